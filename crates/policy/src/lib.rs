@@ -1,1 +1,26 @@
-//! placeholder
+//! Schedulers, controllers and metrics of Headworks.
+//!
+//! Everything here is *pure*: no clock, no thread, no I/O, no lock, no allocation on a call.
+//! Time comes in as an argument, a decision goes out. The same code therefore runs in a unit
+//! test, in a simulation and inside the shared-memory region of a live database. For the last of
+//! these, every state is `repr(C)`, of fixed capacity, position independent (indices, never
+//! pointers) and valid when all its bytes are zero.
+#![forbid(unsafe_code)]
+
+pub mod counterfactual;
+pub mod gate;
+pub mod heap;
+pub mod histogram;
+pub mod metrics;
+pub mod stall;
+pub mod units;
+pub mod wrr;
+
+pub use units::Nanos;
+
+/// Users (client connections) that one gate can know at a time. A connection beyond this passes
+/// unregulated and is counted.
+pub const USERS: usize = 4096;
+
+/// Classes (groups of users that share a weight) that one gate can know.
+pub const CLASSES: usize = 64;

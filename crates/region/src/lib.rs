@@ -1,1 +1,28 @@
-//! placeholder
+//! The shared-memory region: the one place where the preloaded library, the daemon and the
+//! command line meet.
+//!
+//! The region is a file in memory that each process maps. It holds the policy's state, one slot
+//! for each user, the tokens that bound how many users are inside, settings, and counters. What
+//! is here is mechanism: the order of admission is decided in `headworks-policy`.
+//!
+//! Rules that every function here keeps, because it runs inside somebody else's database:
+//! no allocation, no unbounded wait, no trust in what the memory says (indices are checked), and
+//! no shared cache line is written on the path that a user takes while fewer than P are inside.
+
+pub mod admission;
+pub mod clock;
+pub mod control;
+pub mod futex;
+pub mod layout;
+pub mod lock;
+pub mod map;
+pub mod rules;
+pub mod snapshot;
+pub mod text;
+pub mod user;
+
+pub use admission::{Entered, PassReason};
+pub use control::Mode;
+pub use layout::Region;
+pub use map::{Mapping, RegionError};
+pub use user::{State, UserSlot};

@@ -1,1 +1,12 @@
-//! placeholder
+//! `libheadworks.so`: the symbols that stand before the C library's, and nothing else.
+//!
+//! Each hook calls the real function and, before or after it, one safe operation of
+//! `headworks-hooks`. The real call is made outside everything of ours: it may be cancelled or
+//! interrupted, and its result and errno reach the caller as they are.
+//!
+//! Linked into nothing: it exports `close`.
+
+mod guard;
+mod hooks;
+mod real;
+mod start;

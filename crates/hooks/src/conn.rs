@@ -1,0 +1,190 @@
+//! One entry for each client connection of this process, found by its descriptor.
+//!
+//! The table is filled in chunks that come from the kernel when a connection is accepted and stay
+//! for the life of the process, so a look-up is two loads and never meets freed memory. An entry
+//! is used by one thread at a time; that is how the databases we know work, but nothing is
+//! assumed: whoever finds the entry busy passes through, and is counted.
+
+use crate::mysql::Session;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use headworks_policy::Nanos;
+
+/// Descriptors that can be followed; a connection with a larger one passes, and is counted.
+pub const DESCRIPTORS: usize = 1 << 17;
+
+const CHUNK: usize = 64;
+
+/// What is known of a connection, private to this process.
+#[derive(Debug)]
+pub struct Inner {
+    /// Where the conversation stands.
+    pub session: Session,
+    /// A request is being worked on that counts.
+    pub open: bool,
+    /// The token is kept although the request has ended, because the next one is expected soon.
+    pub anticipating: bool,
+    /// It has a class.
+    pub classified: bool,
+    /// It is left alone from here on, and was counted for it.
+    pub left_alone: bool,
+    /// What the request in hand waited in the gate.
+    pub wait: Nanos,
+    /// When it was admitted.
+    pub admitted: Nanos,
+}
+
+impl Inner {
+    const fn new() -> Self {
+        Inner {
+            session: Session::new(),
+            open: false,
+            anticipating: false,
+            classified: false,
+            left_alone: false,
+            wait: Nanos(0),
+            admitted: Nanos(0),
+        }
+    }
+}
+
+/// An entry of the table. All zero bytes are an entry without a connection.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Conn {
+    user: AtomicU32,
+    busy: AtomicBool,
+    inner: UnsafeCell<Inner>,
+}
+
+// SAFETY: `inner` is only reached through `Use`, of which there is one at a time (`busy`).
+unsafe impl Sync for Conn {}
+
+/// Exclusive use of an entry, until dropped.
+#[derive(Debug)]
+pub struct Use<'a>(&'a Conn);
+
+impl Conn {
+    /// The user of this connection, if it has one.
+    pub fn user(&self) -> Option<u32> {
+        self.user.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Takes the entry, unless another thread has it or a signal interrupted whoever had it.
+    pub fn try_use(&self) -> Option<Use<'_>> {
+        (!self.busy.swap(true, Ordering::Acquire)).then_some(Use(self))
+    }
+
+    /// Ends the entry's connection and says whose it was. Of several callers one gets the user.
+    pub fn take_user(&self) -> Option<u32> {
+        self.user.swap(0, Ordering::AcqRel).checked_sub(1)
+    }
+}
+
+impl Use<'_> {
+    /// Begins a new connection.
+    pub fn begin(&mut self, user: u32) {
+        **self = Inner::new();
+        self.0.user.store(user + 1, Ordering::Release);
+    }
+}
+
+impl core::ops::Deref for Use<'_> {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        // SAFETY: `busy` is ours.
+        unsafe { &*self.0.inner.get() }
+    }
+}
+
+impl core::ops::DerefMut for Use<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        // SAFETY: `busy` is ours.
+        unsafe { &mut *self.0.inner.get() }
+    }
+}
+
+impl Drop for Use<'_> {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Release);
+    }
+}
+
+struct Chunk([Conn; CHUNK]);
+
+static CHUNKS: [AtomicPtr<Chunk>; DESCRIPTORS / CHUNK] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; DESCRIPTORS / CHUNK];
+
+/// The entry of a descriptor, if its chunk exists.
+pub fn find(fd: i32) -> Option<&'static Conn> {
+    let fd = usize::try_from(fd).ok()?;
+    let chunk = CHUNKS.get(fd / CHUNK)?.load(Ordering::Acquire);
+    // SAFETY: a chunk that was published is initialised and never freed.
+    (!chunk.is_null()).then(|| unsafe { &(*chunk).0[fd % CHUNK] })
+}
+
+/// The entry of a descriptor; makes its chunk if need be. `None` when the descriptor is beyond
+/// the table or the kernel has no memory.
+pub fn find_or_make(fd: i32) -> Option<&'static Conn> {
+    if let Some(conn) = find(fd) {
+        return Some(conn);
+    }
+    let place = CHUNKS.get(usize::try_from(fd).ok()? / CHUNK)?;
+    let bytes = size_of::<Chunk>();
+    // SAFETY: asks for fresh private memory.
+    let fresh = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            bytes,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if fresh == libc::MAP_FAILED {
+        return None;
+    }
+    let chunk = fresh.cast::<Chunk>();
+    for at in 0..CHUNK {
+        // SAFETY: the memory is ours alone, page aligned and large enough.
+        unsafe {
+            (&raw mut (*chunk).0[at]).write(Conn {
+                user: AtomicU32::new(0),
+                busy: AtomicBool::new(false),
+                inner: UnsafeCell::new(Inner::new()),
+            });
+        }
+    }
+    let null = core::ptr::null_mut();
+    if place.compare_exchange(null, chunk, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        // SAFETY: another thread was faster, and nobody has seen this memory.
+        unsafe { libc::munmap(fresh, bytes) };
+    }
+    find(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_used_by_one_at_a_time() {
+        let conn = find_or_make(70_001).unwrap();
+        let mut first = conn.try_use().unwrap();
+        assert!(conn.try_use().is_none());
+        first.begin(7);
+        drop(first);
+        assert!(conn.try_use().is_some());
+        assert_eq!(find(70_001).unwrap().user(), Some(7));
+        assert_eq!(conn.take_user(), Some(7));
+        assert_eq!(conn.take_user(), None);
+    }
+
+    #[test]
+    fn descriptors_beyond_the_table_have_no_entry() {
+        assert!(find_or_make(-1).is_none());
+        assert!(find_or_make(DESCRIPTORS as i32).is_none());
+        assert!(find(100_000).is_none());
+    }
+}

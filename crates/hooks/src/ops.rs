@@ -1,0 +1,306 @@
+//! The operations behind the hooks of a server that serves each connection by a thread.
+//!
+//! The life of a request, as the hooks see it: `recv` returns its first bytes ([`received`]): it
+//! may have to wait here. The server works and answers by `send` ([`sent`]). It comes back to
+//! `recv` for the next request ([`about_to_receive`]): the last one is over, and unless a
+//! transaction or lock is open, so is the turn. There is nothing to read yet, and it sleeps in
+//! `poll` ([`about_to_sleep`]): a token that it keeps, because of a transaction, is lent out when
+//! the sleep gets long ([`slept`]).
+
+use crate::conn::{self, Conn, Use};
+use crate::mysql::{ClientEvent, Opaque, PassReason as Statement, Request, RequestClass};
+use crate::peer::peer_of;
+use crate::process;
+use core::sync::atomic::Ordering;
+use headworks_policy::Nanos;
+use headworks_policy::counterfactual::ObservedTurn;
+use headworks_region::admission::PassReason;
+use headworks_region::clock;
+use headworks_region::control::Mode;
+use headworks_region::layout::{Counter, Region};
+use headworks_region::lock::thread_id;
+use headworks_region::rules::Identity;
+use headworks_region::text::Text;
+use headworks_region::user::{State, UserSlot};
+
+/// A connection that the gate follows, with all that an operation needs.
+struct Followed {
+    region: &'static Region,
+    conn: &'static Conn,
+    user: u32,
+    slot: &'static UserSlot,
+}
+
+fn follow(fd: i32) -> Option<Followed> {
+    let conn = conn::find(fd)?;
+    let user = conn.user()?;
+    let region = process::region()?;
+    Some(Followed { region, conn, user, slot: region.user(user)? })
+}
+
+impl Followed {
+    /// Exclusive use of the connection's private state; counted if somebody else has it.
+    fn exclusive(&self) -> Option<Use<'static>> {
+        let used = self.conn.try_use();
+        if used.is_none() {
+            self.region.count(Counter::ConcurrentUse);
+        }
+        used
+    }
+}
+
+/// `accept` returned a connection.
+pub fn accepted(fd: i32) {
+    let Some(region) = process::region() else { return };
+    if !process::is_attached_process() {
+        return;
+    }
+    let Some(peer) = peer_of(fd) else { return };
+    let Some(conn) = conn::find_or_make(fd) else {
+        region.count(Counter::FdTooLarge);
+        return;
+    };
+    // A predecessor whose end we did not see: its descriptor was closed by other means.
+    if let Some(user) = conn.take_user() {
+        region.unregister(user);
+    }
+    let Some(mut inner) = conn.try_use() else {
+        region.count(Counter::ConcurrentUse);
+        return;
+    };
+    let Some(user) = region.register(process::own_pid(), clock::now()) else { return };
+    if let Some(slot) = region.user(user) {
+        slot.address.set(peer.address());
+        slot.local_port.store(peer.local_port, Ordering::Relaxed);
+    }
+    inner.begin(user);
+}
+
+/// The server is about to read from `fd`. If that means that a request is over, it is accounted
+/// for, and a turn that is over with it gives its token back before anything else happens.
+pub fn about_to_receive(fd: i32) {
+    let Some(it) = follow(fd) else { return };
+    let Some(mut inner) = it.exclusive() else { return };
+    if !inner.open || !inner.session.at_boundary() {
+        return;
+    }
+    inner.open = false;
+    inner.session.finish_request();
+    let now = clock::now();
+    it.slot.served.record(inner.wait, now.since(inner.admitted));
+    let holding = inner.session.holding();
+    it.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
+    let quota_left = it.region.spend(it.slot);
+    if !holding.is_empty() {
+        return;
+    }
+    it.slot.served.turn_ended();
+    if it.region.control.mode() == Mode::DryRun {
+        it.region.ring.push(&ObservedTurn {
+            user: it.user,
+            class: it.slot.class.load(Ordering::Relaxed),
+            arrived: Nanos(it.slot.turn_arrived_ns.load(Ordering::Relaxed)),
+            ended: now,
+            requests: it.slot.used.load(Ordering::Relaxed),
+        });
+    }
+    inner.anticipating = quota_left && it.slot.state() == State::Inside && it.region.pending() > 0;
+    if !inner.anticipating {
+        it.region.leave(it.user);
+    }
+}
+
+/// `recv` on `fd` returned these bytes. May hold the calling thread until its turn comes.
+pub fn received(fd: i32, bytes: &[u8]) {
+    let Some(it) = follow(fd) else { return };
+    let Some(mut inner) = it.exclusive() else { return };
+    let event = inner.session.client_bytes(bytes);
+    if inner.session.opaque().is_some() || inner.session.replication() {
+        leave_alone(&it, &mut inner);
+        return;
+    }
+    if !inner.classified && inner.session.identity().is_some() {
+        classify(&it, &mut inner);
+    }
+    if let ClientEvent::Request(request) = event {
+        begin_request(&it, inner, &request);
+    }
+}
+
+/// `recv` on `fd` found nothing to read.
+pub fn found_nothing(fd: i32) {
+    let Some(it) = follow(fd) else { return };
+    let Some(mut inner) = it.exclusive() else { return };
+    if inner.anticipating && it.region.control.anticipation() == Nanos(0) {
+        inner.anticipating = false;
+        it.region.leave(it.user);
+    }
+}
+
+/// `recv` on `fd` said that the connection is over.
+pub fn hung_up(fd: i32) {
+    if let Some(it) = follow(fd) {
+        it.region.leave(it.user);
+    }
+}
+
+/// `send` on `fd` took these bytes.
+pub fn sent(fd: i32, bytes: &[u8]) {
+    let Some(it) = follow(fd) else { return };
+    let Some(mut inner) = it.exclusive() else { return };
+    inner.session.server_bytes(bytes);
+}
+
+/// The server is about to sleep until `fd` is ready. If its user holds a token meanwhile, says
+/// how long it may sleep before [`slept`] is to be called.
+pub fn about_to_sleep(fd: i32) -> Option<Nanos> {
+    let it = follow(fd)?;
+    if !matches!(it.slot.state(), State::Inside | State::Overdraft) {
+        return None;
+    }
+    let inner = it.exclusive()?;
+    let control = &it.region.control;
+    Some(if inner.anticipating { control.anticipation() } else { control.idle_limit() })
+}
+
+/// The sleep got long: what is held is given to others.
+pub fn slept(fd: i32) {
+    let Some(it) = follow(fd) else { return };
+    let Some(mut inner) = it.exclusive() else { return };
+    if inner.anticipating {
+        inner.anticipating = false;
+        it.region.leave(it.user);
+    } else {
+        it.region.lend(it.user);
+    }
+}
+
+/// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at
+/// once, so its user is inside again.
+pub fn woke(fd: i32) {
+    let Some(it) = follow(fd) else { return };
+    let Some(inner) = it.exclusive() else { return };
+    if inner.open && !inner.session.at_boundary() && it.slot.state() == State::Lent {
+        it.region.reenter(it.user);
+    }
+}
+
+/// The socket `fd` is about to be shut down for reading, by whichever thread.
+pub fn shutting_down(fd: i32) {
+    let Some(it) = follow(fd) else { return };
+    if process::is_attached_process() {
+        it.region.cancel(it.user);
+    } else {
+        it.region.count(Counter::Foreign);
+    }
+}
+
+/// The descriptor `fd` is about to be closed, by whichever thread.
+pub fn closing(fd: i32) {
+    let Some(it) = follow(fd) else { return };
+    if !process::is_attached_process() {
+        it.region.count(Counter::Foreign);
+        return;
+    }
+    if let Some(user) = it.conn.take_user() {
+        it.region.cancel(user);
+        it.region.unregister(user);
+    }
+}
+
+fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
+    let slot = it.slot;
+    inner.anticipating = false;
+    match request.class {
+        RequestClass::Pass(reason) => {
+            slot.served.was_passed();
+            slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
+            if reason == Statement::Quit {
+                it.region.leave(it.user);
+            }
+        }
+        RequestClass::Gated => {
+            let now = clock::now();
+            slot.arrived_ns.store(now.0, Ordering::Relaxed);
+            slot.thread.store(thread_id(), Ordering::Relaxed);
+            inner.open = true;
+            inner.wait = Nanos(0);
+            inner.admitted = now;
+            match slot.state() {
+                State::Inside | State::Overdraft => {}
+                State::Passing => slot.served.was_passed(),
+                State::Lent => it.region.reenter(it.user),
+                _ if !inner.session.holding().is_empty() => it.region.reenter(it.user),
+                _ => {
+                    slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
+                    hold(it, inner, now);
+                    return;
+                }
+            }
+            slot.admitted_ns.store(now.0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Waits for the user's turn. The connection's private state is free meanwhile: whoever shuts the
+/// socket down must get through.
+fn hold(it: &Followed, inner: Use<'_>, arrived: Nanos) {
+    drop(inner);
+    let entered = it.region.enter(it.user, arrived);
+    let admitted = match entered {
+        headworks_region::Entered::AtOnce => arrived,
+        _ => clock::now(),
+    };
+    it.slot.admitted_ns.store(admitted.0, Ordering::Relaxed);
+    // Not if the connection was closed by another thread while this one waited.
+    if it.conn.user() == Some(it.user)
+        && let Some(mut inner) = it.conn.try_use()
+    {
+        inner.wait = admitted.since(arrived);
+        inner.admitted = admitted;
+    }
+}
+
+fn classify(it: &Followed, inner: &mut Use<'_>) {
+    inner.classified = true;
+    let Some(identity) = inner.session.identity() else { return };
+    let slot = it.slot;
+    slot.account.set(identity.account());
+    slot.database.set(identity.database());
+    slot.application.set(identity.application());
+    let (verdict, epoch) = it.region.rules.classify(&identity_of(slot));
+    if verdict.bypass {
+        it.region.count(Counter::Administrator);
+    }
+    it.region.classify(it.user, verdict.class, verdict.bypass, epoch);
+}
+
+/// What the rules see of a user.
+pub fn identity_of(slot: &UserSlot) -> Identity {
+    let copy = |text: Text| text;
+    Identity {
+        account: copy(slot.account.get()),
+        database: copy(slot.database.get()),
+        application: copy(slot.application.get()),
+        address: copy(slot.address.get()),
+        local_port: slot.local_port.load(Ordering::Relaxed),
+    }
+}
+
+fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
+    if inner.left_alone {
+        return;
+    }
+    inner.left_alone = true;
+    inner.open = false;
+    it.region.count(match inner.session.opaque() {
+        Some(Opaque::Tls) => Counter::OpaqueTls,
+        Some(Opaque::Compressed) => Counter::OpaqueCompressed,
+        Some(Opaque::Desynchronized) => Counter::OpaqueUnknown,
+        None => Counter::Replication,
+    });
+    let class = it.slot.class.load(Ordering::Relaxed);
+    let epoch = it.slot.class_epoch.load(Ordering::Relaxed);
+    it.region.leave(it.user);
+    it.region.classify(it.user, class, true, epoch);
+}

@@ -1,0 +1,78 @@
+//! This process's view of the gate: the region it is attached to, and whether it stands aside.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use headworks_region::layout::{Counter, Region};
+use headworks_region::lock;
+
+static REGION: AtomicPtr<Region> = AtomicPtr::new(core::ptr::null_mut());
+static DISABLED: AtomicBool = AtomicBool::new(false);
+static PID: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    // Const initialisation, no destructor: usable in a signal handler and at any time of a
+    // thread's or the process's life.
+    static IN_HOOK: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Attaches this process to a region. Called once, from the library's constructor or by a test.
+pub fn attach(region: &'static Region) {
+    PID.store(own_pid(), Ordering::Relaxed);
+    REGION.store(core::ptr::from_ref(region).cast_mut(), Ordering::Release);
+}
+
+/// The region, unless there is none or this process stands aside.
+pub fn region() -> Option<&'static Region> {
+    let region = REGION.load(Ordering::Acquire);
+    if region.is_null() || DISABLED.load(Ordering::Relaxed) {
+        return None;
+    }
+    // SAFETY: `attach` stored a reference that lives as long as the process.
+    Some(unsafe { &*region })
+}
+
+/// Stands aside for good: no later call does anything but pass through. The gate is opened, so
+/// that nobody waits for what this process would have given back.
+pub fn disable() {
+    let region = region();
+    DISABLED.store(true, Ordering::SeqCst);
+    if let Some(region) = region {
+        region.count(Counter::Panic);
+        region.set_off(true);
+    }
+}
+
+/// In the child after `fork`: the parent's connections are not ours to account for.
+pub fn forked() {
+    DISABLED.store(true, Ordering::SeqCst);
+    lock::forget_thread_id();
+}
+
+/// This process's id, by system call: a child of `vfork` shares our memory but not our id.
+pub fn own_pid() -> u32 {
+    // SAFETY: getpid has no preconditions.
+    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
+}
+
+/// Whether this is the process that attached, and not a child that shares its memory.
+pub fn is_attached_process() -> bool {
+    own_pid() == PID.load(Ordering::Relaxed)
+}
+
+/// Marks that this thread is inside a hook, until dropped.
+#[derive(Debug)]
+pub struct InHook(());
+
+impl InHook {
+    /// `None` if the thread is inside one already: a signal handler interrupted us, or the real
+    /// function came back through another hook. The caller then passes straight through.
+    pub fn enter() -> Option<InHook> {
+        IN_HOOK.with(|inside| (!inside.replace(true)).then_some(InHook(())))
+    }
+}
+
+impl Drop for InHook {
+    fn drop(&mut self) {
+        IN_HOOK.with(|inside| inside.set(false));
+    }
+}

@@ -1,0 +1,225 @@
+//! An indexed binary min-heap of users, of fixed capacity, for shared memory.
+//!
+//! The key is `(round, sequence)`: earliest round first, and within a round in order of arrival.
+//! Every user is in the heap at most once, and `position` finds it in O(1), so that a user whose
+//! client vanished can be withdrawn in O(log n).
+//!
+//! Invariants: `entries[position[u] - 1].user == u` for each member `u`; `position[u] == 0` for
+//! everybody else; no entry is smaller than its parent.
+
+use crate::USERS;
+
+/// What the heap orders by. Smaller goes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(C)]
+pub struct Key {
+    /// Scheduling round in which the user's turn is due.
+    pub round: u64,
+    /// Order of arrival, unique.
+    pub sequence: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct Entry {
+    key: Key,
+    user: u32,
+    _pad: u32,
+}
+
+/// See the module. All zero bytes are an empty heap.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub struct Heap {
+    len: u32,
+    _pad: u32,
+    position: [u32; USERS],
+    entries: [Entry; USERS],
+}
+
+impl Heap {
+    /// An empty heap.
+    pub const fn new() -> Self {
+        const NONE: Entry = Entry { key: Key { round: 0, sequence: 0 }, user: 0, _pad: 0 };
+        Heap { len: 0, _pad: 0, position: [0; USERS], entries: [NONE; USERS] }
+    }
+
+    /// Removes everybody.
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.position.fill(0);
+    }
+
+    /// Number of members. Never more than the capacity, whatever the memory says.
+    pub fn len(&self) -> usize {
+        (self.len as usize).min(USERS)
+    }
+
+    /// Whether nobody is in it.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether `user` is a member.
+    pub fn contains(&self, user: u32) -> bool {
+        self.position[user as usize] != 0
+    }
+
+    /// Adds `user`, or moves it to its new key if it is a member already.
+    pub fn push(&mut self, user: u32, key: Key) {
+        self.remove(user);
+        let at = self.len();
+        self.len = at as u32 + 1;
+        self.put(at, Entry { key, user, _pad: 0 });
+        self.up(at);
+    }
+
+    /// The first member and its key.
+    pub fn peek(&self) -> Option<(u32, Key)> {
+        (self.len() > 0).then(|| (self.entries[0].user, self.entries[0].key))
+    }
+
+    /// Takes the first member out.
+    pub fn pop(&mut self) -> Option<(u32, Key)> {
+        let first = self.peek()?;
+        self.remove_at(0);
+        Some(first)
+    }
+
+    /// Takes `user` out if it is a member; says whether it was.
+    pub fn remove(&mut self, user: u32) -> bool {
+        match self.position[user as usize] as usize {
+            0 => false,
+            at if at <= self.len() => {
+                self.remove_at(at - 1);
+                true
+            }
+            _ => {
+                self.position[user as usize] = 0;
+                false
+            }
+        }
+    }
+
+    fn remove_at(&mut self, at: usize) {
+        let last = self.len() - 1;
+        self.position[self.entries[at].user as usize] = 0;
+        self.len = last as u32;
+        if at < last {
+            self.put(at, self.entries[last]);
+            self.down(at);
+            self.up(at);
+        }
+    }
+
+    fn put(&mut self, at: usize, entry: Entry) {
+        self.entries[at] = entry;
+        self.position[entry.user as usize] = at as u32 + 1;
+    }
+
+    fn up(&mut self, mut at: usize) {
+        while at > 0 {
+            let parent = (at - 1) / 2;
+            if self.entries[parent].key <= self.entries[at].key {
+                return;
+            }
+            self.swap(at, parent);
+            at = parent;
+        }
+    }
+
+    fn down(&mut self, mut at: usize) {
+        let len = self.len();
+        loop {
+            let left = 2 * at + 1;
+            if left >= len {
+                return;
+            }
+            let right = left + 1;
+            let least = if right < len && self.entries[right].key < self.entries[left].key {
+                right
+            } else {
+                left
+            };
+            if self.entries[at].key <= self.entries[least].key {
+                return;
+            }
+            self.swap(at, least);
+            at = least;
+        }
+    }
+
+    fn swap(&mut self, a: usize, b: usize) {
+        let (first, second) = (self.entries[a], self.entries[b]);
+        self.put(a, second);
+        self.put(b, first);
+    }
+}
+
+impl Default for Heap {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key(round: u64, sequence: u64) -> Key {
+        Key { round, sequence }
+    }
+
+    #[test]
+    fn rounds_go_first_then_arrival() {
+        let mut heap = Box::new(Heap::new());
+        heap.push(7, key(2, 1));
+        heap.push(8, key(1, 3));
+        heap.push(9, key(1, 2));
+        assert_eq!(heap.pop(), Some((9, key(1, 2))));
+        assert_eq!(heap.pop(), Some((8, key(1, 3))));
+        assert_eq!(heap.pop(), Some((7, key(2, 1))));
+        assert_eq!(heap.pop(), None);
+    }
+
+    #[test]
+    fn a_member_is_in_it_once() {
+        let mut heap = Box::new(Heap::new());
+        heap.push(7, key(2, 1));
+        heap.push(7, key(9, 2));
+        assert_eq!(heap.len(), 1);
+        assert_eq!(heap.peek(), Some((7, key(9, 2))));
+    }
+
+    proptest! {
+        /// Against a sorted map: any mix of pushes, pops and removals gives the same members in
+        /// the same order.
+        #[test]
+        fn behaves_like_a_sorted_map(ops in proptest::collection::vec((0u8..3, 0u32..40, 0u64..8), 1..400)) {
+            let mut heap = Box::new(Heap::new());
+            let mut model = std::collections::BTreeMap::<(u64, u64), u32>::new();
+            for (sequence, (op, user, round)) in ops.into_iter().enumerate() {
+                let sequence = sequence as u64;
+                match op {
+                    0 => {
+                        model.retain(|_, member| *member != user);
+                        model.insert((round, sequence), user);
+                        heap.push(user, key(round, sequence));
+                    }
+                    1 => {
+                        let expected = model.pop_first().map(|((round, sequence), user)| (user, key(round, sequence)));
+                        prop_assert_eq!(heap.pop(), expected);
+                    }
+                    _ => {
+                        let before = model.len();
+                        model.retain(|_, member| *member != user);
+                        prop_assert_eq!(heap.remove(user), model.len() != before);
+                    }
+                }
+                prop_assert_eq!(heap.len(), model.len());
+                prop_assert_eq!(heap.contains(user), model.values().any(|member| *member == user));
+            }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Weighted round robin over users, by rounds (AppleS, section 3.3).
+//!
+//! # The problem
+//! n users want to run requests, and the database should work for all of them in proportion to
+//! their weights. AppleS divides time into *scheduling rounds*: in one round, user i may issue
+//! `Lᵢ = φᵢ·ζ` requests, at least one, and what a user does not use is taken over by the others.
+//!
+//! # Units
+//! Quota, credit and cost are in requests, as fixed-point numbers with 16 fractional bits
+//! ([`ONE`] is one request). A round has a number, a `u64` that only grows.
+//!
+//! # The one primitive
+//! A real round robin would visit users whose debt is not yet paid, round after round. Instead
+//! each waiting user carries the number of the round in which it may run next; the next user is
+//! the one with the smallest number. A turn that cost `c` pushes its user `c / L` rounds into the
+//! future. That is all there is: debts, weights, unequal transactions and skipped rounds come out
+//! of this one division, and each decision costs O(log n).
+//!
+//! * *Overshoot is paid back.* A transaction cannot be stopped halfway (its locks would block
+//!   everybody), so it may cost more than the quota; the user then waits as many rounds as the
+//!   excess is worth.
+//! * *Idle rounds are lost, rounds in a turn are not.* A user that comes back after many rounds
+//!   has its debt forgiven by them, but never more than one quota of credit. Rounds that pass
+//!   while it runs count in full, or a user with long turns would never get its share.
+//! * *A newcomer is no better off than a resident.* Otherwise reconnecting would wipe out a debt.
+//!   It starts as if it had just finished a turn of the average cost.
+//!
+//! # Weights and ζ
+//! φ sums to 1 over the backlogged users, so `φᵢ = wᵢ / Σw`. If ζ is so small that the lightest
+//! user would get less than one request, "at least one" alone would flatten all the weights; so
+//! ζ counts as at least `1 / min φ` (the ζ_min of section 4.3): `Lᵢ = max(wᵢ·ζ/Σw, wᵢ/min w)`.
+//!
+//! # A worked example
+//! Users A (weight 2) and B (weight 1), ζ at its minimum, so L = 2 and 1. Every transaction costs
+//! 20. A runs in round 1, and is due again 20/2 = 10 rounds later, in 11; B runs in round 1, and
+//! is due in 21. A runs in 11, 21, 31…, B in 21, 41…: two to one.
+
+use crate::heap::{Heap, Key};
+use crate::{CLASSES, USERS};
+
+/// One request, in the fixed-point unit of credits.
+pub const ONE: i64 = 1 << 16;
+
+/// Weight 1.0. Weights are integers in thousandths.
+pub const WEIGHT_ONE: u32 = 1_000;
+
+/// Largest quota a user can have in a round, in requests: keeps products inside 64 bits.
+const QUOTA_MAX: i64 = 1 << 20;
+
+/// Shift of the moving average of turn costs: each turn counts for 1/64.
+const MEAN_SHIFT: u32 = 6;
+
+/// What a class's weight means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sharing {
+    /// Each user of the class has the weight (the paper's way).
+    PerUser,
+    /// All backlogged users of the class together have the weight.
+    PerClass,
+}
+
+/// Weight of one class. All zero bytes mean weight 1.0 for each user.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ClassShare {
+    /// In thousandths; zero counts as [`WEIGHT_ONE`].
+    weight: u32,
+    /// Zero: per user. Anything else: the class shares it.
+    shared: u32,
+}
+
+impl ClassShare {
+    /// `weight` is in thousandths and at least 1.
+    pub fn new(weight: u32, sharing: Sharing) -> Self {
+        ClassShare { weight: weight.max(1), shared: u32::from(sharing == Sharing::PerClass) }
+    }
+
+    /// From the words that a class's slot in shared memory holds.
+    pub fn from_words(weight: u32, shared: bool) -> Self {
+        ClassShare { weight, shared: u32::from(shared) }
+    }
+
+    fn of_user(self, backlogged: u32) -> u64 {
+        let weight = u64::from(if self.weight == 0 { WEIGHT_ONE } else { self.weight }) << 16;
+        if self.shared != 0 { (weight / u64::from(backlogged.max(1))).max(1) } else { weight }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct User {
+    /// Requests that it may still issue in `round`; negative is debt.
+    credit: i64,
+    /// The round for which `credit` was computed.
+    round: u64,
+    class: u32,
+    /// Bit 0: has been seen. Bit 1: backlogged, that is waiting or in its turn.
+    flags: u32,
+}
+
+const KNOWN: u32 = 1;
+const BACKLOGGED: u32 = 2;
+
+/// The user whose turn it is, and how many requests the turn is good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Index of the user.
+    pub user: u32,
+    /// Requests it may issue before somebody else is due; at least 1.
+    pub quota: u32,
+}
+
+/// Weighted round robin. See the module. All zero bytes are an empty scheduler with ζ at its minimum.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub struct Wrr {
+    round: u64,
+    sequence: u64,
+    mean_cost: i64,
+    zeta: u32,
+    _pad: u32,
+    backlogged: [u32; CLASSES],
+    shares: [ClassShare; CLASSES],
+    users: [User; USERS],
+    heap: Heap,
+}
+
+impl Wrr {
+    /// A scheduler without users.
+    pub const fn new() -> Self {
+        const USER: User = User { credit: 0, round: 0, class: 0, flags: 0 };
+        const SHARE: ClassShare = ClassShare { weight: 0, shared: 0 };
+        Wrr {
+            round: 0,
+            sequence: 0,
+            mean_cost: 0,
+            zeta: 0,
+            _pad: 0,
+            backlogged: [0; CLASSES],
+            shares: [SHARE; CLASSES],
+            users: [USER; USERS],
+            heap: Heap::new(),
+        }
+    }
+
+    /// Forgets everything, as if all bytes were zero.
+    pub fn clear(&mut self) {
+        (self.round, self.sequence, self.mean_cost, self.zeta) = (0, 0, 0, 0);
+        self.backlogged.fill(0);
+        self.shares.fill(ClassShare::default());
+        self.users.fill(User::default());
+        self.heap.clear();
+    }
+
+    /// Sets ζ, the requests of one round over all users. Zero means the least that gives each
+    /// backlogged user one request.
+    pub fn set_zeta(&mut self, zeta: u32) {
+        self.zeta = zeta;
+    }
+
+    /// Sets the weight of a class. It counts from each user's next turn on.
+    pub fn set_share(&mut self, class: usize, share: ClassShare) {
+        self.shares[class] = share;
+    }
+
+    /// Forgets everything known of `user` and puts it into `class`: another connection has its
+    /// place.
+    pub fn join(&mut self, user: u32, class: u32) {
+        self.withdraw(user);
+        self.users[user as usize] = User { class: class.min(CLASSES as u32 - 1), ..User::default() };
+    }
+
+    /// Moves a user to another class. Its credit or debt stays.
+    pub fn reclassify(&mut self, user: u32, class: u32) {
+        let waiting = self.users[user as usize].flags & BACKLOGGED != 0;
+        self.set_backlogged(user, false);
+        self.users[user as usize].class = class.min(CLASSES as u32 - 1);
+        self.set_backlogged(user, waiting);
+    }
+
+    /// `user` has a request and waits for its turn.
+    pub fn arrive(&mut self, user: u32) {
+        self.set_backlogged(user, true);
+        let quota = self.quota(user);
+        let (now, mean) = (self.round, self.mean_cost);
+        let entry = &mut self.users[user as usize];
+        if entry.flags & KNOWN == 0 {
+            entry.flags |= KNOWN;
+            entry.round = now;
+            entry.credit = quota.saturating_sub(mean);
+        }
+        if entry.round < now {
+            let earned = earned(now - entry.round, quota);
+            entry.credit = if entry.credit > quota {
+                entry.credit.saturating_sub(earned).max(quota)
+            } else {
+                entry.credit.saturating_add(earned).min(quota)
+            };
+            entry.round = now;
+        }
+        if entry.credit < ONE {
+            let missing = ONE.saturating_sub(entry.credit);
+            let rounds = missing / quota + i64::from(missing % quota != 0);
+            entry.credit = entry.credit.saturating_add(rounds.saturating_mul(quota));
+            entry.round = entry.round.saturating_add(rounds.unsigned_abs());
+        }
+        // Credit beyond this round's quota was earned in rounds that passed during a turn: the
+        // user is late by that many, and takes its place among those of that round.
+        let late = ((entry.credit - ONE) / quota).unsigned_abs();
+        let key = Key { round: entry.round.saturating_sub(late), sequence: self.sequence };
+        self.sequence += 1;
+        self.heap.push(user, key);
+    }
+
+    /// Takes the user whose turn is next. It stays backlogged until [`Wrr::end_turn`].
+    pub fn next(&mut self) -> Option<Turn> {
+        let (user, key) = self.heap.pop()?;
+        self.round = self.round.max(key.round);
+        let quota = (self.users[user as usize].credit / ONE).clamp(1, QUOTA_MAX) as u32;
+        Some(Turn { user, quota })
+    }
+
+    /// The turn is over after `used` requests, which may be more than its quota, or fewer.
+    pub fn end_turn(&mut self, user: u32, used: u32) {
+        let cost = i64::from(used) * ONE;
+        let quota = self.quota(user);
+        self.set_backlogged(user, false);
+        let (now, mean) = (self.round, self.mean_cost);
+        let entry = &mut self.users[user as usize];
+        entry.flags |= KNOWN;
+        // The rounds that passed during the turn are not idle ones: they count in full, up to
+        // what such a turn can be worth.
+        let passed = earned(now.saturating_sub(entry.round), quota);
+        let most = quota.saturating_add(cost.max(mean)).saturating_mul(2);
+        entry.credit = entry.credit.saturating_sub(cost).saturating_add(passed).min(most);
+        entry.round = entry.round.max(now);
+        if used > 0 {
+            self.mean_cost = if self.mean_cost == 0 {
+                cost
+            } else {
+                self.mean_cost + ((cost - self.mean_cost) >> MEAN_SHIFT)
+            };
+        }
+    }
+
+    /// `user` no longer waits: its client vanished, or it was let through.
+    pub fn withdraw(&mut self, user: u32) -> bool {
+        self.set_backlogged(user, false);
+        self.heap.remove(user)
+    }
+
+    /// Whether `user` waits.
+    pub fn is_waiting(&self, user: u32) -> bool {
+        self.heap.contains(user)
+    }
+
+    /// How many users wait.
+    pub fn waiting(&self) -> usize {
+        self.heap.len()
+    }
+
+    /// The current round.
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// Requests that `user` may issue in one round, in units of [`ONE`].
+    pub fn quota(&self, user: u32) -> i64 {
+        let (mut total, mut least) = (0u128, u64::MAX);
+        for (share, &count) in self.shares.iter().zip(&self.backlogged) {
+            if count > 0 {
+                let weight = share.of_user(count);
+                total += u128::from(weight) * u128::from(count);
+                least = least.min(weight);
+            }
+        }
+        let class = self.users[user as usize].class as usize;
+        let own = self.shares[class].of_user(self.backlogged[class]);
+        let least = least.min(own).max(1);
+        let by_zeta = (u128::from(own) * u128::from(self.zeta) << 16) / total.max(u128::from(own)).max(1);
+        let by_least = (u128::from(own) << 16) / u128::from(least);
+        by_zeta.max(by_least).min((QUOTA_MAX * ONE) as u128) as i64
+    }
+
+    fn set_backlogged(&mut self, user: u32, backlogged: bool) {
+        let entry = &mut self.users[user as usize];
+        if (entry.flags & BACKLOGGED != 0) == backlogged {
+            return;
+        }
+        entry.flags ^= BACKLOGGED;
+        let count = &mut self.backlogged[entry.class as usize];
+        *count = if backlogged { *count + 1 } else { count.saturating_sub(1) };
+    }
+}
+
+/// What `rounds` rounds of `quota` are worth.
+fn earned(rounds: u64, quota: i64) -> i64 {
+    i64::try_from(rounds).unwrap_or(i64::MAX).saturating_mul(quota)
+}
+
+impl Default for Wrr {
+    fn default() -> Self {
+        Self::new()
+    }
+}

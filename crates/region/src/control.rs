@@ -1,0 +1,191 @@
+//! Settings that the command line and the daemon write and every process reads.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use headworks_policy::Nanos;
+
+/// What the gate does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Mode {
+    /// Measure, hold nobody.
+    Observe = 0,
+    /// Measure, hold nobody, and replay what the gate would have done.
+    DryRun = 1,
+    /// Hold users so that at most P are inside.
+    Enforce = 2,
+}
+
+impl Mode {
+    /// From the word in memory; an unknown one holds nobody.
+    pub fn from_word(word: u32) -> Mode {
+        match word {
+            1 => Mode::DryRun,
+            2 => Mode::Enforce,
+            _ => Mode::Observe,
+        }
+    }
+
+    /// As on the command line and in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Observe => "observe",
+            Mode::DryRun => "dry-run",
+            Mode::Enforce => "enforce",
+        }
+    }
+}
+
+/// Most users that P and the stall detector's bonus together let inside.
+pub const TOKENS: usize = 1024;
+
+/// A heartbeat older than this is no heartbeat: everybody passes.
+pub const STALE_AFTER: Nanos = Nanos::from_millis(600);
+
+/// Read often, written seldom: its cache line stays shared.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Control {
+    mode: AtomicU32,
+    off: AtomicU32,
+    parallelism: AtomicU32,
+    bonus: AtomicU32,
+    zeta: AtomicU32,
+    _pad: AtomicU32,
+    hold_max_ns: AtomicU64,
+    idle_limit_ns: AtomicU64,
+    anticipation_ns: AtomicU64,
+    stall_ns: AtomicU64,
+}
+
+/// A copy of the settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What the gate does.
+    pub mode: Mode,
+    /// The gate is open for everybody, whatever the mode.
+    pub off: bool,
+    /// P: users inside at once.
+    pub parallelism: u32,
+    /// ζ: requests of a round over all users; zero for its minimum.
+    pub zeta: u32,
+    /// Longest hold of a request.
+    pub hold_max: Nanos,
+    /// How long a client may idle inside a transaction before its token is lent out.
+    pub idle_limit: Nanos,
+    /// How long a user inside its quota is waited for.
+    pub anticipation: Nanos,
+    /// How long nothing may complete before one more user is admitted.
+    pub stall: Nanos,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            mode: Mode::Enforce,
+            off: false,
+            parallelism: 16,
+            zeta: 0,
+            hold_max: Nanos::from_millis(30_000),
+            idle_limit: Nanos::from_millis(100),
+            anticipation: Nanos(0),
+            stall: Nanos::from_millis(500),
+        }
+    }
+}
+
+impl Control {
+    /// Whether requests may be held at all.
+    pub fn enforcing(&self) -> bool {
+        self.mode.load(Ordering::Relaxed) == Mode::Enforce as u32
+            && self.off.load(Ordering::Relaxed) == 0
+    }
+
+    /// What the gate does.
+    pub fn mode(&self) -> Mode {
+        Mode::from_word(self.mode.load(Ordering::Relaxed))
+    }
+
+    /// Tokens in use: P and the stall detector's bonus.
+    pub fn limit(&self) -> u32 {
+        let sum = self
+            .parallelism
+            .load(Ordering::Relaxed)
+            .saturating_add(self.bonus.load(Ordering::Relaxed));
+        sum.clamp(1, TOKENS as u32)
+    }
+
+    /// Users beyond P that the stall detector lets in.
+    pub fn bonus(&self) -> u32 {
+        self.bonus.load(Ordering::Relaxed)
+    }
+
+    /// Sets the stall detector's bonus.
+    pub fn set_bonus(&self, bonus: u32) {
+        self.bonus.store(bonus, Ordering::SeqCst);
+    }
+
+    /// Longest hold of a request.
+    pub fn hold_max(&self) -> Nanos {
+        Nanos(self.hold_max_ns.load(Ordering::Relaxed))
+    }
+
+    /// How long a client may idle inside a transaction.
+    pub fn idle_limit(&self) -> Nanos {
+        Nanos(self.idle_limit_ns.load(Ordering::Relaxed))
+    }
+
+    /// How long a user inside its quota is waited for.
+    pub fn anticipation(&self) -> Nanos {
+        Nanos(self.anticipation_ns.load(Ordering::Relaxed))
+    }
+
+    /// Copies all settings out.
+    pub fn settings(&self) -> Settings {
+        Settings {
+            mode: self.mode(),
+            off: self.off.load(Ordering::Relaxed) != 0,
+            parallelism: self.parallelism.load(Ordering::Relaxed),
+            zeta: self.zeta.load(Ordering::Relaxed),
+            hold_max: self.hold_max(),
+            idle_limit: self.idle_limit(),
+            anticipation: self.anticipation(),
+            stall: Nanos(self.stall_ns.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Writes all settings. The region's `apply` also wakes those whom they concern.
+    pub(crate) fn store(&self, settings: &Settings) {
+        self.zeta.store(settings.zeta, Ordering::Relaxed);
+        self.hold_max_ns.store(settings.hold_max.0, Ordering::Relaxed);
+        self.idle_limit_ns.store(settings.idle_limit.0, Ordering::Relaxed);
+        self.anticipation_ns.store(settings.anticipation.0, Ordering::Relaxed);
+        self.stall_ns.store(settings.stall.0, Ordering::Relaxed);
+        self.parallelism.store(settings.parallelism.clamp(1, TOKENS as u32), Ordering::SeqCst);
+        self.mode.store(settings.mode as u32, Ordering::SeqCst);
+        self.off.store(u32::from(settings.off), Ordering::SeqCst);
+    }
+
+    /// Opens the gate for everybody, or closes it.
+    pub(crate) fn store_off(&self, off: bool) {
+        self.off.store(u32::from(off), Ordering::SeqCst);
+    }
+}
+
+/// The daemon's sign of life, on a line of its own.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Beat {
+    /// Time of the last sign.
+    pub alive_ns: AtomicU64,
+    /// Process of the daemon.
+    pub daemon: AtomicU32,
+    /// Process of the database.
+    pub server: AtomicU32,
+}
+
+impl Beat {
+    /// Whether the last sign is too old at `now`.
+    pub fn stale(&self, now: Nanos) -> bool {
+        now.since(Nanos(self.alive_ns.load(Ordering::Relaxed))) > STALE_AFTER
+    }
+}

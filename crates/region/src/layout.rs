@@ -1,0 +1,297 @@
+//! What lies where in the region.
+//!
+//! All zero bytes are a valid, empty region, so that a fresh file needs only its header. Whoever
+//! maps a region checks magic, version and size first; two builds that disagree on the layout
+//! never touch each other's memory.
+
+use crate::control::{Beat, Control, TOKENS};
+use crate::lock::RobustLock;
+use crate::rules::RuleTable;
+use crate::text::SharedText;
+use crate::user::UserSlot;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use headworks_policy::counterfactual::ObservedTurn;
+use headworks_policy::gate::Gate;
+use headworks_policy::histogram::BUCKETS;
+use headworks_policy::{CLASSES, Nanos, USERS};
+
+/// First bytes of every region.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
+
+/// Changes with every change of the layout or of the meaning of a field.
+pub const VERSION: u32 = 1;
+
+/// Turns that the ring of a dry run keeps.
+pub const RING: usize = 1 << 15;
+
+/// Who made the region.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Header {
+    pub(crate) magic: AtomicU64,
+    pub(crate) version: AtomicU32,
+    _pad: AtomicU32,
+    pub(crate) bytes: AtomicU64,
+    pub(crate) created_ns: AtomicU64,
+}
+
+/// Events and reasons that are counted for the whole gate. They happen rarely or only while users
+/// queue, so a shared counter costs nothing on the path below P.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+#[allow(missing_docs)] // the texts are in COUNTERS
+pub enum Counter {
+    SlotTableFull,
+    HoldLimit,
+    Stale,
+    GateOpen,
+    LockBusy,
+    LockInherited,
+    Cancelled,
+    Lent,
+    Overdraft,
+    Stalls,
+    Reaped,
+    OpaqueTls,
+    OpaqueCompressed,
+    OpaqueUnknown,
+    Administrator,
+    Replication,
+    FdTooLarge,
+    ConcurrentUse,
+    Foreign,
+    Panic,
+}
+
+/// Name and meaning of each [`Counter`], in order: read by status, metrics and documentation.
+pub const COUNTERS: &[(Counter, &str, &str)] = &[
+    (Counter::SlotTableFull, "slot_table_full", "connections that pass because the table of users is full"),
+    (Counter::HoldLimit, "hold_limit", "requests let pass because they were held for the configured maximum"),
+    (Counter::Stale, "stale", "requests let pass because the daemon gave no sign of life"),
+    (Counter::GateOpen, "gate_open", "waiting requests let pass because the gate was opened"),
+    (Counter::LockBusy, "lock_busy", "requests let pass because the region's lock was not to be had"),
+    (Counter::LockInherited, "lock_inherited", "times the region's lock was taken over from a dead thread"),
+    (Counter::Cancelled, "cancelled", "waiting requests released because their connection was shut down"),
+    (Counter::Lent, "lent", "times a token was lent out because its owner idled inside a transaction"),
+    (Counter::Overdraft, "overdraft", "times a transaction went on without a token because none was free"),
+    (Counter::Stalls, "stalls", "times nothing completed although users waited, so that one more was admitted"),
+    (Counter::Reaped, "reaped", "users whose thread or process vanished without closing the connection"),
+    (Counter::OpaqueTls, "opaque_tls", "connections that pass because they are encrypted"),
+    (Counter::OpaqueCompressed, "opaque_compressed", "connections that pass because the protocol is compressed"),
+    (Counter::OpaqueUnknown, "opaque_unknown", "connections that pass because their bytes fit no known protocol"),
+    (Counter::Administrator, "administrator", "connections that pass because a rule says so"),
+    (Counter::Replication, "replication", "connections that pass because they stream a replication log"),
+    (Counter::FdTooLarge, "fd_too_large", "connections that pass because their descriptor is beyond the table"),
+    (Counter::ConcurrentUse, "concurrent_use", "calls passed through because two threads used a connection at once"),
+    (Counter::Foreign, "foreign", "calls passed through in a child process that does not serve the connection"),
+    (Counter::Panic, "panic", "errors inside the library, after which it stands aside for good"),
+];
+
+/// A free or held place inside, on a cache line of its own.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Token {
+    pub(crate) word: AtomicU32,
+}
+
+/// The word that all users look at: how many wait or are owed a token.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Pending {
+    pub(crate) count: AtomicU32,
+    pub(crate) high_water: AtomicU32,
+}
+
+/// Sums of the users that left a class, written under the lock.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Departed {
+    /// Users.
+    pub users: AtomicU64,
+    /// As in `Served`.
+    pub requests: AtomicU64,
+    /// As in `Served`.
+    pub turns: AtomicU64,
+    /// As in `Served`.
+    pub queued: AtomicU64,
+    /// As in `Served`.
+    pub passed: AtomicU64,
+    /// As in `Served`.
+    pub wait_ns: AtomicU64,
+    /// As in `Served`.
+    pub run_ns: AtomicU64,
+    pub(crate) wait: [AtomicU64; BUCKETS],
+    pub(crate) latency: [AtomicU64; BUCKETS],
+}
+
+/// One class of users.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct ClassSlot {
+    /// Name; empty for a class that does not exist.
+    pub name: SharedText,
+    /// Weight in thousandths.
+    pub weight: AtomicU32,
+    /// Not zero: its users share the weight.
+    pub shared: AtomicU32,
+    /// Of users that left.
+    pub departed: Departed,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct RingEntry {
+    user: AtomicU32,
+    class: AtomicU32,
+    requests: AtomicU32,
+    /// Low half of the position, plus one: tells a reader whether the entry is the one it wants.
+    stamp: AtomicU32,
+    arrived_ns: AtomicU64,
+    ended_ns: AtomicU64,
+}
+
+/// Ended turns, for the replay of a dry run. Lossy: a reader that is too slow misses some.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Ring {
+    head: AtomicU64,
+    entries: [RingEntry; RING],
+}
+
+impl Ring {
+    /// Appends a turn.
+    pub fn push(&self, turn: &ObservedTurn) {
+        let at = self.head.fetch_add(1, Ordering::Relaxed);
+        let entry = &self.entries[at as usize % RING];
+        entry.stamp.store(0, Ordering::Release);
+        entry.user.store(turn.user, Ordering::Relaxed);
+        entry.class.store(turn.class, Ordering::Relaxed);
+        entry.requests.store(turn.requests, Ordering::Relaxed);
+        entry.arrived_ns.store(turn.arrived.0, Ordering::Relaxed);
+        entry.ended_ns.store(turn.ended.0, Ordering::Relaxed);
+        entry.stamp.store((at as u32).wrapping_add(1), Ordering::Release);
+    }
+
+    /// Hands the turns since position `from` to `take` and returns the next position.
+    pub fn drain(&self, from: u64, mut take: impl FnMut(ObservedTurn)) -> u64 {
+        let head = self.head.load(Ordering::Acquire);
+        let from = from.max(head.saturating_sub(RING as u64)).min(head);
+        for at in from..head {
+            let entry = &self.entries[at as usize % RING];
+            let wanted = (at as u32).wrapping_add(1);
+            if entry.stamp.load(Ordering::Acquire) != wanted {
+                continue;
+            }
+            let turn = ObservedTurn {
+                user: entry.user.load(Ordering::Relaxed),
+                class: entry.class.load(Ordering::Relaxed),
+                requests: entry.requests.load(Ordering::Relaxed),
+                arrived: Nanos(entry.arrived_ns.load(Ordering::Relaxed)),
+                ended: Nanos(entry.ended_ns.load(Ordering::Relaxed)),
+            };
+            if entry.stamp.load(Ordering::Acquire) == wanted {
+                take(turn);
+            }
+        }
+        head
+    }
+}
+
+/// The region. See the module.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Region {
+    pub(crate) header: Header,
+    /// Settings.
+    pub control: Control,
+    /// The daemon's sign of life.
+    pub beat: Beat,
+    pub(crate) pending: Pending,
+    pub(crate) lock: LockLine,
+    counters: Counters,
+    /// Rules that map connections to classes.
+    pub rules: RuleTable,
+    /// Classes.
+    pub classes: [ClassSlot; CLASSES],
+    pub(crate) tokens: [Token; TOKENS],
+    pub(crate) gate: GateCell,
+    /// Turns for the replay of a dry run.
+    pub ring: Ring,
+    pub(crate) users: [UserSlot; USERS],
+}
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Counters([AtomicU64; COUNTERS.len()]);
+
+/// The lock on a line of its own.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct LockLine {
+    pub(crate) lock: RobustLock,
+}
+
+/// The policy's state, only touched under the lock.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub(crate) struct GateCell(pub(crate) UnsafeCell<Gate>);
+
+// SAFETY: the cell is only dereferenced by `admission`, with the region's lock held.
+unsafe impl Sync for GateCell {}
+
+impl Region {
+    /// Counts an event.
+    pub fn count(&self, counter: Counter) {
+        self.counters.0[counter as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Value of a counter.
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.counters.0[counter as usize].load(Ordering::Relaxed)
+    }
+
+    /// The slot of a user; `None` for an index that no region can have.
+    pub fn user(&self, user: u32) -> Option<&UserSlot> {
+        self.users.get(user as usize)
+    }
+
+    /// Slots that were ever used, as an upper bound of where to look.
+    pub fn high_water(&self) -> u32 {
+        self.pending.high_water.load(Ordering::Relaxed).min(USERS as u32)
+    }
+
+    /// Users that wait or are owed a token.
+    pub fn pending(&self) -> u32 {
+        self.pending.count.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counters_are_described_in_order() {
+        for (at, (counter, name, help)) in COUNTERS.iter().enumerate() {
+            assert_eq!(*counter as usize, at);
+            assert!(!name.is_empty() && !help.is_empty());
+        }
+    }
+
+    #[test]
+    fn lines_that_are_written_apart_lie_apart() {
+        assert_eq!(size_of::<Token>(), 64);
+        assert_eq!(size_of::<UserSlot>() % 64, 0);
+        assert_eq!(core::mem::offset_of!(Region, pending) % 64, 0);
+        assert_eq!(core::mem::offset_of!(Region, lock) - core::mem::offset_of!(Region, pending), 64);
+    }
+
+    /// The layout is a contract between builds: whoever changes it changes `VERSION` too.
+    #[test]
+    fn the_layout_is_the_one_of_this_version() {
+        assert_eq!((VERSION, size_of::<Region>()), (1, LAYOUT_BYTES));
+    }
+
+    const LAYOUT_BYTES: usize = size_of::<Region>();
+}

@@ -1,0 +1,170 @@
+//! A lock in shared memory that survives the death of its owner.
+//!
+//! The word holds the owner's thread id and a bit that says whether somebody sleeps. The critical
+//! sections are a fraction of a microsecond, so a waiter spins a little, then sleeps in short
+//! naps. If the owner's thread is gone, the lock is taken over and the new owner learns that the
+//! state under it may be half changed. Nobody waits for long: after `PATIENCE` the attempt ends
+//! without the lock, and the caller lets its user pass.
+
+use crate::{clock, futex};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, Ordering};
+use headworks_policy::Nanos;
+
+const SLEEPERS: u32 = 1 << 31;
+const SPINS: u32 = 200;
+const NAP: Nanos = Nanos::from_micros(500);
+const PATIENCE: Nanos = Nanos::from_millis(100);
+
+thread_local! {
+    // Const initialisation and no destructor: nothing is allocated or registered on first use.
+    static THREAD: Cell<u32> = const { Cell::new(0) };
+}
+
+/// This thread's id, cached.
+pub fn thread_id() -> u32 {
+    THREAD.with(|cached| match cached.get() {
+        0 => {
+            // SAFETY: gettid has no preconditions.
+            let id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+            cached.set(id);
+            id
+        }
+        id => id,
+    })
+}
+
+/// Forgets the cached id: a forked child has another one.
+pub fn forget_thread_id() {
+    THREAD.with(|cached| cached.set(0));
+}
+
+/// Whether a thread with this id exists on the machine. A thread of somebody else counts.
+pub fn thread_exists(id: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    let gone = unsafe { libc::syscall(libc::SYS_tkill, id, 0) } != 0;
+    // SAFETY: errno is this thread's own.
+    !(gone && unsafe { *libc::__errno_location() } == libc::ESRCH)
+}
+
+/// See the module. All zero bytes are a free lock.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RobustLock(AtomicU32);
+
+/// The lock is held until this is dropped.
+#[derive(Debug)]
+pub struct Held<'a> {
+    lock: &'a RobustLock,
+    /// The previous owner died inside: what the lock guards may be inconsistent.
+    pub inherited: bool,
+}
+
+impl RobustLock {
+    /// Takes the lock, or gives up after a tenth of a second.
+    pub fn acquire(&self) -> Option<Held<'_>> {
+        let me = thread_id();
+        for _ in 0..SPINS {
+            if self.try_take(me) {
+                return Some(Held { lock: self, inherited: false });
+            }
+            core::hint::spin_loop();
+        }
+        self.acquire_slowly(me)
+    }
+
+    fn try_take(&self, me: u32) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+            && self.0.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    #[cold]
+    fn acquire_slowly(&self, me: u32) -> Option<Held<'_>> {
+        let start = clock::now();
+        loop {
+            // A sleeper that gets the lock leaves the bit set: there may be more of its kind.
+            let word = self.0.load(Ordering::Relaxed);
+            if word == 0 {
+                if self.0.compare_exchange(0, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    return Some(Held { lock: self, inherited: false });
+                }
+                continue;
+            }
+            let owner = word & !SLEEPERS;
+            let waited = clock::now().since(start);
+            if owner == me || waited >= PATIENCE {
+                return None;
+            }
+            if waited > NAP && !thread_exists(owner) {
+                if self.0.compare_exchange(word, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                    return Some(Held { lock: self, inherited: true });
+                }
+                continue;
+            }
+            let asleep = word | SLEEPERS;
+            if word == asleep
+                || self.0.compare_exchange(word, asleep, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+            {
+                futex::wait(&self.0, asleep, NAP);
+            }
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.lock.0.swap(0, Ordering::Release) & SLEEPERS != 0 {
+            futex::wake(&self.lock.0, 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn it_excludes() {
+        let lock = Arc::new((RobustLock(AtomicU32::new(0)), AtomicU64::new(0)));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let lock = Arc::clone(&lock);
+                std::thread::spawn(move || {
+                    for _ in 0..10_000 {
+                        let held = lock.0.acquire().expect("nobody holds it for long");
+                        let value = lock.1.load(Ordering::Relaxed);
+                        lock.1.store(value + 1, Ordering::Relaxed);
+                        drop(held);
+                    }
+                })
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(lock.1.load(Ordering::Relaxed), 40_000);
+    }
+
+    #[test]
+    fn the_owner_of_a_lock_that_died_is_noticed() {
+        let lock = Arc::new(RobustLock(AtomicU32::new(0)));
+        let dead = Arc::clone(&lock);
+        std::thread::spawn(move || core::mem::forget(dead.acquire().map(|held| core::mem::ManuallyDrop::new(held).inherited)))
+            .join()
+            .unwrap();
+        // The thread took it, and its guard was never dropped.
+        let held = lock.acquire().expect("a dead owner does not block");
+        assert!(held.inherited);
+    }
+
+    #[test]
+    fn a_thread_that_holds_it_already_is_refused_and_not_hung() {
+        let lock = RobustLock(AtomicU32::new(0));
+        let held = lock.acquire().unwrap();
+        assert!(lock.acquire().is_none());
+        drop(held);
+        assert!(lock.acquire().is_some());
+    }
+}

@@ -1,0 +1,168 @@
+//! Making, finding and mapping a region.
+
+use crate::clock;
+use crate::layout::{MAGIC, Region, VERSION};
+use core::ffi::CStr;
+use core::fmt;
+use core::sync::atomic::Ordering;
+
+/// Why a region cannot be used. Holds no text of its own, so that the preloaded library can make
+/// one without allocating.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionError {
+    /// A system call failed with this errno.
+    System(&'static str, i32),
+    /// The file is too short or too long for a region of this build.
+    Size {
+        /// Bytes found.
+        found: u64,
+        /// Bytes that this build's region has.
+        wanted: u64,
+    },
+    /// The file is no region.
+    NoRegion,
+    /// A region of another build.
+    Version {
+        /// Version found.
+        found: u32,
+    },
+}
+
+impl fmt::Display for RegionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            RegionError::System(call, errno) => {
+                write!(f, "{call}: {}", std::io::Error::from_raw_os_error(errno))
+            }
+            RegionError::Size { found, wanted } => {
+                write!(f, "the region has {found} bytes, this build expects {wanted}")
+            }
+            RegionError::NoRegion => write!(f, "the file is no Headworks region"),
+            RegionError::Version { found } => {
+                write!(f, "the region has version {found}, this build expects {VERSION}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for RegionError {}
+
+/// A mapped region. It stays mapped for the life of the process: threads may sleep in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Mapping(&'static Region);
+
+impl core::ops::Deref for Mapping {
+    type Target = Region;
+    fn deref(&self) -> &Region {
+        self.0
+    }
+}
+
+fn errno() -> i32 {
+    // SAFETY: errno is this thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+/// A descriptor that is closed when dropped.
+struct Descriptor(i32);
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours and open. By system call, because `close` may be our own
+        // hook.
+        unsafe { libc::syscall(libc::SYS_close, self.0) };
+    }
+}
+
+impl Mapping {
+    /// The region itself, for the life of the process.
+    pub fn region(self) -> &'static Region {
+        self.0
+    }
+
+    /// Makes a new region, readable and writable by its owner only.
+    pub fn create(path: &CStr, owner: Option<(u32, u32)>) -> Result<Mapping, RegionError> {
+        // SAFETY: `path` is a C string; the flags ask for a new file.
+        let fd = unsafe {
+            libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC, 0o600)
+        };
+        if fd < 0 {
+            return Err(RegionError::System("cannot create the region", errno()));
+        }
+        let file = Descriptor(fd);
+        // SAFETY: the descriptor is open.
+        if unsafe { libc::ftruncate(file.0, size_of::<Region>() as libc::off_t) } != 0 {
+            return Err(RegionError::System("cannot size the region", errno()));
+        }
+        if let Some((uid, gid)) = owner {
+            // SAFETY: the descriptor is open.
+            if unsafe { libc::fchown(file.0, uid, gid) } != 0 {
+                return Err(RegionError::System("cannot give the region to the database's user", errno()));
+            }
+        }
+        let region = map(&file)?;
+        let header = &region.header;
+        header.version.store(VERSION, Ordering::Relaxed);
+        header.bytes.store(size_of::<Region>() as u64, Ordering::Relaxed);
+        header.created_ns.store(clock::now().0, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+        Ok(Mapping(region))
+    }
+
+    /// Maps an existing region. Does not allocate.
+    pub fn open(path: &CStr) -> Result<Mapping, RegionError> {
+        // SAFETY: `path` is a C string.
+        let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
+        if fd < 0 {
+            return Err(RegionError::System("cannot open the region", errno()));
+        }
+        let file = Descriptor(fd);
+        let wanted = size_of::<Region>() as u64;
+        // SAFETY: all zero bytes are a valid stat buffer, and the descriptor is open.
+        let found = unsafe {
+            let mut stat: libc::stat = core::mem::zeroed();
+            if libc::fstat(file.0, &mut stat) != 0 {
+                return Err(RegionError::System("cannot examine the region", errno()));
+            }
+            stat.st_size as u64
+        };
+        // The version first: it explains a size that differs.
+        if found >= 64 {
+            let mut head = [0u8; 16];
+            // SAFETY: reads at most 16 bytes into a buffer of 16.
+            let read = unsafe { libc::pread(file.0, head.as_mut_ptr().cast(), head.len(), 0) };
+            let magic = u64::from_ne_bytes([head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7]]);
+            let version = u32::from_ne_bytes([head[8], head[9], head[10], head[11]]);
+            if read == 16 && magic != MAGIC {
+                return Err(RegionError::NoRegion);
+            }
+            if read == 16 && version != VERSION {
+                return Err(RegionError::Version { found: version });
+            }
+        }
+        if found != wanted {
+            return Err(RegionError::Size { found, wanted });
+        }
+        Ok(Mapping(map(&file)?))
+    }
+}
+
+fn map(file: &Descriptor) -> Result<&'static Region, RegionError> {
+    // SAFETY: a fresh shared mapping of a file that is at least as long as a region.
+    let start = unsafe {
+        libc::mmap(
+            core::ptr::null_mut(),
+            size_of::<Region>(),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED,
+            file.0,
+            0,
+        )
+    };
+    if start == libc::MAP_FAILED {
+        return Err(RegionError::System("cannot map the region", errno()));
+    }
+    // SAFETY: the mapping is page aligned, as long as a `Region`, never unmapped, and every byte
+    // pattern is a valid `Region`: it is made of integers, atomics and cells.
+    Ok(unsafe { &*start.cast::<Region>() })
+}

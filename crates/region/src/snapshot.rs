@@ -1,0 +1,264 @@
+//! A copy of the region for people and machines: what `status`, `top` and the daemon look at.
+//!
+//! Taken without stopping anybody: each number is exact for some moment during the copying, not
+//! all for the same.
+
+use crate::admission::PassReason;
+use crate::control::Settings;
+use crate::layout::{COUNTERS, Region};
+use crate::user::{FLAG_BYPASS, State, UserSlot};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use headworks_policy::Nanos;
+use headworks_policy::histogram::BUCKETS;
+
+/// One user.
+#[derive(Clone, Debug)]
+pub struct UserView {
+    /// Index of its slot.
+    pub user: u32,
+    /// Which user of this slot it is.
+    pub generation: u32,
+    /// What it does.
+    pub state: State,
+    /// Index of its class.
+    pub class: u32,
+    /// Version of the rules by which the class was found.
+    pub class_epoch: u32,
+    /// It is never held.
+    pub bypass: bool,
+    /// Open transaction and session locks, as bits of the protocol's module.
+    pub holding: u32,
+    /// Requests issued in the current turn.
+    pub used: u32,
+    /// Why it was last let pass.
+    pub pass_reason: Option<PassReason>,
+    /// Process and thread that serve it.
+    pub thread: (u32, u32),
+    /// Account, database, application name, client address.
+    pub identity: [String; 4],
+    /// Local TCP port; zero on a Unix socket.
+    pub local_port: u32,
+    /// When it connected.
+    pub connected: Nanos,
+    /// When the request in hand arrived.
+    pub arrived: Nanos,
+    /// When the request in hand was admitted.
+    pub admitted: Nanos,
+    /// Counters; latencies in milliseconds in `latency_ms` (sum, sum of squares).
+    pub totals: Totals,
+    /// Sum of the latencies in milliseconds, and of their squares.
+    pub latency_ms: (f64, f64),
+    /// Longest wait.
+    pub wait_max: Nanos,
+    /// Longest latency.
+    pub latency_max: Nanos,
+}
+
+/// Counters of a user or a class.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Requests answered.
+    pub requests: u64,
+    /// Turns ended.
+    pub turns: u64,
+    /// Requests that waited.
+    pub queued: u64,
+    /// Requests let pass without a token.
+    pub passed: u64,
+    /// Sum of the waits.
+    pub wait: Nanos,
+    /// Sum of the times inside.
+    pub run: Nanos,
+}
+
+impl Totals {
+    fn add(&mut self, other: &Totals) {
+        self.requests += other.requests;
+        self.turns += other.turns;
+        self.queued += other.queued;
+        self.passed += other.passed;
+        self.wait += other.wait;
+        self.run += other.run;
+    }
+}
+
+/// One class: its living users and those that left.
+#[derive(Clone, Debug)]
+pub struct ClassView {
+    /// Its index.
+    pub class: u32,
+    /// Its name.
+    pub name: String,
+    /// Its weight.
+    pub weight: f64,
+    /// Its users share the weight.
+    pub shared: bool,
+    /// Living users.
+    pub users: u32,
+    /// Of them, inside.
+    pub inside: u32,
+    /// Of them, waiting.
+    pub waiting: u32,
+    /// Counters.
+    pub totals: Totals,
+    /// Waits, by bucket of `headworks_policy::histogram`.
+    pub wait: Box<[u64; BUCKETS]>,
+    /// Latencies, likewise.
+    pub latency: Box<[u64; BUCKETS]>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// When it was taken.
+    pub now: Nanos,
+    /// The settings.
+    pub settings: Settings,
+    /// Users beyond P that the stall detector lets in.
+    pub bonus: u32,
+    /// The daemon gives no sign of life.
+    pub stale: bool,
+    /// Process of the daemon; zero if there never was one.
+    pub daemon: u32,
+    /// Process of the database.
+    pub server: u32,
+    /// Everybody connected.
+    pub users: Vec<UserView>,
+    /// Every class that has a name.
+    pub classes: Vec<ClassView>,
+    /// Name, meaning and value.
+    pub counters: Vec<(&'static str, &'static str, u64)>,
+}
+
+impl Region {
+    /// Copies everything out.
+    pub fn snapshot(&self, now: Nanos) -> Snapshot {
+        let mut classes: Vec<ClassView> = Vec::new();
+        for (class, slot) in self.classes.iter().enumerate() {
+            let name = slot.name.get();
+            if name.bytes().is_empty() {
+                continue;
+            }
+            let departed = &slot.departed;
+            let mut view = ClassView {
+                class: class as u32,
+                name: name.to_display(),
+                weight: f64::from(word(&slot.weight)) / 1000.0,
+                shared: word(&slot.shared) != 0,
+                users: 0,
+                inside: 0,
+                waiting: 0,
+                totals: Totals {
+                    requests: long(&departed.requests),
+                    turns: long(&departed.turns),
+                    queued: long(&departed.queued),
+                    passed: long(&departed.passed),
+                    wait: Nanos(long(&departed.wait_ns)),
+                    run: Nanos(long(&departed.run_ns)),
+                },
+                wait: Box::new([0; BUCKETS]),
+                latency: Box::new([0; BUCKETS]),
+            };
+            for (sums, counts) in
+                [(&mut view.wait, &departed.wait), (&mut view.latency, &departed.latency)]
+            {
+                for (sum, count) in sums.iter_mut().zip(counts) {
+                    *sum += long(count);
+                }
+            }
+            classes.push(view);
+        }
+        let mut users = Vec::new();
+        for user in 0..self.high_water() {
+            let Some(slot) = self.user(user) else { break };
+            if slot.state() == State::Free {
+                continue;
+            }
+            let view = user_view(user, slot);
+            if let Some(class) = classes.iter_mut().find(|class| class.class == view.class) {
+                class.users += 1;
+                class.inside += u32::from(is_inside(view.state));
+                class.waiting += u32::from(view.state == State::Waiting);
+                class.totals.add(&view.totals);
+                slot.served.wait.add_to(&mut class.wait);
+                slot.served.latency.add_to(&mut class.latency);
+            }
+            users.push(view);
+        }
+        Snapshot {
+            now,
+            settings: self.control.settings(),
+            bonus: self.control.bonus(),
+            stale: self.beat.stale(now),
+            daemon: word(&self.beat.daemon),
+            server: word(&self.beat.server),
+            users,
+            classes,
+            counters: COUNTERS
+                .iter()
+                .map(|(counter, name, help)| (*name, *help, self.counter(*counter)))
+                .collect(),
+        }
+    }
+
+    /// Requests answered so far by users that are still connected: what the stall detector
+    /// watches. Falls when a user leaves, which is progress too.
+    pub fn completed(&self) -> u64 {
+        (0..self.high_water())
+            .filter_map(|user| self.user(user))
+            .map(|slot| long(&slot.served.requests))
+            .sum()
+    }
+
+    /// Users that wait right now.
+    pub fn waiting(&self) -> u32 {
+        let waiting = |user| self.user(user).is_some_and(|slot| slot.state() == State::Waiting);
+        (0..self.high_water()).filter(|&user| waiting(user)).count() as u32
+    }
+}
+
+/// Whether a user in this state is being served.
+pub fn is_inside(state: State) -> bool {
+    matches!(state, State::Inside | State::Overdraft | State::Passing)
+}
+
+fn word(cell: &AtomicU32) -> u32 {
+    cell.load(Ordering::Relaxed)
+}
+
+fn long(cell: &AtomicU64) -> u64 {
+    cell.load(Ordering::Relaxed)
+}
+
+fn user_view(user: u32, slot: &UserSlot) -> UserView {
+    let served = &slot.served;
+    UserView {
+        user,
+        generation: word(&slot.generation),
+        state: slot.state(),
+        class: word(&slot.class),
+        class_epoch: word(&slot.class_epoch),
+        bypass: word(&slot.flags) & FLAG_BYPASS != 0,
+        holding: word(&slot.holding),
+        used: word(&slot.used),
+        pass_reason: PassReason::from_word(word(&slot.pass_reason)),
+        thread: (word(&slot.pid), word(&slot.thread)),
+        identity: [&slot.account, &slot.database, &slot.application, &slot.address]
+            .map(|text| text.get().to_display()),
+        local_port: word(&slot.local_port),
+        connected: Nanos(long(&slot.connected_ns)),
+        arrived: Nanos(long(&slot.arrived_ns)),
+        admitted: Nanos(long(&slot.admitted_ns)),
+        totals: Totals {
+            requests: long(&served.requests),
+            turns: long(&served.turns),
+            queued: long(&served.queued),
+            passed: long(&served.passed),
+            wait: Nanos(long(&served.wait_ns)),
+            run: Nanos(long(&served.run_ns)),
+        },
+        latency_ms: served.latency_sums(),
+        wait_max: Nanos(long(&served.wait_ns_max)),
+        latency_max: Nanos(long(&served.latency_ns_max)),
+    }
+}

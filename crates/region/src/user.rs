@@ -1,0 +1,295 @@
+//! One slot for each user: what it does, what it holds, what it has been served.
+//!
+//! A slot is written by the one thread that serves the connection; others only read it, except
+//! for `state`, `token` and `closing`, which the granter of a token and the closer of a socket
+//! write too. Counters have a single writer, so they are plain loads and stores.
+
+use crate::text::SharedText;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use headworks_policy::Nanos;
+use headworks_policy::histogram::{BUCKETS, bucket_of};
+
+/// What a user is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum State {
+    /// The slot is nobody's.
+    Free = 0,
+    /// Connected and outside: its client has not sent a request.
+    Idle = 1,
+    /// Its request waits for a token. The slot's futex word has this value meanwhile.
+    Waiting = 2,
+    /// Inside, with a token, or counted as if it had one while the gate only observes.
+    Inside = 3,
+    /// Inside without a token, because it owns a transaction and no token was free.
+    Overdraft = 4,
+    /// Inside without a token and without being owed one: it was let pass.
+    Passing = 5,
+    /// Its client idles inside a transaction and its token is lent out.
+    Lent = 6,
+    /// Its socket was shut down while it waited.
+    Cancelled = 7,
+}
+
+impl State {
+    /// From the word in memory; what nobody ever wrote there counts as free.
+    pub fn from_word(word: u32) -> State {
+        match word {
+            1 => State::Idle,
+            2 => State::Waiting,
+            3 => State::Inside,
+            4 => State::Overdraft,
+            5 => State::Passing,
+            6 => State::Lent,
+            7 => State::Cancelled,
+            _ => State::Free,
+        }
+    }
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Free => "free",
+            State::Idle => "idle",
+            State::Waiting => "waiting",
+            State::Inside => "inside",
+            State::Overdraft => "inside, owed a token",
+            State::Passing => "passing",
+            State::Lent => "idle in transaction, token lent",
+            State::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Latency histogram with one writer. Buckets as in `headworks_policy::histogram`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct SharedHistogram([AtomicU32; BUCKETS]);
+
+impl SharedHistogram {
+    /// Counts one value.
+    pub fn record(&self, value: Nanos) {
+        bump(&self.0[bucket_of(value)], 1);
+    }
+
+    /// Adds the counts to `sum`.
+    pub fn add_to(&self, sum: &mut [u64; BUCKETS]) {
+        for (sum, count) in sum.iter_mut().zip(&self.0) {
+            *sum += u64::from(count.load(Ordering::Relaxed));
+        }
+    }
+
+    fn clear(&self) {
+        for count in &self.0 {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Adds to a counter that only this thread writes.
+pub fn bump(counter: &AtomicU32, by: u32) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+}
+
+fn bump64(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+}
+
+fn add_float(cell: &AtomicU64, by: f64) {
+    let sum = f64::from_bits(cell.load(Ordering::Relaxed)) + by;
+    cell.store(sum.to_bits(), Ordering::Relaxed);
+}
+
+/// What a user has been served. All times are in nanoseconds, squares in milliseconds squared.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Served {
+    /// Requests answered.
+    pub requests: AtomicU64,
+    /// Turns ended: transactions, or single requests outside one.
+    pub turns: AtomicU64,
+    /// Requests that had to wait for a token.
+    pub queued: AtomicU64,
+    /// Requests that the gate let pass without a token, for whatever reason.
+    pub passed: AtomicU64,
+    /// Sum of the waits.
+    pub wait_ns: AtomicU64,
+    /// Longest wait.
+    pub wait_ns_max: AtomicU64,
+    /// Sum of the times inside.
+    pub run_ns: AtomicU64,
+    /// Longest latency (wait and time inside).
+    pub latency_ns_max: AtomicU64,
+    latency_ms: AtomicU64,
+    latency_ms2: AtomicU64,
+    /// Waits, of all requests.
+    pub wait: SharedHistogram,
+    /// Latencies, of all requests.
+    pub latency: SharedHistogram,
+}
+
+impl Served {
+    /// Counts one answered request.
+    pub fn record(&self, wait: Nanos, run: Nanos) {
+        let latency = wait + run;
+        bump64(&self.requests, 1);
+        bump64(&self.wait_ns, wait.0);
+        bump64(&self.run_ns, run.0);
+        if wait.0 > self.wait_ns_max.load(Ordering::Relaxed) {
+            self.wait_ns_max.store(wait.0, Ordering::Relaxed);
+        }
+        if latency.0 > self.latency_ns_max.load(Ordering::Relaxed) {
+            self.latency_ns_max.store(latency.0, Ordering::Relaxed);
+        }
+        let ms = latency.as_millis_f64();
+        add_float(&self.latency_ms, ms);
+        add_float(&self.latency_ms2, ms * ms);
+        self.wait.record(wait);
+        self.latency.record(latency);
+    }
+
+    /// Counts the end of a turn.
+    pub fn turn_ended(&self) {
+        bump64(&self.turns, 1);
+    }
+
+    /// Counts a request that waited.
+    pub fn was_queued(&self) {
+        bump64(&self.queued, 1);
+    }
+
+    /// Counts a request that was let pass.
+    pub fn was_passed(&self) {
+        bump64(&self.passed, 1);
+    }
+
+    /// Sum of the latencies in milliseconds, and of their squares.
+    pub fn latency_sums(&self) -> (f64, f64) {
+        let sum = |cell: &AtomicU64| f64::from_bits(cell.load(Ordering::Relaxed));
+        (sum(&self.latency_ms), sum(&self.latency_ms2))
+    }
+
+    fn clear(&self) {
+        for counter in [
+            &self.requests,
+            &self.turns,
+            &self.queued,
+            &self.passed,
+            &self.wait_ns,
+            &self.wait_ns_max,
+            &self.run_ns,
+            &self.latency_ns_max,
+            &self.latency_ms,
+            &self.latency_ms2,
+        ] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        self.wait.clear();
+        self.latency.clear();
+    }
+}
+
+/// Flag of a slot: never held (administrator, replication, a session the shim cannot read).
+pub const FLAG_BYPASS: u32 = 1;
+
+/// See the module.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct UserSlot {
+    /// A [`State`]; also the futex word on which the user's thread sleeps.
+    pub state: AtomicU32,
+    /// Token held, plus one; zero for none.
+    pub token: AtomicU32,
+    /// Token held last: the one to try first.
+    pub favourite: AtomicU32,
+    /// Its socket was shut down: never hold it again.
+    pub closing: AtomicU32,
+    /// Index of its class.
+    pub class: AtomicU32,
+    /// Version of the rules by which `class` was found.
+    pub class_epoch: AtomicU32,
+    /// See [`FLAG_BYPASS`].
+    pub flags: AtomicU32,
+    /// What it holds: transaction and session locks, as bits of the protocol's module.
+    pub holding: AtomicU32,
+    /// Requests issued in the current turn.
+    pub used: AtomicU32,
+    /// Requests that the current turn is good for.
+    pub quota: AtomicU32,
+    /// The current turn was given by the policy, which wants to hear of its end.
+    pub accounted: AtomicU32,
+    /// Number of the reason why it was last let pass, plus one.
+    pub pass_reason: AtomicU32,
+    /// Process that serves it.
+    pub pid: AtomicU32,
+    /// Thread that last served it.
+    pub thread: AtomicU32,
+    /// Counts the users that had this slot.
+    pub generation: AtomicU32,
+    /// Local TCP port of the connection; zero on a Unix socket.
+    pub local_port: AtomicU32,
+    /// When it connected.
+    pub connected_ns: AtomicU64,
+    /// When the request in hand arrived.
+    pub arrived_ns: AtomicU64,
+    /// When the request in hand was admitted.
+    pub admitted_ns: AtomicU64,
+    /// When the turn's first request arrived.
+    pub turn_arrived_ns: AtomicU64,
+    /// Database account.
+    pub account: SharedText,
+    /// Database (schema) named at connection.
+    pub database: SharedText,
+    /// Application name that the client gave.
+    pub application: SharedText,
+    /// Client's address, without the port.
+    pub address: SharedText,
+    /// Counters.
+    pub served: Served,
+}
+
+impl UserSlot {
+    /// The state as it is right now.
+    pub fn state(&self) -> State {
+        State::from_word(self.state.load(Ordering::Acquire))
+    }
+
+    /// Sets the state; only for the thread that serves the user.
+    pub fn set_state(&self, state: State) {
+        self.state.store(state as u32, Ordering::Release);
+    }
+
+    /// Moves from one state to another unless somebody else has moved it.
+    pub fn move_state(&self, from: State, to: State) -> bool {
+        self.state
+            .compare_exchange(from as u32, to as u32, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+
+    /// Makes a claimed slot blank for a new user. Only for its claimer.
+    pub fn reset(&self) {
+        for word in [
+            &self.token,
+            &self.closing,
+            &self.class,
+            &self.class_epoch,
+            &self.flags,
+            &self.holding,
+            &self.used,
+            &self.quota,
+            &self.accounted,
+            &self.pass_reason,
+            &self.local_port,
+        ] {
+            word.store(0, Ordering::Relaxed);
+        }
+        for time in [&self.arrived_ns, &self.admitted_ns, &self.turn_arrived_ns] {
+            time.store(0, Ordering::Relaxed);
+        }
+        for text in [&self.account, &self.database, &self.application, &self.address] {
+            text.set(b"");
+        }
+        bump(&self.generation, 1);
+        self.served.clear();
+    }
+}

@@ -1,0 +1,237 @@
+//! The exported symbols. `headworks_hooks::symbols::SYMBOLS` lists them.
+
+use crate::guard::guarded;
+use crate::real;
+use core::ffi::c_void;
+use headworks_hooks::ops;
+use headworks_policy::Nanos;
+use headworks_region::clock;
+use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
+
+fn errno() -> c_int {
+    // SAFETY: errno is this thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+/// # Safety
+/// As the C library's function; so for all below.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+    // SAFETY: the arguments are the caller's.
+    let client = unsafe { real::accept(fd, addr, len) };
+    if client >= 0 {
+        guarded((), || ops::accepted(client));
+    }
+    client
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn accept4(
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the arguments are the caller's.
+    let client = unsafe { real::accept4(fd, addr, len, flags) };
+    if client >= 0 {
+        guarded((), || ops::accepted(client));
+    }
+    client
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    guarded((), || ops::about_to_receive(fd));
+    // SAFETY: the arguments are the caller's.
+    let count = unsafe { real::recv(fd, buffer, len, flags) };
+    // A look that leaves the bytes where they are is no receipt.
+    if flags & libc::MSG_PEEK == 0 {
+        if count > 0 {
+            // SAFETY: the kernel has written `count` bytes, and no more than `len`, to `buffer`.
+            let bytes =
+                unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
+            guarded((), || ops::received(fd, bytes));
+        } else if count == 0 && len > 0 {
+            guarded((), || ops::hung_up(fd));
+        } else if count < 0 {
+            match errno() {
+                libc::EAGAIN => guarded((), || ops::found_nothing(fd)),
+                libc::EINTR | libc::ENOTSOCK | libc::EBADF => {}
+                _ => guarded((), || ops::hung_up(fd)),
+            }
+        }
+    }
+    count
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __recv_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    room: size_t,
+    flags: c_int,
+) -> ssize_t {
+    unsafe extern "C" {
+        fn __chk_fail() -> !;
+    }
+    if len > room {
+        // SAFETY: what the fortified function does with an overflow: it ends the process.
+        unsafe { __chk_fail() }
+    }
+    // SAFETY: the arguments are the caller's.
+    unsafe { recv(fd, buffer, len, flags) }
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+    // SAFETY: the arguments are the caller's.
+    let count = unsafe { real::send(fd, buffer, len, flags) };
+    if count > 0 {
+        // SAFETY: the kernel has read `count` bytes, and no more than `len`, from `buffer`.
+        let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
+        guarded((), || ops::sent(fd, bytes));
+    }
+    count
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
+    // SAFETY: the arguments are the caller's.
+    let Some((fd, first)) = (unsafe { staged(fds, count) }) else {
+        // SAFETY: the arguments are the caller's.
+        return unsafe { real::poll(fds, count, timeout_ms) };
+    };
+    let total = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
+    if total.is_some_and(|total| total <= first) {
+        // SAFETY: the arguments are the caller's.
+        return unsafe { real::poll(fds, count, timeout_ms) };
+    }
+    let start = clock::now();
+    // SAFETY: the array is the caller's; no signal mask is changed.
+    let ready = unsafe { real::ppoll(fds, count, &timespec_of(first), core::ptr::null()) };
+    if ready != 0 {
+        return ready;
+    }
+    guarded((), || ops::slept(fd));
+    let rest_ms = match total {
+        None => timeout_ms,
+        // Rounded up, as a poll never returns early.
+        Some(total) => {
+            let rest = total.since(clock::now().since(start));
+            c_int::try_from(rest.0.div_ceil(1_000_000)).unwrap_or(timeout_ms)
+        }
+    };
+    // SAFETY: the arguments are the caller's.
+    let ready = unsafe { real::poll(fds, count, rest_ms) };
+    guarded((), || ops::woke(fd));
+    ready
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __poll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout_ms: c_int,
+    room: size_t,
+) -> c_int {
+    unsafe extern "C" {
+        fn __chk_fail() -> !;
+    }
+    if room / size_of::<pollfd>() < count as usize {
+        // SAFETY: what the fortified function does with an overflow: it ends the process.
+        unsafe { __chk_fail() }
+    }
+    // SAFETY: the arguments are the caller's.
+    unsafe { poll(fds, count, timeout_ms) }
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the arguments are the caller's.
+    let Some((fd, first)) = (unsafe { staged(fds, count) }) else {
+        // SAFETY: the arguments are the caller's.
+        return unsafe { real::ppoll(fds, count, timeout, mask) };
+    };
+    // SAFETY: the caller passes null or a valid time.
+    let total = unsafe { timeout.as_ref() }
+        .map(|time| Nanos((time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)));
+    if total.is_some_and(|total| total <= first) {
+        // SAFETY: the arguments are the caller's.
+        return unsafe { real::ppoll(fds, count, timeout, mask) };
+    }
+    let start = clock::now();
+    // SAFETY: the array and the mask are the caller's.
+    let ready = unsafe { real::ppoll(fds, count, &timespec_of(first), mask) };
+    if ready != 0 {
+        return ready;
+    }
+    guarded((), || ops::slept(fd));
+    let rest = total.map(|total| timespec_of(total.since(clock::now().since(start))));
+    let rest = rest.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: the array and the mask are the caller's; the time lives until the call returns.
+    let ready = unsafe { real::ppoll(fds, count, rest, mask) };
+    guarded((), || ops::woke(fd));
+    ready
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    if how != libc::SHUT_WR {
+        guarded((), || ops::shutting_down(fd));
+    }
+    // SAFETY: the arguments are the caller's.
+    unsafe { real::shutdown(fd, how) }
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    guarded((), || ops::closing(fd));
+    // SAFETY: the argument is the caller's.
+    unsafe { real::close(fd) }
+}
+
+/// A poll of one descriptor whose user holds a token: that descriptor, and how long to sleep
+/// before the token is given to others.
+///
+/// # Safety
+/// `fds` points to `count` entries, or the caller made a mistake that the real function reports.
+unsafe fn staged(fds: *const pollfd, count: nfds_t) -> Option<(c_int, Nanos)> {
+    if count != 1 || fds.is_null() {
+        return None;
+    }
+    // SAFETY: there is one entry.
+    let fd = unsafe { (*fds).fd };
+    guarded(None, || ops::about_to_sleep(fd)).map(|first| (fd, first))
+}
+
+fn timespec_of(time: Nanos) -> timespec {
+    timespec {
+        tv_sec: (time.0 / 1_000_000_000) as libc::time_t,
+        tv_nsec: (time.0 % 1_000_000_000) as libc::c_long,
+    }
+}

@@ -1,0 +1,130 @@
+//! The functions behind ours.
+//!
+//! They are looked up once, by the library's constructor. A call that comes before it, from the
+//! constructor of another library, goes to the kernel directly.
+
+use core::ffi::{CStr, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use libc::{c_int, c_long, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
+
+/// A function of the next library in the search order.
+pub(crate) struct Real(AtomicPtr<c_void>, &'static CStr);
+
+impl Real {
+    const fn new(name: &'static CStr) -> Self {
+        Real(AtomicPtr::new(core::ptr::null_mut()), name)
+    }
+
+    fn resolve(&self) {
+        // SAFETY: the name is a C string; RTLD_NEXT asks behind this library.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.1.as_ptr()) };
+        self.0.store(found, Ordering::Release);
+    }
+
+    fn get(&self) -> Option<*mut c_void> {
+        let found = self.0.load(Ordering::Relaxed);
+        (!found.is_null()).then_some(found)
+    }
+}
+
+static ACCEPT: Real = Real::new(c"accept");
+static ACCEPT4: Real = Real::new(c"accept4");
+static RECV: Real = Real::new(c"recv");
+static SEND: Real = Real::new(c"send");
+static POLL: Real = Real::new(c"poll");
+static PPOLL: Real = Real::new(c"ppoll");
+static SHUTDOWN: Real = Real::new(c"shutdown");
+static CLOSE: Real = Real::new(c"close");
+
+/// Looks all of them up.
+pub(crate) fn resolve_all() {
+    for real in [&ACCEPT, &ACCEPT4, &RECV, &SEND, &POLL, &PPOLL, &SHUTDOWN, &CLOSE] {
+        real.resolve();
+    }
+}
+
+/// Declares a caller of a real function, with a system call as what it falls back to.
+macro_rules! real {
+    ($(#[$doc:meta])* $name:ident = $real:ident or $call:expr; ($($arg:ident: $type:ty),*) -> $result:ty) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// As the function of the C library.
+        pub(crate) unsafe fn $name($($arg: $type),*) -> $result {
+            match $real.get() {
+                // SAFETY: the symbol of this name has this type; the rest is the caller's duty.
+                Some(function) => unsafe {
+                    core::mem::transmute::<
+                        *mut c_void,
+                        unsafe extern "C-unwind" fn($($type),*) -> $result,
+                    >(function)($($arg),*)
+                },
+                // SAFETY: the caller's duty; `syscall` sets errno as the function would.
+                None => unsafe { $call($($arg),*) as $result },
+            }
+        }
+    };
+}
+
+real! {
+    /// The real `accept`.
+    accept = ACCEPT or |fd: c_int, addr: *mut sockaddr, len: *mut socklen_t| -> c_long {
+        libc::syscall(libc::SYS_accept, fd, addr, len)
+    };
+    (fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int
+}
+real! {
+    /// The real `accept4`.
+    accept4 = ACCEPT4 or |fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int| -> c_long {
+        libc::syscall(libc::SYS_accept4, fd, addr, len, flags)
+    };
+    (fd: c_int, addr: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int
+}
+real! {
+    /// The real `recv`.
+    recv = RECV or |fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int| -> c_long {
+        libc::syscall(libc::SYS_recvfrom, fd, buffer, len, flags, 0, 0)
+    };
+    (fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t
+}
+real! {
+    /// The real `send`.
+    send = SEND or |fd: c_int, buffer: *const c_void, len: size_t, flags: c_int| -> c_long {
+        libc::syscall(libc::SYS_sendto, fd, buffer, len, flags, 0, 0)
+    };
+    (fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t
+}
+real! {
+    /// The real `poll`.
+    poll = POLL or |fds: *mut pollfd, count: nfds_t, timeout_ms: c_int| -> c_long {
+        libc::syscall(libc::SYS_poll, fds, count, timeout_ms)
+    };
+    (fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int
+}
+real! {
+    /// The real `ppoll`.
+    ppoll = PPOLL or |fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t| -> c_long {
+        // The kernel writes the remaining time back; the function does not.
+        let mut copy = timespec { tv_sec: 0, tv_nsec: 0 };
+        let timeout = if timeout.is_null() {
+            core::ptr::null_mut()
+        } else {
+            copy = *timeout;
+            &raw mut copy
+        };
+        libc::syscall(libc::SYS_ppoll, fds, count, timeout, mask, 8)
+    };
+    (fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int
+}
+real! {
+    /// The real `shutdown`.
+    shutdown = SHUTDOWN or |fd: c_int, how: c_int| -> c_long {
+        libc::syscall(libc::SYS_shutdown, fd, how)
+    };
+    (fd: c_int, how: c_int) -> c_int
+}
+real! {
+    /// The real `close`.
+    close = CLOSE or |fd: c_int| -> c_long { libc::syscall(libc::SYS_close, fd) };
+    (fd: c_int) -> c_int
+}

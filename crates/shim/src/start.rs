@@ -1,0 +1,40 @@
+//! What happens when the library is loaded.
+
+use crate::guard::say;
+use crate::real;
+use headworks_hooks::process;
+use headworks_region::Mapping;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = construct;
+
+/// Runs before `main`: the region is mapped here, while the process may still have the rights
+/// that a server drops later.
+extern "C" fn construct() {
+    real::resolve_all();
+    // SAFETY: the name is a C string, and no other thread exists yet that could change the
+    // environment.
+    let path = unsafe { libc::getenv(c"HEADWORKS_REGION".as_ptr()) };
+    if path.is_null() {
+        return;
+    }
+    // SAFETY: `getenv` returned a C string.
+    let path = unsafe { core::ffi::CStr::from_ptr(path) };
+    match Mapping::open(path) {
+        Ok(mapping) => {
+            std::panic::set_hook(Box::new(|_| {}));
+            // SAFETY: the handler only stores to a static and to a thread-local without destructor.
+            unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+            process::attach(mapping.region());
+        }
+        Err(_) => say(
+            b"headworks: cannot use the region named by HEADWORKS_REGION; the database runs without \
+              the gate. Start it through: headworks run\n",
+        ),
+    }
+}
+
+unsafe extern "C" fn forked() {
+    process::forked();
+}
