@@ -484,8 +484,8 @@ impl Region {
     /// Gives tokens to those who need one while there are both; `in_hand` is a busy token that is
     /// free to give. The lock is held.
     fn pump(&self, gate: &mut Gate, wakes: &mut Wakes<'_>, mut in_hand: Option<u32>) {
-        // Published before the tokens are looked at: see "Nobody is forgotten".
-        self.pending.count.store(gate.pending() as u32, Ordering::SeqCst);
+        // Before the tokens are looked at: see "Nobody is forgotten".
+        self.publish(gate);
         let limit = self.control.limit();
         // Each pass gives a token away or drops an entry: no more passes than there can be users.
         for _ in 0..2 * USERS {
@@ -528,6 +528,10 @@ impl Region {
             };
         }
         self.drop_token(in_hand);
+    }
+
+    /// Tells everybody how many wait. The lock is held.
+    fn publish(&self, gate: &Gate) {
         self.pending.count.store(gate.pending() as u32, Ordering::SeqCst);
     }
 
@@ -556,6 +560,7 @@ impl Region {
             self.rebuild(gate);
         }
         let result = work(gate, &mut wakes);
+        self.publish(gate);
         drop(held);
         wakes.flush();
         Some(result)
@@ -587,5 +592,11 @@ impl Region {
     pub fn spend(&self, slot: &UserSlot) -> bool {
         bump(&slot.used, 1);
         slot.used.load(Ordering::Relaxed) < slot.quota.load(Ordering::Relaxed)
+    }
+
+    /// For tests: takes the lock and never gives it back, as a thread does that is killed inside.
+    #[doc(hidden)]
+    pub fn die_with_the_lock(&self) {
+        core::mem::forget(self.lock.lock.acquire());
     }
 }

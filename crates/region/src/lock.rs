@@ -151,7 +151,7 @@ mod tests {
     fn the_owner_of_a_lock_that_died_is_noticed() {
         let lock = Arc::new(RobustLock(AtomicU32::new(0)));
         let dead = Arc::clone(&lock);
-        std::thread::spawn(move || core::mem::forget(dead.acquire().map(|held| core::mem::ManuallyDrop::new(held).inherited)))
+        std::thread::spawn(move || core::mem::forget(dead.acquire()))
             .join()
             .unwrap();
         // The thread took it, and its guard was never dropped.

@@ -1,0 +1,325 @@
+//! The gate in the region, with real threads: at most P inside, nobody forgotten, everything
+//! given back, and nobody held when there is a reason not to.
+
+#[allow(dead_code, unreachable_pub)] // each test program uses a part of it
+mod common;
+
+use common::{beat, enforcing, region, user};
+use headworks_policy::{Nanos, USERS};
+use headworks_region::control::{Mode, Settings};
+use headworks_region::layout::Counter;
+use headworks_region::{Entered, PassReason, Region, State, clock};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+fn spin(microseconds: u64) {
+    let end = Instant::now() + Duration::from_micros(microseconds);
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn at_most_p_are_inside_and_everybody_gets_through() {
+    let region = enforcing(3);
+    let inside = AtomicU32::new(0);
+    let most = AtomicU32::new(0);
+    let turns = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for seed in 0..24u64 {
+            let (inside, most, turns) = (&inside, &most, &turns);
+            scope.spawn(move || {
+                let user = user(region);
+                for turn in 0..150 {
+                    let entered = region.enter(user, clock::now());
+                    assert!(!matches!(entered, Entered::Passed(_)), "{entered:?}");
+                    let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
+                    most.fetch_max(now, Ordering::SeqCst);
+                    spin((seed * 7 + turn) % 30);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    region.spend(region.user(user).unwrap());
+                    region.leave(user);
+                    turns.fetch_add(1, Ordering::Relaxed);
+                }
+                region.unregister(user);
+            });
+        }
+    });
+    assert_eq!(turns.load(Ordering::Relaxed), 24 * 150);
+    assert_eq!(most.load(Ordering::SeqCst), 3, "the bound was reached and not passed");
+    assert_eq!((region.pending(), region.waiting()), (0, 0));
+}
+
+#[test]
+fn below_p_only_ones_own_cache_lines_are_written() {
+    let region = enforcing(8);
+    let users: Vec<u32> = (0..6).map(|_| user(region)).collect();
+    for &user in &users {
+        region.enter(user, clock::now());
+    }
+    let me = users[2];
+    region.leave(me);
+    let bytes = || {
+        let start = std::ptr::from_ref::<Region>(region).cast::<u8>();
+        // SAFETY: the mapping is that long, and nobody writes to it meanwhile but this thread.
+        unsafe { std::slice::from_raw_parts(start, size_of::<Region>()) }.to_vec()
+    };
+    let before = bytes();
+    let address = |thing: usize| thing - std::ptr::from_ref::<Region>(region) as usize;
+    let slot = address(std::ptr::from_ref(region.user(me).unwrap()) as usize);
+    let slot = slot..slot + size_of::<headworks_region::UserSlot>();
+    let mut foreign = Vec::new();
+    for round in 0..100 {
+        assert_eq!(region.enter(me, clock::now()), Entered::AtOnce);
+        let served = region.user(me).unwrap();
+        region.spend(served);
+        served.served.record(Nanos(0), Nanos(5_000));
+        if round % 2 == 0 {
+            region.leave(me);
+        } else {
+            region.lend(me);
+            region.reenter(me);
+            region.leave(me);
+        }
+    }
+    for (line, (old, new)) in before.chunks(64).zip(bytes().chunks(64)).enumerate() {
+        if old != new && !slot.contains(&(line * 64)) {
+            foreign.push(line);
+        }
+    }
+    // The counter of lent tokens is written by the lending above, and by nothing else.
+    assert!(foreign.len() <= 1, "{foreign:?}");
+    assert_eq!(region.counter(Counter::Lent), 50);
+    assert_eq!(region.counter(Counter::Overdraft), 0);
+}
+
+/// Starts a thread that enters as a new user while P is exhausted, and waits until it waits.
+fn held<'scope, 'env>(
+    scope: &'scope std::thread::Scope<'scope, 'env>,
+    region: &'static Region,
+) -> (u32, std::thread::ScopedJoinHandle<'scope, (Entered, Duration)>) {
+    let user = user(region);
+    let handle = scope.spawn(move || {
+        let start = Instant::now();
+        (region.enter(user, clock::now()), start.elapsed())
+    });
+    while region.user(user).unwrap().state() != State::Waiting {
+        std::thread::yield_now();
+    }
+    (user, handle)
+}
+
+#[test]
+fn a_stale_daemon_lets_everybody_pass_within_a_second() {
+    let region = enforcing(1);
+    region.enter(user(region), clock::now());
+    std::thread::scope(|scope| {
+        let (_, waiter) = held(scope, region);
+        region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+        let (entered, took) = waiter.join().unwrap();
+        assert_eq!(entered, Entered::Passed(PassReason::Stale));
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        // The next one does not even queue.
+        let start = Instant::now();
+        assert_eq!(region.enter(user(region), clock::now()), Entered::Passed(PassReason::Stale));
+        assert!(start.elapsed() < Duration::from_millis(50));
+    });
+    assert_eq!(region.counter(Counter::Stale), 2);
+}
+
+#[test]
+fn an_opened_gate_lets_everybody_pass_at_once() {
+    let region = enforcing(1);
+    region.enter(user(region), clock::now());
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..20).map(|_| held(scope, region)).collect();
+        let start = Instant::now();
+        region.set_off(true);
+        for (_, waiter) in waiters {
+            assert_eq!(waiter.join().unwrap().0, Entered::Passed(PassReason::GateOpened));
+        }
+        assert!(start.elapsed() < Duration::from_millis(150), "{:?}", start.elapsed());
+    });
+    assert_eq!(region.pending(), 0);
+    region.set_off(false);
+    beat(region);
+}
+
+#[test]
+fn a_hold_ends_at_its_limit() {
+    let region = enforcing(1);
+    region.apply(&Settings {
+        parallelism: 1,
+        hold_max: Nanos::from_millis(300),
+        ..Settings::default()
+    });
+    region.enter(user(region), clock::now());
+    std::thread::scope(|scope| {
+        let (_, waiter) = held(scope, region);
+        let (entered, took) = waiter.join().unwrap();
+        assert_eq!(entered, Entered::Passed(PassReason::HoldLimit));
+        assert!(took >= Duration::from_millis(300), "{took:?}");
+    });
+    assert_eq!(region.counter(Counter::HoldLimit), 1);
+}
+
+#[test]
+fn a_shut_down_connection_is_released_at_once_and_never_held_again() {
+    let region = enforcing(1);
+    region.enter(user(region), clock::now());
+    std::thread::scope(|scope| {
+        let (user, waiter) = held(scope, region);
+        let start = Instant::now();
+        region.cancel(user);
+        assert_eq!(waiter.join().unwrap().0, Entered::Passed(PassReason::Cancelled));
+        assert!(start.elapsed() < Duration::from_millis(150), "{:?}", start.elapsed());
+        region.leave(user);
+        let start = Instant::now();
+        assert_eq!(region.enter(user, clock::now()), Entered::Passed(PassReason::Cancelled));
+        assert!(start.elapsed() < Duration::from_millis(50));
+    });
+    assert_eq!(region.pending(), 0, "nothing of it stays in the queue");
+}
+
+#[test]
+fn shrinking_blocks_nobody_and_growing_admits_at_once() {
+    let region = enforcing(4);
+    let inside: Vec<u32> = (0..4).map(|_| user(region)).collect();
+    for &user in &inside {
+        assert_eq!(region.enter(user, clock::now()), Entered::AtOnce);
+    }
+    region.apply(&Settings { parallelism: 2, ..Settings::default() });
+    std::thread::scope(|scope| {
+        let (_, waiter) = held(scope, region);
+        // Two leave: still two inside, so nobody enters.
+        region.leave(inside[0]);
+        region.leave(inside[1]);
+        let busy = |users: &[u32]| {
+            users.iter().filter(|&&user| region.user(user).unwrap().state() == State::Inside).count()
+        };
+        assert_eq!(busy(&inside), 2);
+        region.apply(&Settings { parallelism: 8, ..Settings::default() });
+        assert!(matches!(waiter.join().unwrap().0, Entered::Waited));
+    });
+}
+
+#[test]
+fn after_shrinking_no_more_than_the_new_p_enter() {
+    let region = enforcing(6);
+    let users: Vec<u32> = (0..6).map(|_| user(region)).collect();
+    for &user in &users {
+        region.enter(user, clock::now());
+    }
+    region.apply(&Settings { parallelism: 1, ..Settings::default() });
+    for &user in &users {
+        region.leave(user);
+    }
+    assert_eq!(region.enter(users[5], clock::now()), Entered::AtOnce);
+    std::thread::scope(|scope| {
+        let (_, waiter) = held(scope, region);
+        region.leave(users[5]);
+        assert_eq!(waiter.join().unwrap().0, Entered::Waited);
+    });
+}
+
+#[test]
+fn a_lent_token_serves_others_and_its_owner_comes_back_at_once() {
+    let region = enforcing(1);
+    let owner = user(region);
+    region.enter(owner, clock::now());
+    std::thread::scope(|scope| {
+        let (other, waiter) = held(scope, region);
+        region.lend(owner);
+        assert_eq!(waiter.join().unwrap().0, Entered::Waited, "the token went to who waited");
+        let start = Instant::now();
+        region.reenter(owner);
+        assert!(start.elapsed() < Duration::from_millis(50), "an owner of a transaction never waits");
+        assert_eq!(region.user(owner).unwrap().state(), State::Overdraft);
+
+        // The next free token settles the debt, before anybody who waits.
+        let (third, third_waiter) = held(scope, region);
+        region.leave(other);
+        assert_eq!(region.user(owner).unwrap().state(), State::Inside);
+        assert_eq!(region.user(third).unwrap().state(), State::Waiting);
+        region.leave(owner);
+        assert_eq!(third_waiter.join().unwrap().0, Entered::Waited);
+    });
+    assert_eq!(region.counter(Counter::Lent), 1);
+    assert_eq!(region.counter(Counter::Overdraft), 1);
+}
+
+#[test]
+fn an_owner_that_ends_without_a_token_leaves_no_debt() {
+    let region = enforcing(1);
+    let (owner, other) = (user(region), user(region));
+    region.enter(owner, clock::now());
+    region.lend(owner);
+    region.enter(other, clock::now());
+    region.reenter(owner);
+    region.leave(owner);
+    assert_eq!(region.pending(), 0);
+    region.leave(other);
+    assert_eq!(region.enter(owner, clock::now()), Entered::AtOnce);
+}
+
+#[test]
+fn unregistering_gives_everything_back_whatever_the_user_was_doing() {
+    let region = enforcing(1);
+    let first = user(region);
+    region.enter(first, clock::now());
+    std::thread::scope(|scope| {
+        let (_, waiter) = held(scope, region);
+        region.unregister(first);
+        assert_eq!(waiter.join().unwrap().0, Entered::Waited);
+    });
+    assert_eq!(user(region), first, "the slot is free again");
+}
+
+#[test]
+fn a_full_table_is_counted_and_refuses() {
+    let region = enforcing(1);
+    for _ in 0..USERS {
+        user(region);
+    }
+    assert_eq!(region.register(1, clock::now()), None);
+    assert_eq!(region.counter(Counter::SlotTableFull), 1);
+}
+
+#[test]
+fn observing_holds_nobody() {
+    let region = region();
+    region.apply(&Settings { mode: Mode::Observe, parallelism: 1, ..Settings::default() });
+    for _ in 0..10 {
+        let entered = region.enter(user(region), clock::now());
+        assert_eq!(entered, Entered::Passed(PassReason::NotEnforcing));
+    }
+    assert_eq!(region.pending(), 0);
+}
+
+#[test]
+fn what_a_dead_thread_left_half_done_is_made_anew() {
+    let region = enforcing(1);
+    let first = user(region);
+    region.enter(first, clock::now());
+    std::thread::scope(|scope| {
+        let (_, waiter) = held(scope, region);
+        // A thread dies with the lock in its hand.
+        std::thread::spawn(move || region.die_with_the_lock()).join().unwrap();
+        region.leave(first);
+        assert_eq!(waiter.join().unwrap().0, Entered::Waited, "the queue survived");
+    });
+    assert_eq!(region.counter(Counter::LockInherited), 1);
+}
+
+#[test]
+fn the_users_of_a_class_that_left_are_still_counted() {
+    let region = enforcing(4);
+    region.set_class(0, "default", 1000, headworks_policy::wrr::ClassShare::default(), false);
+    let user = user(region);
+    region.user(user).unwrap().served.record(Nanos(1_000_000), Nanos(2_000_000));
+    region.unregister(user);
+    let snapshot = region.snapshot(clock::now());
+    assert_eq!(snapshot.classes[0].totals.requests, 1);
+    assert_eq!(snapshot.classes[0].totals.wait, Nanos(1_000_000));
+    assert_eq!(snapshot.classes[0].latency.iter().sum::<u64>(), 1);
+}
