@@ -1,1 +1,20 @@
-//! placeholder
+//! Every headline experiment of the papers, as something a command can run.
+//!
+//! [`list`] names them, [`run`] collects, analyses and draws, and [`report`] does the last two again from an old
+//! record. Collecting, analysing and drawing are separate modules of each experiment, and everything that was
+//! measured is kept raw in `DIR/ID.json`.
+
+mod gate_mariadb;
+mod html;
+mod index;
+mod interrupt;
+pub mod metrics;
+mod progress;
+mod record;
+mod registry;
+mod shuffle;
+mod work;
+
+pub use interrupt::Interrupted;
+pub use record::{Header, Outcome, Verdict};
+pub use registry::{Experiment, RunOptions, find, list, report, run};

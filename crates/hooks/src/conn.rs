@@ -15,13 +15,24 @@ pub const DESCRIPTORS: usize = 1 << 17;
 
 const CHUNK: usize = 64;
 
+/// What the server does for a connection at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Nothing: it waits for a request, or logs the client in.
+    None,
+    /// A request that was admitted and is measured.
+    Admitted,
+    /// A request that always passes.
+    Passed,
+}
+
 /// What is known of a connection, private to this process.
 #[derive(Debug)]
 pub struct Inner {
     /// Where the conversation stands.
     pub session: Session,
-    /// A request is being worked on that counts.
-    pub open: bool,
+    /// What the server works on.
+    pub work: Work,
     /// The token is kept although the request has ended, because the next one is expected soon.
     pub anticipating: bool,
     /// It has a class.
@@ -38,7 +49,7 @@ impl Inner {
     const fn new() -> Self {
         Inner {
             session: Session::new(),
-            open: false,
+            work: Work::None,
             anticipating: false,
             classified: false,
             left_alone: false,

@@ -7,7 +7,7 @@
 //! `poll` ([`about_to_sleep`]): a token that it keeps, because of a transaction, is lent out when
 //! the sleep gets long ([`slept`]).
 
-use crate::conn::{self, Conn, Use};
+use crate::conn::{self, Conn, Use, Work};
 use crate::mysql::{ClientEvent, Opaque, PassReason as Statement, Request, RequestClass};
 use crate::peer::peer_of;
 use crate::process;
@@ -20,7 +20,6 @@ use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
 use headworks_region::rules::Identity;
-use headworks_region::text::Text;
 use headworks_region::user::{State, UserSlot};
 
 /// A connection that the gate follows, with all that an operation needs.
@@ -81,17 +80,22 @@ pub fn accepted(fd: i32) {
 pub fn about_to_receive(fd: i32) {
     let Some(it) = follow(fd) else { return };
     let Some(mut inner) = it.exclusive() else { return };
-    if !inner.open || !inner.session.at_boundary() {
+    if inner.work == Work::None || !inner.session.at_boundary() {
         return;
     }
-    inner.open = false;
+    let admitted = inner.work == Work::Admitted;
+    inner.work = Work::None;
     inner.session.finish_request();
-    let now = clock::now();
-    it.slot.served.record(inner.wait, now.since(inner.admitted));
     let holding = inner.session.holding();
     it.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
-    let quota_left = it.region.spend(it.slot);
-    if !holding.is_empty() {
+    let now = clock::now();
+    let mut quota_left = false;
+    if admitted {
+        it.slot.served.record(inner.wait, now.since(inner.admitted));
+        quota_left = it.region.spend(it.slot);
+    }
+    // Whoever holds something keeps its place; whoever has none has none to give back.
+    if !holding.is_empty() || it.slot.state() == State::Idle {
         return;
     }
     it.slot.served.turn_ended();
@@ -180,7 +184,7 @@ pub fn slept(fd: i32) {
 pub fn woke(fd: i32) {
     let Some(it) = follow(fd) else { return };
     let Some(inner) = it.exclusive() else { return };
-    if inner.open && !inner.session.at_boundary() && it.slot.state() == State::Lent {
+    if inner.work != Work::None && !inner.session.at_boundary() && it.slot.state() == State::Lent {
         it.region.reenter(it.user);
     }
 }
@@ -213,17 +217,21 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
     inner.anticipating = false;
     match request.class {
         RequestClass::Pass(reason) => {
+            inner.work = Work::Passed;
             slot.served.was_passed();
             slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
-            if reason == Statement::Quit {
-                it.region.leave(it.user);
+            match reason {
+                Statement::Quit => it.region.leave(it.user),
+                // Somebody else from here on: the next request finds the class.
+                Statement::ChangeUser => inner.classified = false,
+                _ => {}
             }
         }
         RequestClass::Gated => {
             let now = clock::now();
             slot.arrived_ns.store(now.0, Ordering::Relaxed);
             slot.thread.store(thread_id(), Ordering::Relaxed);
-            inner.open = true;
+            inner.work = Work::Admitted;
             inner.wait = Nanos(0);
             inner.admitted = now;
             match slot.state() {
@@ -277,12 +285,11 @@ fn classify(it: &Followed, inner: &mut Use<'_>) {
 
 /// What the rules see of a user.
 pub fn identity_of(slot: &UserSlot) -> Identity {
-    let copy = |text: Text| text;
     Identity {
-        account: copy(slot.account.get()),
-        database: copy(slot.database.get()),
-        application: copy(slot.application.get()),
-        address: copy(slot.address.get()),
+        account: slot.account.get(),
+        database: slot.database.get(),
+        application: slot.application.get(),
+        address: slot.address.get(),
         local_port: slot.local_port.load(Ordering::Relaxed),
     }
 }
@@ -292,7 +299,7 @@ fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
         return;
     }
     inner.left_alone = true;
-    inner.open = false;
+    inner.work = Work::None;
     it.region.count(match inner.session.opaque() {
         Some(Opaque::Tls) => Counter::OpaqueTls,
         Some(Opaque::Compressed) => Counter::OpaqueCompressed,

@@ -11,8 +11,14 @@ use std::path::{Path, PathBuf};
 use headworks_hooks::mysql::{ClientEvent, RequestClass, Session};
 
 fn unhex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().map(|digit| digit.to_digit(16).expect("a hex digit") as u8).collect();
-    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    let digits: Vec<u8> = text
+        .chars()
+        .map(|digit| digit.to_digit(16).expect("a hex digit") as u8)
+        .collect();
+    digits
+        .chunks(2)
+        .map(|pair| pair[0] << 4 | pair[1])
+        .collect()
 }
 
 fn state(session: &Session) -> String {
@@ -34,7 +40,9 @@ fn annotate(recording: &str, chunk: usize) -> String {
             Some(("#", _)) => lines.push(line.to_owned()),
             Some(("S", bytes)) => {
                 lines.push(line.to_owned());
-                unhex(bytes).chunks(chunk).for_each(|part| session.server_bytes(part));
+                unhex(bytes)
+                    .chunks(chunk)
+                    .for_each(|part| session.server_bytes(part));
                 server_spoke = true;
             }
             Some(("C", bytes)) => {
@@ -44,13 +52,28 @@ fn annotate(recording: &str, chunk: usize) -> String {
                 }
                 lines.push(line.to_owned());
                 // As the session does for one chunk: the first gated request, else the first.
-                let events = unhex(bytes).chunks(chunk).map(|part| session.client_bytes(part)).collect::<Vec<_>>();
-                let requests = || events.iter().filter_map(|event| if let ClientEvent::Request(request) = event { Some(request) } else { None });
-                let reported = requests().find(|request| request.class == RequestClass::Gated).or_else(|| requests().next());
+                let events = unhex(bytes)
+                    .chunks(chunk)
+                    .map(|part| session.client_bytes(part))
+                    .collect::<Vec<_>>();
+                let requests = || {
+                    events.iter().filter_map(|event| {
+                        if let ClientEvent::Request(request) = event {
+                            Some(request)
+                        } else {
+                            None
+                        }
+                    })
+                };
+                let reported = requests()
+                    .find(|request| request.class == RequestClass::Gated)
+                    .or_else(|| requests().next());
                 if let Some(request) = reported {
                     lines.push(match request.class {
                         RequestClass::Gated => format!("> {:02x} gated", request.command.0),
-                        RequestClass::Pass(reason) => format!("> {:02x} {}", request.command.0, reason.name()),
+                        RequestClass::Pass(reason) => {
+                            format!("> {:02x} {}", request.command.0, reason.name())
+                        }
                     });
                 }
             }
@@ -63,7 +86,10 @@ fn annotate(recording: &str, chunk: usize) -> String {
 
 fn corpus() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus/mysql");
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).expect("the corpus").map(|entry| entry.expect("an entry").path()).collect();
+    let mut files: Vec<PathBuf> = fs::read_dir(folder)
+        .expect("the corpus")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
     files.sort();
     files
 }
@@ -90,12 +116,24 @@ fn every_recording_is_understood_in_any_chunking() {
 fn no_recording_is_lost_and_each_command_begins_at_a_boundary() {
     for file in corpus() {
         let recording = fs::read_to_string(&file).expect("a text file");
-        assert!(!recording.contains("= desynchronized"), "{}", file.display());
-        let lines: Vec<&str> = recording.lines().filter(|line| !line.starts_with('#')).collect();
+        assert!(
+            !recording.contains("= desynchronized"),
+            "{}",
+            file.display()
+        );
+        let lines: Vec<&str> = recording
+            .lines()
+            .filter(|line| !line.starts_with('#'))
+            .collect();
         for window in lines.windows(3) {
             let commands = window[1].starts_with("C ") && window[2].starts_with("> ");
             if commands && window[0].starts_with("= ") {
-                assert!(window[0].starts_with("= boundary"), "{}: {}", file.display(), window[0]);
+                assert!(
+                    window[0].starts_with("= boundary"),
+                    "{}: {}",
+                    file.display(),
+                    window[0]
+                );
             }
         }
     }

@@ -10,14 +10,20 @@ use proptest::sample::select;
 use proptest::test_runner::FileFailurePersistence;
 
 /// Relative to the crate's folder, where cargo runs its tests.
-const FAILURES: FileFailurePersistence = FileFailurePersistence::Direct("proptest-regressions/mysql_props.txt");
+const FAILURES: FileFailurePersistence =
+    FileFailurePersistence::Direct("proptest-regressions/mysql_props.txt");
 
 /// Bytes that often look like packets, so that random input gets past the framing.
 fn wire() -> impl Strategy<Value = Vec<u8>> {
     let payload = prop_oneof![
         vec(any::<u8>(), 0..40),
-        (any::<u8>(), "[ -~]{0,60}").prop_map(|(first, text)| [&[first][..], text.as_bytes()].concat()),
-        (select(vec![0u8, 1, 2, 0xFB, 0xFE, 0xFF]), vec(any::<u8>(), 0..12)).prop_map(|(first, rest)| [&[first][..], &rest].concat()),
+        (any::<u8>(), "[ -~]{0,60}")
+            .prop_map(|(first, text)| [&[first][..], text.as_bytes()].concat()),
+        (
+            select(vec![0u8, 1, 2, 0xFB, 0xFE, 0xFF]),
+            vec(any::<u8>(), 0..12)
+        )
+            .prop_map(|(first, rest)| [&[first][..], &rest].concat()),
     ];
     let piece = prop_oneof![
         4 => (prop_oneof![Just(0u8), Just(1u8), any::<u8>()], payload).prop_map(|(sequence, payload)| packet(sequence, &payload)),
@@ -27,10 +33,20 @@ fn wire() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn check_invariants(session: &Session) {
-    assert!(!(session.opaque().is_some() && session.at_boundary()), "an opaque session has no boundaries");
-    assert_eq!(session.holding().is_empty(), session.holding().names().next().is_none());
+    assert!(
+        !(session.opaque().is_some() && session.at_boundary()),
+        "an opaque session has no boundaries"
+    );
+    assert_eq!(
+        session.holding().is_empty(),
+        session.holding().names().next().is_none()
+    );
     if let Some(identity) = session.identity() {
-        assert!(identity.account().len() <= 64 && identity.database().len() <= 64 && identity.application().len() <= 64);
+        assert!(
+            identity.account().len() <= 64
+                && identity.database().len() <= 64
+                && identity.application().len() <= 64
+        );
     }
 }
 
@@ -68,9 +84,14 @@ fn exchange() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
         status.clone().prop_map(ok),
         select(vec![1064u16, 1213, 1205, 1317, 1146]).prop_map(err),
         (status.clone(), vec("[a-z]{0,20}", 0..5)).prop_map(|(status, values)| {
-            rows(status, &values.iter().map(String::as_str).collect::<Vec<_>>())
+            rows(
+                status,
+                &values.iter().map(String::as_str).collect::<Vec<_>>(),
+            )
         }),
-        status.clone().prop_map(|status| [ok(status | MORE), rows(status, &["1"])].concat()),
+        status
+            .clone()
+            .prop_map(|status| [ok(status | MORE), rows(status, &["1"])].concat()),
     ];
     prop_oneof![
         4 => (text.clone().prop_map(query), answer.clone()),
@@ -93,11 +114,20 @@ fn feed(chunks: &[usize], bytes: &[u8], mut each: impl FnMut(&[u8])) {
     }
 }
 
-fn converse(conversation: &[(Vec<u8>, Vec<u8>)], chunks: &[usize]) -> (Vec<Request>, Vec<Holding>, String) {
+fn converse(
+    conversation: &[(Vec<u8>, Vec<u8>)],
+    chunks: &[usize],
+) -> (Vec<Request>, Vec<Holding>, String) {
     let mut session = Session::new();
     let (mut requests, mut holdings) = (Vec::new(), Vec::new());
-    feed(chunks, &greeting(SERVER, 0), |part| session.server_bytes(part));
-    feed(chunks, &response(BASE | MULTI, 0, "app", "shop", "props"), |part| assert_eq!(session.client_bytes(part), ClientEvent::None));
+    feed(chunks, &greeting(SERVER, 0), |part| {
+        session.server_bytes(part)
+    });
+    feed(
+        chunks,
+        &response(BASE | MULTI, 0, "app", "shop", "props"),
+        |part| assert_eq!(session.client_bytes(part), ClientEvent::None),
+    );
     feed(chunks, &ok(AUTOCOMMIT), |part| session.server_bytes(part));
     for (request, answer) in conversation {
         assert!(session.at_boundary());
@@ -119,7 +149,11 @@ fn converse(conversation: &[(Vec<u8>, Vec<u8>)], chunks: &[usize]) -> (Vec<Reque
 fn noise() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         "[ -~\n\t]{0,12}",
-        select(vec!["'", "\"", "`", "/*", "*/", "-- ", "#", "\\'", ";", "/*!50000", "\n", "get_", "_lock", "lock ", "é", "\u{212A}"]).prop_map(str::to_owned),
+        select(vec![
+            "'", "\"", "`", "/*", "*/", "-- ", "#", "\\'", ";", "/*!50000", "\n", "get_", "_lock",
+            "lock ", "é", "\u{212A}"
+        ])
+        .prop_map(str::to_owned),
     ];
     vec(piece, 0..12).prop_map(|pieces| pieces.concat())
 }
@@ -134,7 +168,16 @@ fn holding_after(text: &str, chunks: &[usize]) -> Holding {
 }
 
 fn cased(word: &str, bits: u64) -> String {
-    word.chars().enumerate().map(|(at, letter)| if bits >> (at % 64) & 1 == 0 { letter } else { letter.to_ascii_uppercase() }).collect()
+    word.chars()
+        .enumerate()
+        .map(|(at, letter)| {
+            if bits >> (at % 64) & 1 == 0 {
+                letter
+            } else {
+                letter.to_ascii_uppercase()
+            }
+        })
+        .collect()
 }
 
 proptest! {

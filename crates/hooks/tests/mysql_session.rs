@@ -2,7 +2,9 @@
 
 mod mysql_support;
 
-use headworks_hooks::mysql::{ClientEvent, Command, Holding, Opaque, PassReason, RequestClass, Session};
+use headworks_hooks::mysql::{
+    ClientEvent, Command, Holding, Opaque, PassReason, RequestClass, Session,
+};
 use mysql_support::*;
 
 const GATED: RequestClass = RequestClass::Gated;
@@ -16,7 +18,14 @@ fn a_session_is_small_enough_for_one_per_descriptor() {
 fn the_login_tells_account_database_and_application() {
     let session = plain();
     let identity = session.identity().expect("the response was read");
-    assert_eq!((identity.account(), identity.database(), identity.application()), (&b"app"[..], &b"shop"[..], &b"sysbench"[..]));
+    assert_eq!(
+        (
+            identity.account(),
+            identity.database(),
+            identity.application()
+        ),
+        (&b"app"[..], &b"shop"[..], &b"sysbench"[..])
+    );
 }
 
 #[test]
@@ -24,7 +33,12 @@ fn an_overlong_account_is_cut() {
     let mut session = Session::new();
     session.server_bytes(&greeting(SERVER, 0));
     session.client_bytes(&response(BASE, 0, &"u".repeat(200), "shop", "x"));
-    assert_eq!(session.identity().map(|it| (it.account().len(), it.database())), Some((64, &b"shop"[..])));
+    assert_eq!(
+        session
+            .identity()
+            .map(|it| (it.account().len(), it.database())),
+        Some((64, &b"shop"[..]))
+    );
 }
 
 #[test]
@@ -49,7 +63,10 @@ fn there_is_no_boundary_before_the_login_is_done() {
 fn too_many_connections_ends_before_it_began() {
     let mut session = Session::new();
     session.server_bytes(&packet(0, b"\xFF\x10\x04Too many connections"));
-    assert_eq!((session.opaque(), session.at_boundary(), session.holding()), (None, false, Holding::NONE));
+    assert_eq!(
+        (session.opaque(), session.at_boundary(), session.holding()),
+        (None, false, Holding::NONE)
+    );
 }
 
 #[test]
@@ -58,8 +75,15 @@ fn tls_and_compression_make_a_session_opaque() {
     tls.server_bytes(&greeting(SERVER, 0));
     let request = response(BASE | SSL, 0, "", "", "");
     tls.client_bytes(&packet(1, &request[4..36]));
-    assert_eq!((tls.opaque(), tls.identity().is_some()), (Some(Opaque::Tls), false));
-    for (flag, offered, expected) in [(COMPRESS, SERVER, Some(Opaque::Compressed)), (ZSTD, SERVER, Some(Opaque::Compressed)), (COMPRESS, BASE, None)] {
+    assert_eq!(
+        (tls.opaque(), tls.identity().is_some()),
+        (Some(Opaque::Tls), false)
+    );
+    for (flag, offered, expected) in [
+        (COMPRESS, SERVER, Some(Opaque::Compressed)),
+        (ZSTD, SERVER, Some(Opaque::Compressed)),
+        (COMPRESS, BASE, None),
+    ] {
         let mut session = Session::new();
         session.server_bytes(&greeting(offered, 0));
         session.client_bytes(&response(BASE | flag, 0, "app", "", ""));
@@ -118,27 +142,70 @@ fn a_row_that_begins_with_fe_is_told_from_the_end_by_its_length() {
 }
 
 #[test]
+fn a_short_row_that_begins_with_fe_is_no_end_either() {
+    let mut session = plain();
+    session.client_bytes(&query("SELECT a"));
+    let row = packet(4, &[0xFE, 2, 0, 0, 0, 0, 0, 0, 0, b'o', b'k']);
+    session.server_bytes(&[packet(1, &[1]), definition(), eof(2), row].concat());
+    assert!(!session.at_boundary());
+    session.server_bytes(&eof(2));
+    assert!(session.at_boundary());
+}
+
+#[test]
 fn cached_metadata_leaves_out_the_definitions() {
-    for (capabilities, tail) in [(0, [eof(2), packet(2, &[0, 0, 1]), eof(2)].concat()), (DEPRECATE_EOF, [packet(2, &[0, 0, 1]), end(2)].concat())] {
+    for (capabilities, tail) in [
+        (0, [eof(2), packet(2, &[0, 0, 1]), eof(2)].concat()),
+        (DEPRECATE_EOF, [packet(2, &[0, 0, 1]), end(2)].concat()),
+    ] {
         let mut session = logged_in(capabilities, CACHE_METADATA);
-        turn(&mut session, &execute(1), &[packet(1, &[1, 0]), tail].concat());
+        turn(
+            &mut session,
+            &execute(1),
+            &[packet(1, &[1, 0]), tail].concat(),
+        );
     }
     let mut session = logged_in(0, CACHE_METADATA);
-    turn(&mut session, &execute(1), &[packet(1, &[1, 1]), definition(), eof(2), eof(2)].concat());
+    turn(
+        &mut session,
+        &execute(1),
+        &[packet(1, &[1, 1]), definition(), eof(2), eof(2)].concat(),
+    );
 }
 
 #[test]
 fn a_cursor_leaves_out_the_rows_and_fetch_brings_them() {
     let mut session = plain();
-    turn(&mut session, &execute(1), &[packet(1, &[1]), definition(), eof(CURSOR | 2)].concat());
-    turn(&mut session, &command(0x1C, &[1, 0, 0, 0, 10, 0, 0, 0]), &[packet(1, &[0, 0, 5]), packet(2, &[0, 0, 6]), eof(CURSOR | 2)].concat());
+    turn(
+        &mut session,
+        &execute(1),
+        &[packet(1, &[1]), definition(), eof(CURSOR | 2)].concat(),
+    );
+    turn(
+        &mut session,
+        &command(0x1C, &[1, 0, 0, 0, 10, 0, 0, 0]),
+        &[
+            packet(1, &[0, 0, 5]),
+            packet(2, &[0, 0, 6]),
+            eof(CURSOR | 2),
+        ]
+        .concat(),
+    );
 }
 
 #[test]
 fn binary_rows_begin_like_an_ok_packet_and_are_not_one() {
     let mut session = plain();
     session.client_bytes(&execute(1));
-    session.server_bytes(&[packet(1, &[1]), definition(), eof(2), packet(4, &[0, 0, 0, 1, 0, 0, 0])].concat());
+    session.server_bytes(
+        &[
+            packet(1, &[1]),
+            definition(),
+            eof(2),
+            packet(4, &[0, 0, 0, 1, 0, 0, 0]),
+        ]
+        .concat(),
+    );
     assert!(!session.at_boundary());
     assert_eq!(session.holding(), Holding::NONE);
     session.server_bytes(&eof(2));
@@ -171,8 +238,15 @@ fn a_local_file_belongs_to_its_request() {
     let mut session = plain();
     session.client_bytes(&query("LOAD DATA LOCAL INFILE 'f' INTO TABLE t"));
     session.server_bytes(&packet(1, b"\xFBf"));
-    assert_eq!(session.client_bytes(&packet(2, b"\x03KILL 5")), ClientEvent::None);
-    assert_eq!(session.client_bytes(&packet(0, b"\x01")), ClientEvent::None, "sequence numbers wrap in long files");
+    assert_eq!(
+        session.client_bytes(&packet(2, b"\x03KILL 5")),
+        ClientEvent::None
+    );
+    assert_eq!(
+        session.client_bytes(&packet(0, b"\x01")),
+        ClientEvent::None,
+        "sequence numbers wrap in long files"
+    );
     session.client_bytes(&packet(4, b""));
     assert!(!session.at_boundary());
     session.server_bytes(&ok(AUTOCOMMIT));
@@ -181,34 +255,71 @@ fn a_local_file_belongs_to_its_request() {
 
 #[test]
 fn a_prepare_answer_ends_after_its_definitions() {
-    let answer = |columns: u8, parameters: u8| packet(1, &[0, 9, 0, 0, 0, columns, 0, parameters, 0, 0, 0, 0]);
+    let answer = |columns: u8, parameters: u8| {
+        packet(1, &[0, 9, 0, 0, 0, columns, 0, parameters, 0, 0, 0, 0])
+    };
     let mut session = plain();
-    turn(&mut session, &command(0x16, b"SELECT ?"), &[answer(1, 1), definition(), eof(2), definition(), eof(2)].concat());
-    turn(&mut session, &command(0x16, b"DO ?"), &[answer(0, 1), definition(), eof(2)].concat());
-    turn(&mut session, &command(0x16, b"SELECT 1"), &[answer(1, 0), definition(), eof(2)].concat());
+    turn(
+        &mut session,
+        &command(0x16, b"SELECT ?"),
+        &[answer(1, 1), definition(), eof(2), definition(), eof(2)].concat(),
+    );
+    turn(
+        &mut session,
+        &command(0x16, b"DO ?"),
+        &[answer(0, 1), definition(), eof(2)].concat(),
+    );
+    turn(
+        &mut session,
+        &command(0x16, b"SELECT 1"),
+        &[answer(1, 0), definition(), eof(2)].concat(),
+    );
     turn(&mut session, &command(0x16, b"COMMIT"), &answer(0, 0));
     turn(&mut session, &command(0x16, b"nonsense"), &err(1064));
     let mut session = logged_in(DEPRECATE_EOF, 0);
-    turn(&mut session, &command(0x16, b"SELECT ?, ?"), &[answer(1, 2), definition(), definition(), definition()].concat());
+    turn(
+        &mut session,
+        &command(0x16, b"SELECT ?, ?"),
+        &[answer(1, 2), definition(), definition(), definition()].concat(),
+    );
 }
 
 #[test]
 fn other_answers_end_where_they_should() {
     let mut session = plain();
-    turn(&mut session, &command(0x09, b""), &packet(1, b"Uptime: 5  Threads: 1"));
-    turn(&mut session, &command(0x04, b"t\0"), &[definition(), definition(), eof(2)].concat());
+    turn(
+        &mut session,
+        &command(0x09, b""),
+        &packet(1, b"Uptime: 5  Threads: 1"),
+    );
+    turn(
+        &mut session,
+        &command(0x04, b"t\0"),
+        &[definition(), definition(), eof(2)].concat(),
+    );
     turn(&mut session, &command(0x0E, b""), &ok(AUTOCOMMIT));
     turn(&mut session, &command(0x1B, &[0, 0]), &eof(AUTOCOMMIT));
     turn(&mut session, &command(0x77, b"?"), &err(1047));
     turn(&mut session, &packet(0, b""), &err(1047));
-    turn(&mut session, &command(0xFA, &[1, 0, 0, 0, 128, 0]), &rows(AUTOCOMMIT, &["1"]));
+    turn(
+        &mut session,
+        &command(0xFA, &[1, 0, 0, 0, 128, 0]),
+        &rows(AUTOCOMMIT, &["1"]),
+    );
 }
 
 #[test]
 fn commands_without_an_answer_leave_the_boundary_where_it_is() {
     let mut session = plain();
-    for (code, reason) in [(0x19, PassReason::NoAnswer), (0x18, PassReason::NoAnswer), (0x01, PassReason::Quit)] {
-        assert_eq!(class_of(session.client_bytes(&command(code, &[1, 0, 0, 0]))), RequestClass::Pass(reason));
+    for (code, reason) in [
+        (0x19, PassReason::NoAnswer),
+        (0x18, PassReason::NoAnswer),
+        (0x01, PassReason::Quit),
+    ] {
+        assert_eq!(
+            class_of(session.client_bytes(&command(code, &[1, 0, 0, 0]))),
+            RequestClass::Pass(reason)
+        );
         assert!(session.at_boundary());
     }
 }
@@ -230,14 +341,25 @@ fn pipelined_requests_are_counted() {
 #[test]
 fn a_chunk_of_several_commands_reports_the_first_gated_one() {
     let mut session = plain();
-    let chunk = [command(0x19, &[1, 0, 0, 0]), command(0x0E, b""), query("SELECT 1"), query("KILL 4")].concat();
-    assert!(matches!(session.client_bytes(&chunk), ClientEvent::Request(request) if request.class == GATED && request.command == Command::QUERY));
+    let chunk = [
+        command(0x19, &[1, 0, 0, 0]),
+        command(0x0E, b""),
+        query("SELECT 1"),
+        query("KILL 4"),
+    ]
+    .concat();
+    assert!(
+        matches!(session.client_bytes(&chunk), ClientEvent::Request(request) if request.class == GATED && request.command == Command::QUERY)
+    );
     session.server_bytes(&[ok(2), rows(2, &["1"])].concat());
     assert!(!session.at_boundary());
     session.server_bytes(&ok(2));
     assert!(session.at_boundary());
     let chunk = [command(0x19, &[1, 0, 0, 0]), command(0x0E, b"")].concat();
-    assert_eq!(class_of(session.client_bytes(&chunk)), RequestClass::Pass(PassReason::NoAnswer));
+    assert_eq!(
+        class_of(session.client_bytes(&chunk)),
+        RequestClass::Pass(PassReason::NoAnswer)
+    );
 }
 
 #[test]
@@ -256,7 +378,10 @@ fn a_statement_over_16_mib_is_one_request() {
 fn change_user_may_take_several_rounds_and_changes_the_identity_only_if_accepted() {
     let mut session = plain();
     after(&mut session, "LOCK TABLES t READ", &ok(2));
-    assert_eq!(class_of(session.client_bytes(&change_user("admin", "mysql", "evil"))), RequestClass::Pass(PassReason::ChangeUser));
+    assert_eq!(
+        class_of(session.client_bytes(&change_user("admin", "mysql", "evil"))),
+        RequestClass::Pass(PassReason::ChangeUser)
+    );
     session.server_bytes(&packet(1, b"\xFEmysql_native_password\0abc\0"));
     session.client_bytes(&packet(2, b"01234567890123456789"));
     assert!(!session.at_boundary());
@@ -264,23 +389,40 @@ fn change_user_may_take_several_rounds_and_changes_the_identity_only_if_accepted
     assert!(session.at_boundary());
     assert_eq!(session.identity().map(|it| it.account()), Some(&b"app"[..]));
     assert_eq!(session.holding(), Holding::LOCK_TABLES);
-    turn(&mut session, &change_user("other", "mysql", "tool"), &ok(AUTOCOMMIT));
+    turn(
+        &mut session,
+        &change_user("other", "mysql", "tool"),
+        &ok(AUTOCOMMIT),
+    );
     let identity = session.identity().copied().unwrap_or_default();
-    assert_eq!((identity.account(), identity.database(), identity.application()), (&b"other"[..], &b"mysql"[..], &b"tool"[..]));
+    assert_eq!(
+        (
+            identity.account(),
+            identity.database(),
+            identity.application()
+        ),
+        (&b"other"[..], &b"mysql"[..], &b"tool"[..])
+    );
     assert_eq!(session.holding(), Holding::NONE);
 }
 
 #[test]
 fn a_replica_is_one_once_the_server_agrees() {
     let mut session = plain();
-    assert_eq!(class_of(session.client_bytes(&command(0x15, &[1; 18]))), RequestClass::Pass(PassReason::Replication));
+    assert_eq!(
+        class_of(session.client_bytes(&command(0x15, &[1; 18]))),
+        RequestClass::Pass(PassReason::Replication)
+    );
     session.server_bytes(&err(1227));
     assert!(!session.replication());
     session.client_bytes(&command(0x12, &[4, 0, 0, 0, 0, 0, 1, 0, 0, 0]));
     session.server_bytes(&packet(1, &[0; 40]));
     assert!(session.replication());
     assert!(!session.at_boundary());
-    assert_eq!(session.client_bytes(&packet(0, b"\xEFack")), ClientEvent::None);
+    assert_eq!(
+        session.client_bytes(&packet(0, b"\xEFack")),
+        ClientEvent::None
+    );
     assert_eq!(session.opaque(), None);
 }
 
@@ -295,19 +437,33 @@ fn an_idle_connection_may_be_told_that_it_was_killed() {
 fn bytes_that_do_not_parse_end_it_for_good() {
     let mut session = plain();
     session.server_bytes(&ok(AUTOCOMMIT));
-    assert_eq!(session.opaque(), Some(Opaque::Desynchronized), "an answer to nothing");
+    assert_eq!(
+        session.opaque(),
+        Some(Opaque::Desynchronized),
+        "an answer to nothing"
+    );
     assert_eq!(session.client_bytes(&query("SELECT 1")), ClientEvent::None);
     assert!(!session.at_boundary());
     let mut session = plain();
     session.client_bytes(&packet(3, b"\x03SELECT 1"));
-    assert_eq!(session.opaque(), Some(Opaque::Desynchronized), "a command cannot have number 3");
+    assert_eq!(
+        session.opaque(),
+        Some(Opaque::Desynchronized),
+        "a command cannot have number 3"
+    );
 }
 
 #[test]
 fn query_attributes_are_skipped_or_distrusted() {
     let mut session = logged_in(QUERY_ATTRIBUTES, 0);
-    assert_eq!(class_of(turn(&mut session, &command(3, b"\x00\x01KILL 5"), &ok(2))), RequestClass::Pass(PassReason::Kill));
+    assert_eq!(
+        class_of(turn(&mut session, &command(3, b"\x00\x01KILL 5"), &ok(2))),
+        RequestClass::Pass(PassReason::Kill)
+    );
     let with_attributes = command(3, b"\x01\x01\x00\x01\xFE\x00\x02ab\x01xLOCK TABLES t READ");
-    assert_eq!(class_of(turn(&mut session, &with_attributes, &ok(2))), GATED);
+    assert_eq!(
+        class_of(turn(&mut session, &with_attributes, &ok(2))),
+        GATED
+    );
     assert!(session.holding().contains(Holding::LOCK_TABLES));
 }

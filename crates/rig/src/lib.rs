@@ -1,1 +1,48 @@
-//! placeholder
+//! The rig: real servers, a raw client and the machine's own readings, for tests and experiments.
+//!
+//! * [`Server`] starts an unmodified MariaDB in a private directory, on a private port and socket, and takes it down
+//!   again, whatever happens to the process that started it.
+//! * [`Client`] speaks the MySQL wire protocol byte by byte, so that a test can send what no driver would send.
+//! * [`machine`] says where a measurement was made and how busy the machine was meanwhile.
+//!
+//! Nothing here touches the machine's own databases, and nothing here knows the gate: a gate is only a command put in
+//! front of the server's own ([`ServerBuilder::prefix`]).
+
+pub mod client;
+mod guard;
+pub mod machine;
+mod programs;
+mod server;
+mod template;
+pub mod wire;
+
+pub use client::{Address, Answer, Client, ClientError, ConnectOptions};
+pub use programs::{Programs, SKIPPED, find_program};
+pub use server::{ACCOUNT, DATABASE, Server, ServerBuilder, Stopped};
+
+/// Whether a server started by this process could keep its data in `directory` (which need not exist): started by root
+/// it runs as an unprivileged account, which has to be able to enter every parent.
+pub fn server_can_reach(directory: &std::path::Path) -> bool {
+    match template::Owner::for_servers() {
+        Ok(Some(owner)) => {
+            std::path::absolute(directory).is_ok_and(|directory| owner.can_reach(&directory))
+        }
+        Ok(None) => true,
+        Err(_) => false,
+    }
+}
+
+/// Whether MariaDB is installed; prints why a test is skipped when it is not.
+///
+/// ```no_run
+/// if !headworks_rig::mariadb_or_skip() {
+///     return;
+/// }
+/// ```
+pub fn mariadb_or_skip() -> bool {
+    let found = Programs::find().is_ok();
+    if !found {
+        println!("{SKIPPED}");
+    }
+    found
+}

@@ -1,7 +1,9 @@
 //! The state machine that finds the end of an answer ("MariaDB protocol documentation": server response packets,
 //! result set packets, COM_STMT_PREPARE response, LOCAL INFILE packet). One call per server packet.
 
-use super::protocol::{Dialect, FULL_PACKET, end_status, is_progress, lenenc, ok_status, status, u16_at};
+use super::protocol::{
+    Dialect, FULL_PACKET, end_status, is_progress, lenenc, ok_status, status, u16_at,
+};
 
 /// The shape of the answer to a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,9 +64,18 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    const MORE: Verdict = Verdict { status: None, end: End::No };
-    const INVALID: Verdict = Verdict { status: None, end: End::Invalid };
-    const DONE: Verdict = Verdict { status: None, end: End::Done };
+    const MORE: Verdict = Verdict {
+        status: None,
+        end: End::No,
+    };
+    const INVALID: Verdict = Verdict {
+        status: None,
+        end: End::Invalid,
+    };
+    const DONE: Verdict = Verdict {
+        status: None,
+        end: End::Done,
+    };
 }
 
 /// The answer at the head of the queue.
@@ -83,7 +94,13 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) const fn new() -> Answer {
-        Answer { stage: Stage::First, left: 0, columns: 0, succeeded_before: false, statement: 0 }
+        Answer {
+            stage: Stage::First,
+            left: 0,
+            columns: 0,
+            succeeded_before: false,
+            statement: 0,
+        }
     }
 
     pub(super) const fn succeeded_before(&self) -> bool {
@@ -107,13 +124,22 @@ impl Answer {
     }
 
     /// One server packet: its first bytes (at least 21, or all) and the length of its first physical packet.
-    pub(super) fn packet(&mut self, expect: Expect, head: &[u8], len: u32, dialect: Dialect) -> Verdict {
+    pub(super) fn packet(
+        &mut self,
+        expect: Expect,
+        head: &[u8],
+        len: u32,
+        dialect: Dialect,
+    ) -> Verdict {
         let first = head.first().copied();
         if first == Some(0xFF) {
             if is_progress(head) {
                 return Verdict::MORE;
             }
-            return Verdict { status: None, end: End::Failed(u16_at(head, 1).unwrap_or(0)) };
+            return Verdict {
+                status: None,
+                end: End::Failed(u16_at(head, 1).unwrap_or(0)),
+            };
         }
         match self.stage {
             Stage::Rows => self.row(expect, head, len, dialect),
@@ -122,7 +148,11 @@ impl Answer {
             Stage::Definitions => {
                 self.left = self.left.saturating_sub(1);
                 if self.left == 0 {
-                    self.stage = if dialect.deprecate_eof { Stage::Rows } else { Stage::DefinitionsEnd };
+                    self.stage = if dialect.deprecate_eof {
+                        Stage::Rows
+                    } else {
+                        Stage::DefinitionsEnd
+                    };
                 }
                 Verdict::MORE
             }
@@ -133,11 +163,20 @@ impl Answer {
                 }
                 let status = end_status(head, len);
                 match status {
-                    Some(bits) if expect == Expect::Execution && bits & status::CURSOR_EXISTS != 0 => self.result_ended(status),
-                    _ => Verdict { status, end: End::No },
+                    Some(bits)
+                        if expect == Expect::Execution && bits & status::CURSOR_EXISTS != 0 =>
+                    {
+                        self.result_ended(status)
+                    }
+                    _ => Verdict {
+                        status,
+                        end: End::No,
+                    },
                 }
             }
-            Stage::Parameters | Stage::ParametersEnd | Stage::Columns | Stage::ColumnsEnd => self.prepared_next(dialect),
+            Stage::Parameters | Stage::ParametersEnd | Stage::Columns | Stage::ColumnsEnd => {
+                self.prepared_next(dialect)
+            }
         }
     }
 
@@ -145,15 +184,31 @@ impl Answer {
         let first = head.first().copied();
         match expect {
             Expect::One => match first {
-                Some(0x00) => Verdict { status: ok_status(head), end: End::Done },
-                Some(0xFE) => Verdict { status: end_status(head, len), end: End::Done },
+                Some(0x00) => Verdict {
+                    status: ok_status(head),
+                    end: End::Done,
+                },
+                Some(0xFE) => Verdict {
+                    status: end_status(head, len),
+                    end: End::Done,
+                },
                 _ => Verdict::DONE,
             },
             Expect::Text => Verdict::DONE,
-            Expect::Stream => Verdict { status: None, end: if first == Some(0xFE) && len < 9 { End::Done } else { End::No } },
+            Expect::Stream => Verdict {
+                status: None,
+                end: if first == Some(0xFE) && len < 9 {
+                    End::Done
+                } else {
+                    End::No
+                },
+            },
             Expect::Login => login_packet(head, len),
             Expect::Rows => self.row(expect, head, len, dialect),
-            Expect::Definitions if first == Some(0xFE) => Verdict { status: end_status(head, len), end: End::Done },
+            Expect::Definitions if first == Some(0xFE) => Verdict {
+                status: end_status(head, len),
+                end: End::Done,
+            },
             Expect::Definitions => Verdict::MORE,
             Expect::Prepared => self.prepared_first(head, dialect),
             Expect::Results | Expect::Execution => match first {
@@ -169,9 +224,13 @@ impl Answer {
     }
 
     fn column_count(&mut self, head: &[u8], dialect: Dialect) -> Verdict {
-        let Some((count, size)) = lenenc(head) else { return Verdict::INVALID };
+        let Some((count, size)) = lenenc(head) else {
+            return Verdict::INVALID;
+        };
         // A table has at most 4,096 columns (MySQL manual, limits); a select list may have more, never 65,536.
-        let Ok(count) = u16::try_from(count) else { return Verdict::INVALID };
+        let Ok(count) = u16::try_from(count) else {
+            return Verdict::INVALID;
+        };
         if count == 0 {
             return Verdict::INVALID;
         }
@@ -190,31 +249,55 @@ impl Answer {
     /// A row, or the packet that ends the rows. A text row may begin with 0xFE too: then its first
     /// value is longer than 16 MiB and the packet is full.
     fn row(&mut self, expect: Expect, head: &[u8], len: u32, dialect: Dialect) -> Verdict {
-        let ends = head.first() == Some(&0xFE) && if dialect.deprecate_eof { len < FULL_PACKET } else { len < 9 };
+        let ends = head.first() == Some(&0xFE)
+            && if dialect.deprecate_eof {
+                len < FULL_PACKET
+            } else {
+                len < 9
+            };
         if !ends {
             return Verdict::MORE;
         }
         let status = end_status(head, len);
         if expect == Expect::Rows {
-            return Verdict { status, end: if status.is_some() { End::Done } else { End::Invalid } };
+            return Verdict {
+                status,
+                end: if status.is_some() {
+                    End::Done
+                } else {
+                    End::Invalid
+                },
+            };
         }
         self.result_ended(status)
     }
 
     fn result_ended(&mut self, status: Option<u16>) -> Verdict {
-        let Some(bits) = status else { return Verdict::INVALID };
+        let Some(bits) = status else {
+            return Verdict::INVALID;
+        };
         if bits & status::MORE_RESULTS != 0 {
             self.stage = Stage::First;
             self.succeeded_before = true;
-            return Verdict { status, end: End::No };
+            return Verdict {
+                status,
+                end: End::No,
+            };
         }
-        Verdict { status, end: End::Done }
+        Verdict {
+            status,
+            end: End::Done,
+        }
     }
 
     fn prepared_first(&mut self, head: &[u8], dialect: Dialect) -> Verdict {
-        let (Some(0), Some(low), Some(high), Some(columns), Some(parameters)) =
-            (head.first(), u16_at(head, 1), u16_at(head, 3), u16_at(head, 5), u16_at(head, 7))
-        else {
+        let (Some(0), Some(low), Some(high), Some(columns), Some(parameters)) = (
+            head.first(),
+            u16_at(head, 1),
+            u16_at(head, 3),
+            u16_at(head, 5),
+            u16_at(head, 7),
+        ) else {
             return Verdict::INVALID;
         };
         self.statement = u32::from(high) << 16 | u32::from(low);
@@ -266,7 +349,10 @@ impl Answer {
 /// 0x01, a plugin's own data) asks the client for more.
 pub(super) fn login_packet(head: &[u8], len: u32) -> Verdict {
     if len >= 7 && head.starts_with(&[0, 0, 0]) {
-        return Verdict { status: ok_status(head), end: End::Done };
+        return Verdict {
+            status: ok_status(head),
+            end: End::Done,
+        };
     }
     Verdict::MORE
 }

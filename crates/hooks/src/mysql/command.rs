@@ -69,7 +69,9 @@ impl Command {
             Command::FIELD_LIST => Expect::Definitions,
             Command::STATISTICS => Expect::Text,
             Command::CHANGE_USER => Expect::Login,
-            Command::BINLOG_DUMP | Command::BINLOG_DUMP_GTID | Command::TABLE_DUMP => Expect::Stream,
+            Command::BINLOG_DUMP | Command::BINLOG_DUMP_GTID | Command::TABLE_DUMP => {
+                Expect::Stream
+            }
             _ => Expect::One,
         })
     }
@@ -88,7 +90,10 @@ impl Command {
             Command::CHANGE_USER => PassReason::ChangeUser,
             Command::RESET_CONNECTION => PassReason::Reset,
             Command::STMT_CLOSE | Command::STMT_SEND_LONG_DATA => PassReason::NoAnswer,
-            Command::BINLOG_DUMP | Command::BINLOG_DUMP_GTID | Command::TABLE_DUMP | Command::REGISTER_SLAVE => PassReason::Replication,
+            Command::BINLOG_DUMP
+            | Command::BINLOG_DUMP_GTID
+            | Command::TABLE_DUMP
+            | Command::REGISTER_SLAVE => PassReason::Replication,
             _ => return RequestClass::Gated,
         })
     }

@@ -38,12 +38,24 @@ pub(super) fn parse(text: &[u8]) -> Option<(Op, Name)> {
     let tokens = tokens.get(..count)?;
     match *tokens {
         [first] if first.is("begin") => Some((Op::BeginTransaction, NO_NAME)),
-        [first, second] if first.is("begin") && second.is("work") => Some((Op::BeginTransaction, NO_NAME)),
-        [first, second] if first.is("unlock") && (second.is("tables") || second.is("table")) => Some((Op::UnlockTables, NO_NAME)),
-        [first, second] if first.is("unlock") && second.is("instance") => Some((Op::UnlockInstance, NO_NAME)),
-        [first, second] if first.is("backup") && second.is("unlock") => Some((Op::BackupUnlock, NO_NAME)),
-        [first, second, third] if first.is("backup") && second.is("stage") && third.is("end") => Some((Op::BackupEnd, NO_NAME)),
-        [first, table, last] if first.is("handler") && table.names() && last.is("close") => Some((Op::HandlerClose, NO_NAME)),
+        [first, second] if first.is("begin") && second.is("work") => {
+            Some((Op::BeginTransaction, NO_NAME))
+        }
+        [first, second] if first.is("unlock") && (second.is("tables") || second.is("table")) => {
+            Some((Op::UnlockTables, NO_NAME))
+        }
+        [first, second] if first.is("unlock") && second.is("instance") => {
+            Some((Op::UnlockInstance, NO_NAME))
+        }
+        [first, second] if first.is("backup") && second.is("unlock") => {
+            Some((Op::BackupUnlock, NO_NAME))
+        }
+        [first, second, third] if first.is("backup") && second.is("stage") && third.is("end") => {
+            Some((Op::BackupEnd, NO_NAME))
+        }
+        [first, table, last] if first.is("handler") && table.names() && last.is("close") => {
+            Some((Op::HandlerClose, NO_NAME))
+        }
         [first, database, Token::Sign(b'.'), table, last]
             if first.is("handler") && database.names() && table.names() && last.is("close") =>
         {
@@ -58,20 +70,35 @@ fn user_lock(call: &[Token<'_>]) -> Option<(Op, Name)> {
     const OPEN: Token<'_> = Token::Sign(b'(');
     const CLOSE: Token<'_> = Token::Sign(b')');
     match *call {
-        [function, OPEN, Token::Literal(name), Token::Sign(b','), Token::Number, CLOSE, ref alias @ ..]
-            if function.is("get_lock") && is_alias(alias) =>
+        [
+            function,
+            OPEN,
+            Token::Literal(name),
+            Token::Sign(b','),
+            Token::Number,
+            CLOSE,
+            ref alias @ ..,
+        ] if function.is("get_lock") && is_alias(alias) => Some((Op::GetLock, hash(name)?)),
+        [
+            function,
+            OPEN,
+            Token::Literal(name),
+            Token::Sign(b','),
+            Token::Sign(b'-'),
+            Token::Number,
+            CLOSE,
+            ref alias @ ..,
+        ] if function.is("get_lock") && is_alias(alias) => Some((Op::GetLock, hash(name)?)),
+        [function, OPEN, Token::Literal(name), CLOSE, ref alias @ ..]
+            if function.is("release_lock") && is_alias(alias) =>
         {
-            Some((Op::GetLock, hash(name)?))
-        }
-        [function, OPEN, Token::Literal(name), Token::Sign(b','), Token::Sign(b'-'), Token::Number, CLOSE, ref alias @ ..]
-            if function.is("get_lock") && is_alias(alias) =>
-        {
-            Some((Op::GetLock, hash(name)?))
-        }
-        [function, OPEN, Token::Literal(name), CLOSE, ref alias @ ..] if function.is("release_lock") && is_alias(alias) => {
             Some((Op::ReleaseLock, hash(name)?))
         }
-        [function, OPEN, CLOSE, ref alias @ ..] if function.is("release_all_locks") && is_alias(alias) => Some((Op::ReleaseAllLocks, NO_NAME)),
+        [function, OPEN, CLOSE, ref alias @ ..]
+            if function.is("release_all_locks") && is_alias(alias) =>
+        {
+            Some((Op::ReleaseAllLocks, NO_NAME))
+        }
         _ => None,
     }
 }
@@ -91,7 +118,9 @@ fn hash(name: &[u8]) -> Option<Name> {
     if name.is_empty() || name.len() > NAME_MAX {
         return None;
     }
-    let hash = name.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
+    let hash = name.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    });
     Some(hash.to_le_bytes())
 }
 
@@ -100,7 +129,9 @@ fn tokenize<'a>(text: &'a [u8], tokens: &mut [Token<'a>; TOKENS_MAX]) -> Option<
     let (mut count, mut rest, mut ended) = (0, text, false);
     loop {
         rest = skip_blank(rest)?;
-        let Some((&first, tail)) = rest.split_first() else { return Some(count) };
+        let Some((&first, tail)) = rest.split_first() else {
+            return Some(count);
+        };
         if first == b';' {
             ended = true;
             rest = tail;
@@ -113,7 +144,9 @@ fn tokenize<'a>(text: &'a [u8], tokens: &mut [Token<'a>; TOKENS_MAX]) -> Option<
             b'\'' => {
                 let end = tail.iter().position(|&byte| byte == b'\'')?;
                 let inside = tail.get(..end)?;
-                let simple = inside.iter().all(|&byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'));
+                let simple = inside
+                    .iter()
+                    .all(|&byte| matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\'));
                 // A literal that touches another quote is a doubled quote or a concatenation.
                 let follows = tail.get(end + 1).copied();
                 if !simple || matches!(follows, Some(b'\'' | b'"')) {
@@ -123,7 +156,10 @@ fn tokenize<'a>(text: &'a [u8], tokens: &mut [Token<'a>; TOKENS_MAX]) -> Option<
             }
             b'`' => (Token::Name, tail.iter().position(|&byte| byte == b'`')? + 2),
             b'0'..=b'9' => {
-                let size = rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
+                let size = rest
+                    .iter()
+                    .take_while(|byte| byte.is_ascii_digit() || **byte == b'.')
+                    .count();
                 if rest.get(size).is_some_and(|&byte| is_word(byte)) {
                     return None;
                 }
@@ -154,8 +190,15 @@ fn skip_blank(mut text: &[u8]) -> Option<&[u8]> {
             }
             [b'#', rest @ ..] | [b'-', b'-', b' ' | b'\t' | b'\n', rest @ ..] => {
                 // The line's end may be the byte that made `--` a comment.
-                let line = if text.starts_with(b"--") { text.get(2..)? } else { rest };
-                let end = line.iter().position(|&byte| byte == b'\n').unwrap_or(line.len());
+                let line = if text.starts_with(b"--") {
+                    text.get(2..)?
+                } else {
+                    rest
+                };
+                let end = line
+                    .iter()
+                    .position(|&byte| byte == b'\n')
+                    .unwrap_or(line.len());
                 text = line.get(end..)?;
             }
             _ => return Some(text),
@@ -179,7 +222,10 @@ mod tests {
             ("HANDLER `a b`.t CLOSE", Op::HandlerClose),
             ("SELECT GET_LOCK('job', 10)", Op::GetLock),
             ("do get_lock('job',-1.5)", Op::GetLock),
-            ("select get_lock ( 'job' , 0 ) as `got it` ; # x", Op::GetLock),
+            (
+                "select get_lock ( 'job' , 0 ) as `got it` ; # x",
+                Op::GetLock,
+            ),
             ("SELECT RELEASE_LOCK('job') AS x", Op::ReleaseLock),
             ("DO RELEASE_ALL_LOCKS()", Op::ReleaseAllLocks),
         ];
@@ -212,7 +258,13 @@ mod tests {
     #[test]
     fn the_name_decides_the_hash() {
         let name = |text: &str| parse(text.as_bytes()).map(|(_, name)| name);
-        assert_eq!(name("DO GET_LOCK('a', 1)"), name("SELECT RELEASE_LOCK('a')"));
-        assert_ne!(name("DO GET_LOCK('a', 1)"), name("SELECT RELEASE_LOCK('A')"));
+        assert_eq!(
+            name("DO GET_LOCK('a', 1)"),
+            name("SELECT RELEASE_LOCK('a')")
+        );
+        assert_ne!(
+            name("DO GET_LOCK('a', 1)"),
+            name("SELECT RELEASE_LOCK('A')")
+        );
     }
 }

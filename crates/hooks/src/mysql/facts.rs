@@ -149,7 +149,11 @@ impl Facts {
         }
         // `/*!50000 LOCK`: the version stands between the mark and the statement.
         self.starts &= version;
-        if opens { self.opened(word) } else { self.later_word(word) }
+        if opens {
+            self.opened(word)
+        } else {
+            self.later_word(word)
+        }
     }
 
     /// A word that may have bytes of an attribute's value in front: its end may start a statement.
@@ -158,8 +162,13 @@ impl Facts {
             self.seen = u8::MAX;
             return;
         };
-        let starts: [(&[u8], u8); 5] =
-            [(b"lock", seen::LOCK), (b"flush", seen::FLUSH), (b"backup", seen::BACKUP), (b"xa", seen::XA), (b"handler", seen::HANDLER)];
+        let starts: [(&[u8], u8); 5] = [
+            (b"lock", seen::LOCK),
+            (b"flush", seen::FLUSH),
+            (b"backup", seen::BACKUP),
+            (b"xa", seen::XA),
+            (b"handler", seen::HANDLER),
+        ];
         for (start, bit) in starts {
             if word.ends_with(start) {
                 self.seen |= bit;
@@ -192,7 +201,11 @@ impl Facts {
             // Percona's LOCK TABLES FOR BACKUP ends with UNLOCK TABLES only, not with a transaction.
             Word::Backup if has(seen::LOCK) => Takes::READ_LOCK,
             Word::Lock | Word::Export if has(seen::FLUSH) => {
-                Takes::READ_LOCK.with(if has(seen::BACKUP) && word == Word::Lock { Takes::BACKUP_LOCK } else { Takes::NONE })
+                Takes::READ_LOCK.with(if has(seen::BACKUP) && word == Word::Lock {
+                    Takes::BACKUP_LOCK
+                } else {
+                    Takes::NONE
+                })
             }
             Word::Lock if has(seen::BACKUP) => Takes::BACKUP_LOCK,
             Word::Stage if has(seen::BACKUP) => Takes::BACKUP_STAGE,
@@ -227,9 +240,23 @@ impl Facts {
 
     fn opened(&mut self, first: Word) -> bool {
         match first {
-            Word::Write | Word::Plain | Word::Select | Word::Do | Word::Call | Word::Commit | Word::Rollback | Word::Tables => return true,
+            Word::Write
+            | Word::Plain
+            | Word::Select
+            | Word::Do
+            | Word::Call
+            | Word::Commit
+            | Word::Rollback
+            | Word::Tables => return true,
             Word::Prepare | Word::Execute => self.every = true,
-            Word::Set | Word::Lock | Word::Unlock | Word::Flush | Word::Backup | Word::Xa | Word::Start | Word::Begin => {}
+            Word::Set
+            | Word::Lock
+            | Word::Unlock
+            | Word::Flush
+            | Word::Backup
+            | Word::Xa
+            | Word::Start
+            | Word::Begin => {}
             Word::Handler | Word::Kill | Word::Shutdown => {}
             // Labels, compound statements and whatever we have not heard of.
             _ => self.distrust(),
@@ -247,7 +274,11 @@ impl Facts {
                 self.every = true;
                 self.takes = self.takes.with(Takes::MAY_BEGIN).with(Takes::COMPOUND);
             }
-            (Word::Prepare, Word::From) | (Word::Execute, Word::Immediate) if self.source == Source::Unseen => self.source = Source::Expected,
+            (Word::Prepare, Word::From) | (Word::Execute, Word::Immediate)
+                if self.source == Source::Unseen =>
+            {
+                self.source = Source::Expected
+            }
             _ => {}
         }
         false
@@ -268,14 +299,19 @@ impl Facts {
             }
             (Source::Quote(quote), _) if byte == quote => Source::Inside(quote),
             (Source::Expected, _) if is_space(byte) => Source::Expected,
-            (Source::Quote(_) | Source::Ended, _) if is_space(byte) || byte == b';' => Source::Ended,
+            (Source::Quote(_) | Source::Ended, _) if is_space(byte) || byte == b';' => {
+                Source::Ended
+            }
             _ => Source::Dynamic,
         };
     }
 
     /// The class, once no further byte can change it.
     pub(super) fn class_so_far(&self) -> Option<RequestClass> {
-        let may_pass = matches!(self.first, Word::None | Word::Kill | Word::Shutdown | Word::Xa);
+        let may_pass = matches!(
+            self.first,
+            Word::None | Word::Kill | Word::Shutdown | Word::Xa
+        );
         (self.unsure || self.over || !may_pass).then_some(RequestClass::Gated)
     }
 
@@ -287,14 +323,17 @@ impl Facts {
         match (self.first, self.second) {
             (Word::Kill, _) => RequestClass::Pass(PassReason::Kill),
             (Word::Shutdown, _) => RequestClass::Pass(PassReason::Shutdown),
-            (Word::Xa, Word::Commit | Word::Rollback | Word::Recover) => RequestClass::Pass(PassReason::XaFinish),
+            (Word::Xa, Word::Commit | Word::Rollback | Word::Recover) => {
+                RequestClass::Pass(PassReason::XaFinish)
+            }
             _ => RequestClass::Gated,
         }
     }
 
     /// The text is complete.
     pub(super) fn finish(&mut self) {
-        if self.source != Source::Unseen && !matches!(self.source, Source::Quote(_) | Source::Ended) {
+        if self.source != Source::Unseen && !matches!(self.source, Source::Quote(_) | Source::Ended)
+        {
             self.dynamic = true;
         }
     }
@@ -319,13 +358,23 @@ impl Facts {
                 takes = takes.with(Takes::UNKNOWN);
             }
         }
-        let Some((op, name)) = self.release(text) else { return Effect { takes, op: Op::None, name: NO_NAME } };
+        let Some((op, name)) = self.release(text) else {
+            return Effect {
+                takes,
+                op: Op::None,
+                name: NO_NAME,
+            };
+        };
         let counted = match op {
             Op::GetLock => Takes::USER_LOCK,
             Op::BackupEnd => Takes::BACKUP_STAGE,
             _ => Takes::NONE,
         };
-        Effect { takes: takes.without(counted), op, name }
+        Effect {
+            takes: takes.without(counted),
+            op,
+            name,
+        }
     }
 
     /// The release, or the GET_LOCK by name, that this text is as a whole.

@@ -30,7 +30,14 @@ pub(super) struct Frames {
 
 impl Frames {
     pub(super) const fn new() -> Frames {
-        Frames { header: [0; 4], have: 0, left: 0, in_body: false, full: false, continued: false }
+        Frames {
+            header: [0; 4],
+            have: 0,
+            left: 0,
+            in_body: false,
+            full: false,
+            continued: false,
+        }
     }
 
     /// Whether the next byte begins a logical packet.
@@ -44,7 +51,10 @@ impl Frames {
             if !self.in_body {
                 let begins = self.header_complete(bytes)?;
                 if begins {
-                    return Some(Piece::Start { len: self.left, sequence: self.header[3] });
+                    return Some(Piece::Start {
+                        len: self.left,
+                        sequence: self.header[3],
+                    });
                 }
                 continue;
             }
@@ -52,7 +62,9 @@ impl Frames {
                 if bytes.is_empty() {
                     return None;
                 }
-                let take = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
+                let take = usize::try_from(self.left)
+                    .unwrap_or(usize::MAX)
+                    .min(bytes.len());
                 let (data, rest) = bytes.split_at(take);
                 *bytes = rest;
                 // `take` is at most `left`, a 24-bit number, so the conversion loses nothing.
@@ -116,7 +128,11 @@ mod tests {
     fn two_packets_in_any_chunking() {
         let bytes = [1, 0, 0, 0, 0x0E, 2, 0, 0, 7, 1, 2];
         for chunk in 1..=bytes.len() {
-            assert_eq!(starts_and_ends(&bytes, chunk), (vec![(1, 0), (2, 7)], 2, 3), "chunks of {chunk}");
+            assert_eq!(
+                starts_and_ends(&bytes, chunk),
+                (vec![(1, 0), (2, 7)], 2, 3),
+                "chunks of {chunk}"
+            );
         }
     }
 
@@ -130,6 +146,9 @@ mod tests {
         let mut bytes = vec![0xFF, 0xFF, 0xFF, 0];
         bytes.resize(4 + FULL_PACKET as usize, 3);
         bytes.extend([0, 0, 0, 1]);
-        assert_eq!(starts_and_ends(&bytes, 1 << 20), (vec![(FULL_PACKET, 0)], 1, FULL_PACKET as usize));
+        assert_eq!(
+            starts_and_ends(&bytes, 1 << 20),
+            (vec![(FULL_PACKET, 0)], 1, FULL_PACKET as usize)
+        );
     }
 }

@@ -18,7 +18,10 @@ impl InlineStr {
 
     /// The empty string.
     pub const fn new() -> InlineStr {
-        InlineStr { bytes: [0; InlineStr::CAPACITY], len: 0 }
+        InlineStr {
+            bytes: [0; InlineStr::CAPACITY],
+            len: 0,
+        }
     }
 
     /// The bytes as the client sent them, cut to the capacity.
@@ -31,7 +34,10 @@ impl InlineStr {
         let bytes = self.as_bytes();
         match core::str::from_utf8(bytes) {
             Ok(text) => text,
-            Err(error) => bytes.get(..error.valid_up_to()).and_then(|valid| core::str::from_utf8(valid).ok()).unwrap_or(""),
+            Err(error) => bytes
+                .get(..error.valid_up_to())
+                .and_then(|valid| core::str::from_utf8(valid).ok())
+                .unwrap_or(""),
         }
     }
 
@@ -80,7 +86,11 @@ pub struct Identity {
 impl Identity {
     /// An identity of empty fields.
     pub const fn new() -> Identity {
-        Identity { account: InlineStr::new(), database: InlineStr::new(), application: InlineStr::new() }
+        Identity {
+            account: InlineStr::new(),
+            database: InlineStr::new(),
+            application: InlineStr::new(),
+        }
     }
 
     /// The account name without host, as the client sent it (at most 64 bytes).

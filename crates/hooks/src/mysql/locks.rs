@@ -36,8 +36,14 @@ impl Takes {
 
     /// The bits that stand for a lock.
     pub(super) const LOCKS: Takes = Takes(0x1FF);
-    const LEFT_BY_ERROR: Takes =
-        Takes(Takes::READ_LOCK.0 | Takes::BACKUP_LOCK.0 | Takes::BACKUP_STAGE.0 | Takes::INSTANCE.0 | Takes::USER_LOCK.0 | Takes::UNKNOWN.0);
+    const LEFT_BY_ERROR: Takes = Takes(
+        Takes::READ_LOCK.0
+            | Takes::BACKUP_LOCK.0
+            | Takes::BACKUP_STAGE.0
+            | Takes::INSTANCE.0
+            | Takes::USER_LOCK.0
+            | Takes::UNKNOWN.0,
+    );
 
     pub(super) const fn any(self, other: Takes) -> bool {
         self.0 & other.0 != 0
@@ -95,7 +101,11 @@ pub(super) struct Effect {
 }
 
 impl Effect {
-    pub(super) const NONE: Effect = Effect { takes: Takes::NONE, op: Op::None, name: NO_NAME };
+    pub(super) const NONE: Effect = Effect {
+        takes: Takes::NONE,
+        op: Op::None,
+        name: NO_NAME,
+    };
 }
 
 const NAMES: usize = 8;
@@ -142,7 +152,14 @@ impl Locks {
         Holding::NONE
             .with_if(Holding::LOCK_TABLES, self.held.any(Takes::TABLES))
             .with_if(Holding::GLOBAL_READ_LOCK, self.held.any(Takes::READ_LOCK))
-            .with_if(Holding::BACKUP, self.held.any(Takes::BACKUP_LOCK.with(Takes::BACKUP_STAGE).with(Takes::INSTANCE)))
+            .with_if(
+                Holding::BACKUP,
+                self.held.any(
+                    Takes::BACKUP_LOCK
+                        .with(Takes::BACKUP_STAGE)
+                        .with(Takes::INSTANCE),
+                ),
+            )
             .with_if(Holding::USER_LOCK, named || self.held.any(Takes::USER_LOCK))
             .with_if(Holding::XA, self.held.any(Takes::XA))
             .with_if(Holding::HANDLER, self.handlers > 0)
@@ -169,7 +186,9 @@ impl Locks {
             Op::BackupUnlock => self.free(Takes::BACKUP_LOCK),
             Op::BackupEnd => self.free(Takes::BACKUP_STAGE),
             Op::XaFinish => self.free(Takes::XA),
-            Op::HandlerClose if self.handlers < u8::MAX => self.handlers = self.handlers.saturating_sub(1),
+            Op::HandlerClose if self.handlers < u8::MAX => {
+                self.handlers = self.handlers.saturating_sub(1)
+            }
             Op::Reset | Op::ChangeUser => *self = Locks::new(),
             _ => {}
         }
@@ -190,16 +209,30 @@ impl Locks {
             self.take(effect.takes);
         } else {
             let left = effect.takes.and(Takes::LEFT_BY_ERROR);
-            let user = if code == ER_PARSE { Takes::NONE } else { left.and(Takes::USER_LOCK.with(Takes::UNKNOWN)) };
-            let other = if refuses_statement(code) { Takes::NONE } else { left.without(Takes::USER_LOCK.with(Takes::UNKNOWN)) };
+            let user = if code == ER_PARSE {
+                Takes::NONE
+            } else {
+                left.and(Takes::USER_LOCK.with(Takes::UNKNOWN))
+            };
+            let other = if refuses_statement(code) {
+                Takes::NONE
+            } else {
+                left.without(Takes::USER_LOCK.with(Takes::UNKNOWN))
+            };
             self.take(user.with(other));
         }
     }
 
     fn take(&mut self, takes: Takes) {
-        self.held = self.held.with(takes.and(Takes::LOCKS).without(Takes::HANDLER));
+        self.held = self
+            .held
+            .with(takes.and(Takes::LOCKS).without(Takes::HANDLER));
         if takes.any(Takes::HANDLER) {
-            self.handlers = if takes.any(Takes::COMPOUND) { u8::MAX } else { self.handlers.saturating_add(1) };
+            self.handlers = if takes.any(Takes::COMPOUND) {
+                u8::MAX
+            } else {
+                self.handlers.saturating_add(1)
+            };
         }
     }
 
@@ -208,9 +241,14 @@ impl Locks {
     }
 
     fn count_name(&mut self, name: Name) {
-        let known = self.names.iter().zip(&self.counts).position(|(&known, &count)| count > 0 && known == name);
+        let known = self
+            .names
+            .iter()
+            .zip(&self.counts)
+            .position(|(&known, &count)| count > 0 && known == name);
         let place = known.or_else(|| self.counts.iter().position(|&count| count == 0));
-        let counted = place.and_then(|place| Some((self.names.get_mut(place)?, self.counts.get_mut(place)?)));
+        let counted =
+            place.and_then(|place| Some((self.names.get_mut(place)?, self.counts.get_mut(place)?)));
         match counted {
             Some((slot, count)) if *count < u8::MAX => {
                 *slot = name;
@@ -241,10 +279,11 @@ impl Locks {
         if takes == Takes::NONE {
             return;
         }
-        match self.statement_takes.iter().position(|&known| known == Takes::NONE) {
-            Some(place) => {
-                self.statements[place] = id;
-                self.statement_takes[place] = takes;
+        let mut places = self.statements.iter_mut().zip(&mut self.statement_takes);
+        match places.find(|(_, known)| **known == Takes::NONE) {
+            Some((statement, known)) => {
+                *statement = id;
+                *known = takes;
             }
             None => self.everywhere = self.everywhere.with(takes),
         }
@@ -261,9 +300,19 @@ impl Locks {
 
     /// What executing the statement takes.
     pub(super) fn execution(&self, id: u32) -> Takes {
-        let latest = if id == u32::MAX { self.last_prepared } else { Takes::NONE };
-        let known = self.statements.iter().zip(&self.statement_takes).filter(|(known, _)| **known == id);
-        known.fold(self.everywhere.with(latest), |takes, (_, more)| takes.with(*more))
+        let latest = if id == u32::MAX {
+            self.last_prepared
+        } else {
+            Takes::NONE
+        };
+        let known = self
+            .statements
+            .iter()
+            .zip(&self.statement_takes)
+            .filter(|(known, _)| **known == id);
+        known.fold(self.everywhere.with(latest), |takes, (_, more)| {
+            takes.with(*more)
+        })
     }
 }
 
@@ -272,7 +321,10 @@ const ER_PARSE: u16 = 1064;
 /// Errors with which a FLUSH, BACKUP or LOCK INSTANCE statement is refused before it takes anything: syntax, rights, no such
 /// table, locked tables or an active transaction, an update blocked by a read lock.
 fn refuses_statement(code: u16) -> bool {
-    matches!(code, ER_PARSE | 1044 | 1045 | 1142 | 1146 | 1192 | 1223 | 1227)
+    matches!(
+        code,
+        ER_PARSE | 1044 | 1045 | 1142 | 1146 | 1192 | 1223 | 1227
+    )
 }
 
 /// Errors with which a plain GET_LOCK has not got its lock: syntax, lock wait timeout, deadlock (MariaDB), wrong name, deadlock (MySQL).
@@ -285,7 +337,11 @@ mod tests {
     use super::*;
 
     fn effect(takes: Takes, op: Op, name: u64) -> Effect {
-        Effect { takes, op, name: name.to_le_bytes() }
+        Effect {
+            takes,
+            op,
+            name: name.to_le_bytes(),
+        }
     }
 
     #[test]
@@ -320,13 +376,24 @@ mod tests {
         let all = Takes::LOCKS;
         let mut locks = Locks::new();
         locks.failed(effect(all, Op::None, 0), 1317, false);
-        let left = Holding::GLOBAL_READ_LOCK.union(Holding::BACKUP).union(Holding::USER_LOCK).union(Holding::UNKNOWN);
+        let left = Holding::GLOBAL_READ_LOCK
+            .union(Holding::BACKUP)
+            .union(Holding::USER_LOCK)
+            .union(Holding::UNKNOWN);
         assert_eq!(locks.holding(), left);
         let mut locks = Locks::new();
         locks.failed(effect(all, Op::None, 0), ER_PARSE, false);
-        assert_eq!(locks.holding(), Holding::NONE, "a syntax error runs nothing");
+        assert_eq!(
+            locks.holding(),
+            Holding::NONE,
+            "a syntax error runs nothing"
+        );
         locks.failed(effect(Takes::TABLES, Op::None, 0), ER_PARSE, true);
-        assert_eq!(locks.holding(), Holding::LOCK_TABLES, "but an earlier statement of the text may have run");
+        assert_eq!(
+            locks.holding(),
+            Holding::LOCK_TABLES,
+            "but an earlier statement of the text may have run"
+        );
     }
 
     #[test]

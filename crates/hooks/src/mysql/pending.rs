@@ -5,7 +5,7 @@
 //! makes the session opaque rather than wrong.
 
 use super::answer::Expect;
-use super::locks::{Effect, Op};
+use super::locks::Effect;
 
 /// One request, or several equal ones in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,7 +27,15 @@ pub(super) struct Pending {
 
 impl Pending {
     pub(super) const fn new() -> Pending {
-        Pending { entries: [Entry { expect: Expect::One, effect: Effect::NONE }; CAPACITY], counts: [0; CAPACITY], len: 0, open: false }
+        Pending {
+            entries: [Entry {
+                expect: Expect::One,
+                effect: Effect::NONE,
+            }; CAPACITY],
+            counts: [0; CAPACITY],
+            len: 0,
+            open: false,
+        }
     }
 
     pub(super) const fn is_empty(&self) -> bool {
@@ -35,7 +43,11 @@ impl Pending {
     }
 
     pub(super) fn front(&self) -> Option<Entry> {
-        if self.len == 0 { None } else { self.entries.first().copied() }
+        if self.len == 0 {
+            None
+        } else {
+            self.entries.first().copied()
+        }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
@@ -46,8 +58,13 @@ impl Pending {
     #[must_use]
     pub(super) fn open(&mut self, expect: Expect) -> bool {
         let at = usize::from(self.len);
-        let (Some(entry), Some(count)) = (self.entries.get_mut(at), self.counts.get_mut(at)) else { return false };
-        *entry = Entry { expect, effect: Effect::NONE };
+        let (Some(entry), Some(count)) = (self.entries.get_mut(at), self.counts.get_mut(at)) else {
+            return false;
+        };
+        *entry = Entry {
+            expect,
+            effect: Effect::NONE,
+        };
         *count = 1;
         self.len += 1;
         self.open = true;
@@ -60,23 +77,30 @@ impl Pending {
             return;
         }
         self.open = false;
-        let Some(last) = usize::from(self.len).checked_sub(1) else { return };
-        let Some(entry) = self.entries.get_mut(last) else { return };
+        let Some(last) = usize::from(self.len).checked_sub(1) else {
+            return;
+        };
+        let Some(entry) = self.entries.get_mut(last) else {
+            return;
+        };
         entry.effect = effect;
         let entry = *entry;
-        // A statement that was prepared gets an id of its own, so it is never shared.
-        let Some(before) = last.checked_sub(1) else { return };
-        if self.entries.get(before) == Some(&entry) && effect.op != Op::Remember {
-            if let Some(count) = self.counts.get_mut(before) {
-                *count = count.saturating_add(1);
-                self.len -= 1;
-            }
+        let Some(before) = last.checked_sub(1) else {
+            return;
+        };
+        if self.entries.get(before) == Some(&entry)
+            && let Some(count) = self.counts.get_mut(before)
+        {
+            *count = count.saturating_add(1);
+            self.len -= 1;
         }
     }
 
     /// The oldest request was answered.
     pub(super) fn pop(&mut self) {
-        let Some(count) = self.counts.first_mut() else { return };
+        let Some(count) = self.counts.first_mut() else {
+            return;
+        };
         *count = count.saturating_sub(1);
         if *count > 0 || self.len == 0 {
             return;
@@ -114,11 +138,17 @@ mod tests {
         let mut pending = Pending::new();
         for index in 0..8 {
             assert!(pending.open(Expect::Results));
-            pending.close(Effect { takes: Takes(index), ..Effect::NONE });
+            pending.close(Effect {
+                takes: Takes(index),
+                ..Effect::NONE
+            });
         }
         assert!(!pending.open(Expect::Results));
         for index in 0..8 {
-            assert_eq!(pending.front().map(|entry| entry.effect.takes), Some(Takes(index)));
+            assert_eq!(
+                pending.front().map(|entry| entry.effect.takes),
+                Some(Takes(index))
+            );
             pending.pop();
         }
         assert_eq!(pending.front(), None);

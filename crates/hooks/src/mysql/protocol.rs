@@ -4,33 +4,33 @@
 /// Capability flags of greeting and handshake response.
 pub(super) mod caps {
     /// Clear in a MariaDB server's greeting: then the last 4 bytes of the filler carry extended flags.
-    pub(in super::super) const CLIENT_MYSQL: u32 = 1;
-    pub(in super::super) const CONNECT_WITH_DB: u32 = 1 << 3;
-    pub(in super::super) const COMPRESS: u32 = 1 << 5;
-    pub(in super::super) const PROTOCOL_41: u32 = 1 << 9;
-    pub(in super::super) const SSL: u32 = 1 << 11;
-    pub(in super::super) const SECURE_CONNECTION: u32 = 1 << 15;
-    pub(in super::super) const MULTI_STATEMENTS: u32 = 1 << 16;
-    pub(in super::super) const PLUGIN_AUTH: u32 = 1 << 19;
-    pub(in super::super) const CONNECT_ATTRS: u32 = 1 << 20;
-    pub(in super::super) const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
-    pub(in super::super) const DEPRECATE_EOF: u32 = 1 << 24;
+    pub(in crate::mysql) const CLIENT_MYSQL: u32 = 1;
+    pub(in crate::mysql) const CONNECT_WITH_DB: u32 = 1 << 3;
+    pub(in crate::mysql) const COMPRESS: u32 = 1 << 5;
+    pub(in crate::mysql) const PROTOCOL_41: u32 = 1 << 9;
+    pub(in crate::mysql) const SSL: u32 = 1 << 11;
+    pub(in crate::mysql) const SECURE_CONNECTION: u32 = 1 << 15;
+    pub(in crate::mysql) const MULTI_STATEMENTS: u32 = 1 << 16;
+    pub(in crate::mysql) const PLUGIN_AUTH: u32 = 1 << 19;
+    pub(in crate::mysql) const CONNECT_ATTRS: u32 = 1 << 20;
+    pub(in crate::mysql) const PLUGIN_AUTH_LENENC: u32 = 1 << 21;
+    pub(in crate::mysql) const DEPRECATE_EOF: u32 = 1 << 24;
     /// MySQL 8: a result set's header says whether column definitions follow.
-    pub(in super::super) const OPTIONAL_METADATA: u32 = 1 << 25;
-    pub(in super::super) const ZSTD: u32 = 1 << 26;
+    pub(in crate::mysql) const OPTIONAL_METADATA: u32 = 1 << 25;
+    pub(in crate::mysql) const ZSTD: u32 = 1 << 26;
     /// MySQL 8: the text of COM_QUERY is preceded by attributes.
-    pub(in super::super) const QUERY_ATTRIBUTES: u32 = 1 << 27;
+    pub(in crate::mysql) const QUERY_ATTRIBUTES: u32 = 1 << 27;
     /// MariaDB, extended: as OPTIONAL_METADATA (bit 36 of 64).
-    pub(in super::super) const EXTENDED_CACHE_METADATA: u32 = 1 << 4;
+    pub(in crate::mysql) const EXTENDED_CACHE_METADATA: u32 = 1 << 4;
 }
 
 /// Server status flags in OK and EOF packets.
 pub(super) mod status {
-    pub(in super::super) const IN_TRANS: u16 = 0x0001;
-    pub(in super::super) const AUTOCOMMIT: u16 = 0x0002;
-    pub(in super::super) const MORE_RESULTS: u16 = 0x0008;
-    pub(in super::super) const CURSOR_EXISTS: u16 = 0x0040;
-    pub(in super::super) const IN_TRANS_READONLY: u16 = 0x2000;
+    pub(in crate::mysql) const IN_TRANS: u16 = 0x0001;
+    pub(in crate::mysql) const AUTOCOMMIT: u16 = 0x0002;
+    pub(in crate::mysql) const MORE_RESULTS: u16 = 0x0008;
+    pub(in crate::mysql) const CURSOR_EXISTS: u16 = 0x0040;
+    pub(in crate::mysql) const IN_TRANS_READONLY: u16 = 0x2000;
 }
 
 /// Payload length of a packet that is continued by the next one.
@@ -49,7 +49,11 @@ pub(super) struct Dialect {
 
 impl Dialect {
     pub(super) const fn new() -> Dialect {
-        Dialect { deprecate_eof: false, metadata_flag: false, metadata_mysql: false }
+        Dialect {
+            deprecate_eof: false,
+            metadata_flag: false,
+            metadata_mysql: false,
+        }
     }
 }
 
@@ -63,13 +67,20 @@ pub(super) fn lenenc(bytes: &[u8]) -> Option<(u64, usize)> {
         0xFE => 8,
         _ => return None,
     };
-    let value = rest.get(..size)?.iter().rev().fold(0u64, |value, &byte| value << 8 | u64::from(byte));
+    let value = rest
+        .get(..size)?
+        .iter()
+        .rev()
+        .fold(0u64, |value, &byte| value << 8 | u64::from(byte));
     Some((value, size + 1))
 }
 
 /// A little-endian u16 at `at`.
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at.checked_add(1)?)?]))
+    Some(u16::from_le_bytes([
+        *bytes.get(at)?,
+        *bytes.get(at.checked_add(1)?)?,
+    ]))
 }
 
 /// The status word of an OK packet (header byte, affected rows, last insert id, status).
@@ -82,7 +93,11 @@ pub(super) fn ok_status(head: &[u8]) -> Option<u16> {
 /// The status word of a packet with header 0xFE, which is an EOF (5 bytes: warnings, status) or an OK
 /// packet in its place (7 bytes and more). The length tells them apart.
 pub(super) fn end_status(head: &[u8], len: u32) -> Option<u16> {
-    if len < 7 { u16_at(head, 3) } else { ok_status(head) }
+    if len < 7 {
+        u16_at(head, 3)
+    } else {
+        ok_status(head)
+    }
 }
 
 /// Whether an ERR packet is a MariaDB progress report: error code 0xFFFF, and then a count where a
@@ -107,7 +122,10 @@ mod tests {
 
     #[test]
     fn status_of_ok_follows_two_length_encoded_integers() {
-        assert_eq!(ok_status(&[0, 0xFC, 1, 1, 5, 0x03, 0x20, 0, 0]), Some(0x2003));
+        assert_eq!(
+            ok_status(&[0, 0xFC, 1, 1, 5, 0x03, 0x20, 0, 0]),
+            Some(0x2003)
+        );
         assert_eq!(end_status(&[0xFE, 9, 9, 0x0A, 0], 5), Some(0x000A));
         assert_eq!(end_status(&[0xFE, 0, 0, 0x02, 0, 0, 0], 7), Some(0x0002));
     }

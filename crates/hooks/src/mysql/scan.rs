@@ -19,7 +19,7 @@
 use super::command::RequestClass;
 use super::facts::Facts;
 use super::locks::Effect;
-use super::words::{WORD_MAX, Word, classify, find_candidate, is_space, is_word};
+use super::words::{WORD_MAX, Word, classify, classify_common, find_candidate, is_space, is_word};
 
 const WORDS_LIMIT: u32 = 64 << 10;
 const PLAIN_LIMIT: u32 = 1 << 20;
@@ -79,7 +79,11 @@ impl Scan {
     /// Begins a text. `multi`: several statements may come; `attributes`: MySQL's query attributes precede it.
     pub(super) fn begin(&mut self, multi: bool, attributes: bool) {
         // The buffers keep their bytes: their lengths say what is valid, and clearing 160 bytes per statement is not free.
-        self.mode = if attributes { Mode::Attributes } else { Mode::Lead(Lead::Blank) };
+        self.mode = if attributes {
+            Mode::Attributes
+        } else {
+            Mode::Lead(Lead::Blank)
+        };
         self.facts = Facts::new(multi);
         self.word_len = 0;
         self.at = 0;
@@ -140,7 +144,7 @@ impl Scan {
                 (Lead::Blank, _) if is_space(byte) || byte > 0x7F => Lead::Blank,
                 (Lead::Blank, _) if is_word(byte) => {
                     self.mode = Mode::Words;
-                    return index;
+                    return index + self.common_first_word(bytes.get(index..).unwrap_or(&[]));
                 }
                 (Lead::Slash, b'*') => Lead::Opened,
                 (Lead::Opened, b'M') => Lead::OpenedM,
@@ -162,6 +166,22 @@ impl Scan {
         }
         self.mode = Mode::Lead(lead);
         bytes.len()
+    }
+
+    /// A shortcut past the first keyword if it is a common one and all of it is here; returns its length, else 0.
+    fn common_first_word(&mut self, bytes: &[u8]) -> usize {
+        let Some(size) = bytes.iter().take(9).position(|byte| !is_word(*byte)) else {
+            return 0;
+        };
+        let text = bytes.get(..size).unwrap_or(&[]);
+        let Some(word) = classify_common(text) else {
+            return 0;
+        };
+        if self.facts.word(word, false) {
+            self.mode = Mode::Plain;
+        }
+        self.keep(text);
+        size
     }
 
     /// Remembers the text from its first keyword on, in case it is an exact statement.
@@ -245,7 +265,9 @@ impl Scan {
         }
         loop {
             let rest = bytes.get(at..).unwrap_or(&[]);
-            let Some(found) = find_candidate(rest, self.facts.multi) else { break };
+            let Some(found) = find_candidate(rest, self.facts.multi) else {
+                break;
+            };
             if rest.get(found) == Some(&b';') {
                 let used = at + found + 1;
                 self.facts.between_words(b';');
@@ -253,8 +275,19 @@ impl Scan {
                 self.keep(bytes.get(..used).unwrap_or(&[]));
                 return used;
             }
-            let back = rest.get(..found).unwrap_or(&[]).iter().rev().take_while(|byte| is_word(**byte)).count();
-            let size = rest.get(found..).unwrap_or(&[]).iter().take_while(|byte| is_word(**byte)).count();
+            let back = rest
+                .get(..found)
+                .unwrap_or(&[])
+                .iter()
+                .rev()
+                .take_while(|byte| is_word(**byte))
+                .count();
+            let size = rest
+                .get(found..)
+                .unwrap_or(&[])
+                .iter()
+                .take_while(|byte| is_word(**byte))
+                .count();
             if found + size == rest.len() {
                 at += found - back;
                 break;
@@ -264,7 +297,12 @@ impl Scan {
             at += found + size;
         }
         let rest = bytes.get(at..).unwrap_or(&[]);
-        let cut = rest.iter().rev().take_while(|byte| is_word(**byte)).take(WORD_MAX + 1).count();
+        let cut = rest
+            .iter()
+            .rev()
+            .take_while(|byte| is_word(**byte))
+            .take(WORD_MAX + 1)
+            .count();
         for &byte in rest.get(rest.len() - cut..).unwrap_or(&[]) {
             self.push(byte);
         }
@@ -309,6 +347,7 @@ impl Scan {
 
     /// What the complete text does; see [`Facts::effect`].
     pub(super) fn effect(&self, dynamic: bool) -> Effect {
-        self.facts.effect(dynamic, self.text.get(..usize::from(self.text_len)))
+        self.facts
+            .effect(dynamic, self.text.get(..usize::from(self.text_len)))
     }
 }

@@ -1,14 +1,17 @@
 //! One connection: both directions of its bytes, the queue of its requests, and what it holds.
 
-use super::answer::{Answer, End, Expect, login_packet};
+mod client;
+mod server;
+
+use super::answer::Answer;
 use super::command::{Command, Request, RequestClass};
 use super::frames::{Frames, Piece};
 use super::holding::Holding;
 use super::identity::Identity;
-use super::locks::{Effect, Locks, Op, Takes};
+use super::locks::Locks;
 use super::login::{Greeting, Login};
-use super::pending::{Entry, Pending};
-use super::protocol::{Dialect, caps, status};
+use super::pending::Pending;
+use super::protocol::Dialect;
 use super::scan::Scan;
 
 /// What the client's bytes meant.
@@ -58,7 +61,9 @@ enum Phase {
 enum Route {
     Skip,
     Response,
-    File { empty: bool },
+    File {
+        empty: bool,
+    },
     /// A command whose first byte has not come.
     Command,
     Body(Command),
@@ -151,11 +156,17 @@ impl Session {
         let mut rest = bytes;
         let mut event = ClientEvent::None;
         while self.opaque.is_none() {
-            let Some(piece) = self.client.next(&mut rest) else { break };
-            let Some(request) = self.client_piece(piece) else { continue };
+            let Some(piece) = self.client.next(&mut rest) else {
+                break;
+            };
+            let Some(request) = self.client_piece(piece) else {
+                continue;
+            };
             let better = match event {
                 ClientEvent::None => true,
-                ClientEvent::Request(first) => first.class != RequestClass::Gated && request.class == RequestClass::Gated,
+                ClientEvent::Request(first) => {
+                    first.class != RequestClass::Gated && request.class == RequestClass::Gated
+                }
             };
             if better {
                 event = ClientEvent::Request(request);
@@ -168,7 +179,9 @@ impl Session {
     pub fn server_bytes(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while self.opaque.is_none() {
-            let Some(piece) = self.server.next(&mut rest) else { break };
+            let Some(piece) = self.server.next(&mut rest) else {
+                break;
+            };
             match piece {
                 Piece::Start { len, .. } => {
                     self.head_len = 0;
@@ -183,7 +196,11 @@ impl Session {
     /// Whether the server, if it reads now, reads a new command: every answer is complete and both directions
     /// stand between packets. False before the login is done and for an opaque session.
     pub fn at_boundary(&self) -> bool {
-        self.opaque.is_none() && self.phase == Phase::Commands && self.pending.is_empty() && self.client.idle() && self.server.idle()
+        self.opaque.is_none()
+            && self.phase == Phase::Commands
+            && self.pending.is_empty()
+            && self.client.idle()
+            && self.server.idle()
     }
 
     /// The server came back to read at a boundary: drops what belonged to the finished requests.
@@ -225,295 +242,9 @@ impl Session {
     fn lost(&mut self) {
         self.opaque = Some(Opaque::Desynchronized);
     }
-
-    fn client_piece(&mut self, piece: Piece<'_>) -> Option<Request> {
-        match piece {
-            Piece::Start { len, sequence } => {
-                self.route = self.client_route(len, sequence)?;
-                None
-            }
-            Piece::Data(data) => self.client_data(data),
-            Piece::End => self.client_end(),
-        }
-    }
-
-    /// What a client packet is; `None` (and opaque) if it has no place here.
-    fn client_route(&mut self, len: u32, sequence: u8) -> Option<Route> {
-        let route = match self.phase {
-            Phase::Response if sequence == 1 => {
-                self.login.begin_response(self.greeting.capabilities);
-                Some(Route::Response)
-            }
-            Phase::Authentication if sequence > 0 => Some(Route::Skip),
-            Phase::Refused => Some(Route::Skip),
-            Phase::Commands if self.answer.reads_file() && !self.pending.is_empty() => Some(Route::File { empty: len == 0 }),
-            // A replica acknowledges events in its own packets (semi-synchronous replication).
-            Phase::Commands if self.pending.front().is_some_and(|entry| entry.expect == Expect::Stream) => Some(Route::Skip),
-            Phase::Commands if sequence == 0 => {
-                self.reported = false;
-                Some(Route::Command)
-            }
-            Phase::Commands if self.pending.iter().any(|entry| entry.expect == Expect::Login) => Some(Route::Skip),
-            _ => None,
-        };
-        if route.is_none() {
-            self.lost();
-        }
-        route
-    }
-
-    fn client_data(&mut self, data: &[u8]) -> Option<Request> {
-        match self.route {
-            Route::Response => {
-                self.login.feed(data, &mut self.identity);
-                None
-            }
-            Route::Command => {
-                let (&byte, rest) = data.split_first()?;
-                let begun = self.begin_command(Command(byte));
-                let more = self.body(Command(byte), rest);
-                begun.or(more)
-            }
-            Route::Body(command) => self.body(command, data),
-            Route::Skip | Route::File { .. } => None,
-        }
-    }
-
-    fn begin_command(&mut self, command: Command) -> Option<Request> {
-        self.route = Route::Body(command);
-        self.statement_have = 0;
-        if let Some(expect) = command.answer()
-            && !self.pending.open(expect)
-        {
-            self.lost();
-        }
-        match command {
-            Command::QUERY => {
-                self.scan.begin(self.multi, self.query_attributes);
-                return None;
-            }
-            Command::STMT_PREPARE => self.scan.begin(self.multi, false),
-            Command::CHANGE_USER => {
-                self.asked = Identity::new();
-                self.login.begin_change_user();
-            }
-            Command::SET_OPTION => self.multi = true,
-            _ => {}
-        }
-        self.report(command, command.class())
-    }
-
-    fn report(&mut self, command: Command, class: RequestClass) -> Option<Request> {
-        if core::mem::replace(&mut self.reported, true) {
-            return None;
-        }
-        Some(Request { command, class })
-    }
-
-    fn body(&mut self, command: Command, data: &[u8]) -> Option<Request> {
-        match command {
-            Command::QUERY => {
-                self.scan.feed(data);
-                let class = self.scan.class_so_far()?;
-                return self.report(command, class);
-            }
-            Command::STMT_PREPARE => self.scan.feed(data),
-            Command::CHANGE_USER => self.login.feed(data, &mut self.asked),
-            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE | Command::STMT_CLOSE => {
-                for &byte in data {
-                    let Some(slot) = self.statement.get_mut(usize::from(self.statement_have)) else { break };
-                    *slot = byte;
-                    self.statement_have += 1;
-                }
-            }
-            _ => {}
-        }
-        None
-    }
-
-    fn client_end(&mut self) -> Option<Request> {
-        let route = core::mem::replace(&mut self.route, Route::Skip);
-        match route {
-            Route::Skip => None,
-            Route::Response => {
-                self.response_read();
-                None
-            }
-            Route::File { empty } => {
-                if empty {
-                    self.answer.file_ended();
-                }
-                None
-            }
-            Route::Command => {
-                // A server takes an empty packet for COM_SLEEP and answers with an error.
-                let request = self.begin_command(Command::SLEEP);
-                self.command_read(Command::SLEEP);
-                request
-            }
-            Route::Body(command) => self.command_read(command),
-        }
-    }
-
-    fn response_read(&mut self) {
-        let (client, server) = (self.login.capabilities, self.greeting.capabilities);
-        let both = client & server;
-        if !self.login.has_capabilities() || client & caps::PROTOCOL_41 == 0 {
-            // An old client: answers without status words. A TLS request has all 32 bytes of the fixed part.
-            return self.lost();
-        }
-        if both & caps::SSL != 0 {
-            self.opaque = Some(Opaque::Tls);
-            return;
-        }
-        self.known = true;
-        if both & (caps::COMPRESS | caps::ZSTD) != 0 {
-            self.opaque = Some(Opaque::Compressed);
-            return;
-        }
-        let cached = self.login.extended & self.greeting.extended & caps::EXTENDED_CACHE_METADATA != 0;
-        let optional = both & caps::OPTIONAL_METADATA != 0;
-        self.dialect = Dialect {
-            deprecate_eof: both & caps::DEPRECATE_EOF != 0,
-            metadata_flag: cached || optional,
-            metadata_mysql: optional,
-        };
-        self.multi = client & caps::MULTI_STATEMENTS != 0;
-        self.query_attributes = both & caps::QUERY_ATTRIBUTES != 0;
-        self.phase = Phase::Authentication;
-    }
-
-    fn command_read(&mut self, command: Command) -> Option<Request> {
-        let id = u32::from_le_bytes(self.statement);
-        let effect = match command {
-            Command::QUERY => {
-                self.scan.finish();
-                self.locks.dynamic |= self.scan.is_dynamic();
-                self.scan.effect(self.locks.dynamic)
-            }
-            Command::STMT_PREPARE => {
-                self.scan.finish();
-                self.locks.dynamic |= self.scan.is_dynamic();
-                self.prepare_effect()
-            }
-            Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE if self.statement_have == 4 => {
-                // The statement may still be in preparation, its id guessed by the client.
-                let preparing = self.pending.iter().filter(|entry| entry.effect.op == Op::Remember);
-                let takes = preparing.fold(self.locks.execution(id), |takes, entry| takes.with(entry.effect.takes));
-                Effect { takes, ..Effect::NONE }
-            }
-            Command::STMT_CLOSE if self.statement_have == 4 => {
-                self.locks.closed(id);
-                return None;
-            }
-            Command::RESET_CONNECTION => Effect { op: Op::Reset, ..Effect::NONE },
-            Command::CHANGE_USER => Effect { op: Op::ChangeUser, ..Effect::NONE },
-            _ if command.replicates() => Effect { op: Op::Replicate, ..Effect::NONE },
-            _ => Effect::NONE,
-        };
-        if command.answer().is_some() {
-            self.pending.close(effect);
-        }
-        if command == Command::QUERY { self.report(command, self.scan.class()) } else { None }
-    }
-
-    /// What a prepared text will take each time it is executed. Its releases are not believed, and its
-    /// user locks not counted: a name may be a parameter.
-    fn prepare_effect(&mut self) -> Effect {
-        let text = self.scan.effect(self.locks.dynamic);
-        let named = if text.op == Op::GetLock { Takes::USER_LOCK } else { Takes::NONE };
-        let takes = text.takes.with(named);
-        self.locks.preparing(takes);
-        Effect { takes, op: Op::Remember, ..Effect::NONE }
-    }
-
-    fn server_data(&mut self, data: &[u8]) {
-        if self.phase == Phase::Greeting {
-            self.greeting.feed(data);
-        }
-        let have = usize::from(self.head_len);
-        if have == 0
-            && let Some(start) = data.first_chunk()
-        {
-            self.head = *start;
-            self.head_len = HEAD as u8;
-            return;
-        }
-        let free = self.head.get_mut(have..).unwrap_or(&mut []);
-        let take = free.len().min(data.len());
-        for (slot, &byte) in free.iter_mut().zip(data) {
-            *slot = byte;
-        }
-        // At most HEAD, so it fits.
-        self.head_len = (have + take) as u8;
-    }
-
-    fn server_packet(&mut self) {
-        let head = self.head;
-        let head = head.get(..usize::from(self.head_len)).unwrap_or(&[]);
-        let failed = head.first() == Some(&0xFF);
-        match self.phase {
-            Phase::Refused => {}
-            Phase::Greeting | Phase::Response | Phase::Authentication if failed => self.phase = Phase::Refused,
-            Phase::Greeting if self.greeting.version == 10 && self.greeting.complete() => self.phase = Phase::Response,
-            Phase::Greeting | Phase::Response => self.lost(),
-            Phase::Authentication => {
-                let verdict = login_packet(head, self.server_len);
-                if verdict.end == End::Done {
-                    self.phase = Phase::Commands;
-                    self.status(verdict.status);
-                }
-            }
-            Phase::Commands => match self.pending.front() {
-                Some(entry) => self.answer_packet(entry, head),
-                // An idle connection is told that it was killed or timed out.
-                None if failed => {}
-                None => self.lost(),
-            },
-        }
-    }
-
-    fn answer_packet(&mut self, entry: Entry, head: &[u8]) {
-        let verdict = self.answer.packet(entry.expect, head, self.server_len, self.dialect);
-        self.status(verdict.status);
-        self.replication |= entry.effect.op == Op::Replicate && matches!(verdict.end, End::No | End::Done);
-        match verdict.end {
-            End::No => return,
-            End::Invalid => return self.lost(),
-            End::Done => self.succeeded(entry.effect),
-            End::Failed(code) => self.failed(entry.effect, code),
-        }
-        self.pending.pop();
-        self.answer = Answer::new();
-    }
-
-    fn status(&mut self, bits: Option<u16>) {
-        let Some(bits) = bits else { return };
-        self.in_transaction = bits & (status::IN_TRANS | status::IN_TRANS_READONLY) != 0;
-        self.autocommit = bits & status::AUTOCOMMIT != 0;
-        self.after_error = false;
-    }
-
-    fn succeeded(&mut self, effect: Effect) {
-        match effect.op {
-            Op::Remember => self.locks.prepared(self.answer.statement(), effect.takes),
-            Op::ChangeUser => self.identity = self.asked,
-            _ => {}
-        }
-        self.locks.succeeded(effect);
-    }
-
-    fn failed(&mut self, effect: Effect, code: u16) {
-        /// InnoDB rolls the whole transaction back.
-        const ER_LOCK_DEADLOCK: u16 = 1213;
-        // MariaDB reports a deadlock between user locks by the same code, and ends no transaction then.
-        let user_lock = effect.op == Op::GetLock || effect.takes.any(Takes::USER_LOCK);
-        if code == ER_LOCK_DEADLOCK && !user_lock {
-            self.in_transaction = false;
-        }
-        self.after_error |= !self.autocommit || effect.takes.any(Takes::MAY_BEGIN) && effect.op != Op::Remember;
-        self.locks.failed(effect, code, self.answer.succeeded_before());
-    }
 }
 
-const _: () = assert!(size_of::<Session>() <= 1024, "one session per file descriptor: keep it small");
+const _: () = assert!(
+    size_of::<Session>() <= 1024,
+    "one session per file descriptor: keep it small"
+);

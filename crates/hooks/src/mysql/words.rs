@@ -69,9 +69,11 @@ pub(super) fn classify(word: &[u8]) -> Word {
         b"insert" | b"replace" | b"update" | b"load" => Word::Write,
         b"commit" => Word::Commit,
         b"rollback" => Word::Rollback,
-        b"delete" | b"show" | b"with" | b"use" | b"create" | b"alter" | b"drop" | b"truncate" | b"explain" | b"describe" | b"desc"
-        | b"savepoint" | b"release" | b"values" | b"grant" | b"revoke" | b"rename" | b"deallocate" | b"optimize" | b"repair"
-        | b"check" | b"checksum" | b"purge" | b"change" | b"reset" | b"stop" | b"help" | b"install" | b"uninstall" | b"import" => Word::Plain,
+        b"delete" | b"show" | b"with" | b"use" | b"create" | b"alter" | b"drop" | b"truncate"
+        | b"explain" | b"describe" | b"desc" | b"savepoint" | b"release" | b"values" | b"grant"
+        | b"revoke" | b"rename" | b"deallocate" | b"optimize" | b"repair" | b"check"
+        | b"checksum" | b"purge" | b"change" | b"reset" | b"stop" | b"help" | b"install"
+        | b"uninstall" | b"import" => Word::Plain,
         b"do" => Word::Do,
         b"call" => Word::Call,
         b"set" => Word::Set,
@@ -100,10 +102,46 @@ pub(super) fn classify(word: &[u8]) -> Word {
         b"immediate" => Word::Immediate,
         b"get_lock" => Word::GetLock,
         b"release_lock" | b"release_all_locks" => Word::ReleaseLock,
-        b"service_get_read_locks" | b"service_get_write_locks" | b"version_tokens_lock_shared" | b"version_tokens_lock_exclusive" => {
-            Word::LockService
-        }
+        b"service_get_read_locks"
+        | b"service_get_write_locks"
+        | b"version_tokens_lock_shared"
+        | b"version_tokens_lock_exclusive" => Word::LockService,
         _ => Word::Other,
+    }
+}
+
+/// The meaning of the commonest first words, given as they stand in the text; `None` for all others.
+///
+/// Packed into a register they need no buffer: bytes stored one by one and read back as a whole stall the processor for
+/// longer than all the rest of the scan takes.
+pub(super) fn classify_common(word: &[u8]) -> Option<Word> {
+    const fn packed(word: &[u8]) -> u64 {
+        let (mut value, mut at) = (0, 0);
+        while at < word.len() {
+            value = value << 8 | (word[at] | 0x20) as u64;
+            at += 1;
+        }
+        value
+    }
+    const SELECT: u64 = packed(b"select");
+    const INSERT: u64 = packed(b"insert");
+    const REPLACE: u64 = packed(b"replace");
+    const UPDATE: u64 = packed(b"update");
+    const DELETE: u64 = packed(b"delete");
+    const COMMIT: u64 = packed(b"commit");
+    const ROLLBACK: u64 = packed(b"rollback");
+    // A word that is too long or has other characters cannot come out as one of these: `|` maps to a lower-case
+    // letter only its upper case, and the word characters have no other byte in that range.
+    if word.len() > 8 {
+        return None;
+    }
+    match packed(word) {
+        SELECT => Some(Word::Select),
+        INSERT | REPLACE | UPDATE => Some(Word::Write),
+        DELETE => Some(Word::Plain),
+        COMMIT => Some(Word::Commit),
+        ROLLBACK => Some(Word::Rollback),
+        _ => None,
     }
 }
 
@@ -137,7 +175,9 @@ pub(super) fn find_candidate(bytes: &[u8], semicolons: bool) -> Option<usize> {
 
 /// Whether one of the `N` positions from `at` on is a candidate; the byte after them must exist.
 fn block_has_candidate<const N: usize>(bytes: &[u8], at: usize, semicolons: bool) -> bool {
-    let (Some(these), Some(next)) = (bytes.get(at..at + N), bytes.get(at + 1..at + 1 + N)) else { return true };
+    let (Some(these), Some(next)) = (bytes.get(at..at + N), bytes.get(at + 1..at + 1 + N)) else {
+        return true;
+    };
     let mut hit = false;
     for (&byte, &after) in these.iter().zip(next) {
         hit |= (byte == b'_') & (after | 0x20 == b'l') | semicolons & (byte == b';');
@@ -148,7 +188,11 @@ fn block_has_candidate<const N: usize>(bytes: &[u8], at: usize, semicolons: bool
 fn find_bytewise(bytes: &[u8], from: usize, semicolons: bool) -> Option<usize> {
     let rest = bytes.get(from..)?;
     let found = rest.iter().enumerate().position(|(index, &byte)| {
-        (byte == b'_' && rest.get(index + 1).is_some_and(|after| after | 0x20 == b'l')) || (semicolons && byte == b';')
+        (byte == b'_'
+            && rest
+                .get(index + 1)
+                .is_some_and(|after| after | 0x20 == b'l'))
+            || (semicolons && byte == b';')
     });
     found.map(|index| from + index)
 }
@@ -168,6 +212,25 @@ mod tests {
             text[offset] = b';';
             assert_eq!(find_candidate(&text, true), Some(offset));
             assert_eq!(find_candidate(&text, false), None);
+        }
+    }
+
+    #[test]
+    fn common_words_mean_the_same_either_way() {
+        for word in [
+            "select", "insert", "replace", "update", "delete", "commit", "rollback",
+        ] {
+            assert_eq!(
+                classify_common(word.as_bytes()),
+                Some(classify(word.as_bytes()))
+            );
+            assert_eq!(
+                classify_common(word.to_ascii_uppercase().as_bytes()),
+                Some(classify(word.as_bytes()))
+            );
+        }
+        for word in ["", "selec", "selects", "xrollback", "lock", "SE_ECT"] {
+            assert_eq!(classify_common(word.as_bytes()), None, "{word}");
         }
     }
 

@@ -1,5 +1,9 @@
 //! Hand-made packets for the tests of the MySQL session.
-#![allow(dead_code, unreachable_pub, reason = "every test crate uses a part of it")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "every test crate uses a part of it"
+)]
 
 use headworks_hooks::mysql::{ClientEvent, Holding, Request, RequestClass, Session};
 
@@ -55,7 +59,13 @@ fn string(text: &str) -> Vec<u8> {
     bytes
 }
 
-pub fn response(capabilities: u32, extended: u32, account: &str, database: &str, program: &str) -> Vec<u8> {
+pub fn response(
+    capabilities: u32,
+    extended: u32,
+    account: &str,
+    database: &str,
+    program: &str,
+) -> Vec<u8> {
     let mut payload = capabilities.to_le_bytes().to_vec();
     payload.extend([0, 0, 0, 1, 45]);
     payload.extend([0; 19]);
@@ -71,7 +81,15 @@ pub fn response(capabilities: u32, extended: u32, account: &str, database: &str,
         payload.extend(b"mysql_native_password\0");
     }
     if capabilities & ATTRS != 0 {
-        let mut attributes = [string("_os"), string("Linux"), string("program_name"), string(program), string("x"), string("")].concat();
+        let mut attributes = [
+            string("_os"),
+            string("Linux"),
+            string("program_name"),
+            string(program),
+            string("x"),
+            string(""),
+        ]
+        .concat();
         payload.push(attributes.len() as u8);
         payload.append(&mut attributes);
     }
@@ -117,7 +135,10 @@ pub fn err(code: u16) -> Vec<u8> {
 }
 
 pub fn definition() -> Vec<u8> {
-    packet(2, b"\x03def\x00\x00\x00\x01a\x00\x0c\x3f\x00\x01\x00\x00\x00\x03\x81\x00\x00\x00\x00")
+    packet(
+        2,
+        b"\x03def\x00\x00\x00\x01a\x00\x0c\x3f\x00\x01\x00\x00\x00\x03\x81\x00\x00\x00\x00",
+    )
 }
 
 /// A text result set of one column, without CLIENT_DEPRECATE_EOF.
@@ -160,7 +181,13 @@ pub fn execute(id: u32) -> Vec<u8> {
 pub fn logged_in(capabilities: u32, extended: u32) -> Session {
     let mut session = Session::new();
     session.server_bytes(&greeting(SERVER, u32::MAX));
-    session.client_bytes(&response(BASE | capabilities, extended, "app", "shop", "sysbench"));
+    session.client_bytes(&response(
+        BASE | capabilities,
+        extended,
+        "app",
+        "shop",
+        "sysbench",
+    ));
     session.server_bytes(&ok(AUTOCOMMIT));
     assert_eq!(session.opaque(), None);
     assert!(session.at_boundary());
