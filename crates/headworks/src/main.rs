@@ -1,1 +1,238 @@
-fn main(){}
+//! The `headworks` command.
+
+mod cli;
+mod config;
+mod control;
+mod counterfactual;
+mod daemon;
+mod doctor;
+mod instance;
+mod man;
+mod preflight;
+mod render;
+mod run;
+mod status;
+mod top;
+
+use anyhow::{Context, Result, bail};
+use clap::{CommandFactory, Parser};
+use cli::{BenchCommand, Cli, Command};
+use control::{Request, Response};
+use headworks_policy::Nanos;
+use headworks_region::clock;
+use instance::Instance;
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+fn main() -> ExitCode {
+    // A reader that closes our output early (`headworks status | head`) ends us quietly.
+    // SAFETY: restores the default action before any thread exists.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    match dispatch(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("headworks: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Run(args) => match run::run(&args)? {},
+        Command::Status(args) => {
+            let instance = Instance::find(args.select.name.as_deref())?;
+            let status = fetch(&instance)?;
+            if args.json {
+                println!("{}", serde_json::to_string_pretty(&status)?);
+            } else {
+                let width = terminal_width();
+                print!("{}", render::status_text(&status, width, std::io::stdout().is_terminal()));
+            }
+        }
+        Command::Top(args) => {
+            let instance = Instance::find(args.select.name.as_deref())?;
+            let delay = Duration::from_secs_f64(args.delay.clamp(0.1, 60.0));
+            top::run(move || fetch(&instance), delay)?;
+        }
+        Command::Set(args) => set(&args)?,
+        Command::Off(select) => switch(&select, true)?,
+        Command::On(select) => switch(&select, false)?,
+        Command::Reload(select) => {
+            let instance = Instance::find(select.name.as_deref())?;
+            match control::ask(&instance, &Request::Reload)? {
+                Response::Done(done) => println!("{done}"),
+                Response::Error(error) => bail!("{error}"),
+                Response::Status(_) => bail!("the daemon answered something else than was asked"),
+            }
+        }
+        Command::Doctor(args) => return doctor(&args),
+        Command::Bench(args) => return bench(args.command),
+        Command::Daemon(args) => {
+            let instance = Instance::find(args.select.name.as_deref())?;
+            if args.foreground {
+                use std::os::fd::FromRawFd;
+                // SAFETY: the parent made this descriptor for us and says so on the command line.
+                let ready = args.ready_fd.map(|fd| unsafe { std::fs::File::from_raw_fd(fd) });
+                daemon::run(instance, ready)?;
+            } else {
+                // SAFETY: geteuid has no preconditions.
+                let root = unsafe { libc::geteuid() } == 0;
+                let owner = if root { Some(instance.owner()?) } else { None };
+                run::spawn_daemon(&instance, owner)?;
+                println!("the daemon of instance `{}` runs again; the gate is closed", instance.name);
+            }
+        }
+        Command::Man(args) => {
+            for page in man::write_all(Cli::command(), &args.dir)? {
+                println!("{}", page.display());
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The state of an instance: from its daemon, or from the region alone if that does not answer.
+fn fetch(instance: &Instance) -> Result<status::Status> {
+    if let Ok(Response::Status(status)) = control::ask(instance, &Request::Status) {
+        return Ok(*status);
+    }
+    let region = instance.open_region()?;
+    if !instance.is_running() {
+        bail!(
+            "the database of instance `{}` is gone and so is its daemon\n  remove what is left: rm -r {}",
+            instance.name,
+            instance.dir.display()
+        );
+    }
+    let before = region.snapshot(clock::now());
+    std::thread::sleep(Duration::from_millis(500));
+    Ok(status::Status::build(&instance.name, &before, &region.snapshot(clock::now())))
+}
+
+fn set(args: &cli::Set) -> Result<()> {
+    let instance = Instance::find(args.select.name.as_deref())?;
+    let region = instance.open_region()?;
+    let mut settings = region.control.settings();
+    let before = settings;
+    if let Some(parallelism) = args.parallelism {
+        settings.parallelism = parallelism;
+    }
+    if let Some(quota) = args.quota {
+        settings.zeta = quota;
+    }
+    if let Some(mode) = args.mode {
+        settings.mode = mode.into();
+    }
+    if let Some(ms) = args.hold_ms_max {
+        settings.hold_max = Nanos::from_millis(ms);
+    }
+    if let Some(ms) = args.idle_in_transaction_ms {
+        settings.idle_limit = Nanos::from_millis(ms);
+    }
+    if let Some(us) = args.anticipation_us {
+        settings.anticipation = Nanos::from_micros(us);
+    }
+    if let Some(ms) = args.stall_ms {
+        settings.stall = Nanos::from_millis(ms);
+    }
+    if settings == before {
+        bail!("nothing to change: the gate has these settings already");
+    }
+    region.apply(&settings);
+    println!(
+        "instance `{}`: mode {}, P {}, quota {}, until the next reload or restart",
+        instance.name,
+        settings.mode.name(),
+        settings.parallelism,
+        if settings.zeta == 0 { "at its minimum".to_owned() } else { settings.zeta.to_string() }
+    );
+    Ok(())
+}
+
+fn switch(select: &cli::Select, off: bool) -> Result<()> {
+    let instance = Instance::find(select.name.as_deref())?;
+    let region = instance.open_region()?;
+    region.set_off(off);
+    if off {
+        println!("the gate of `{}` is open: nobody is held. Close it: headworks on", instance.name);
+    } else if region.beat.stale(clock::now()) {
+        println!(
+            "the gate of `{}` is switched on, but its daemon gives no sign of life, so everybody passes\n  \
+             start it again: headworks daemon --name {}",
+            instance.name, instance.name
+        );
+    } else {
+        println!("the gate of `{}` is closed: at most P users are inside", instance.name);
+    }
+    Ok(())
+}
+
+fn doctor(args: &cli::Doctor) -> Result<ExitCode> {
+    let shim = run::shim_path().unwrap_or_else(|_| "libheadworks.so".into());
+    let findings = doctor::examine(&instance::run_dir(), args.program.as_deref(), &shim);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&findings)?);
+    } else {
+        print!("{}", doctor::text(&findings, std::io::stdout().is_terminal()));
+    }
+    let missing = findings.iter().any(doctor::Finding::is_missing);
+    Ok(if missing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn bench(command: BenchCommand) -> Result<ExitCode> {
+    match command {
+        BenchCommand::List { json } => {
+            let list = headworks_experiments::list();
+            if json {
+                println!("{}", serde_json::to_string_pretty(list)?);
+            } else {
+                for experiment in list {
+                    println!(
+                        "{}\n  {}\n  {}, {}; takes {} s, with --quick {} s\n  needs {}\n",
+                        experiment.id,
+                        experiment.title,
+                        experiment.paper,
+                        experiment.figure,
+                        experiment.expected_s,
+                        experiment.expected_quick_s,
+                        experiment.needs.join(", ")
+                    );
+                }
+            }
+        }
+        BenchCommand::Run { ids, quick, seed, repeat, window, parallelism, quota, out } => {
+            let mut options = headworks_experiments::RunOptions::new(out);
+            options.quick = quick;
+            options.seed = seed;
+            options.repeat = repeat;
+            options.window_s = window;
+            options.parallelism = parallelism;
+            options.quota = quota.map(f64::from);
+            options.headworks_exe = Some(std::env::current_exe().context("cannot find this program")?);
+            match headworks_experiments::run(&ids, &options) {
+                Ok(outcomes) => {
+                    for outcome in outcomes {
+                        println!("{}", outcome.text);
+                    }
+                }
+                Err(error) if error.is::<headworks_experiments::Interrupted>() => {
+                    eprintln!("headworks: {error:#}");
+                    return Ok(ExitCode::from(130));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        BenchCommand::Report { dir } => {
+            for outcome in headworks_experiments::report(&dir)? {
+                println!("{}", outcome.text);
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn terminal_width() -> usize {
+    crossterm::terminal::size().map_or(100, |(columns, _)| usize::from(columns)).clamp(60, 200)
+}

@@ -184,8 +184,10 @@ pub struct Beat {
 }
 
 impl Beat {
-    /// Whether the last sign is too old at `now`.
+    /// Whether the last sign is too old at `now`. One from the future is none: it would hold
+    /// users for ever.
     pub fn stale(&self, now: Nanos) -> bool {
-        now.since(Nanos(self.alive_ns.load(Ordering::Relaxed))) > STALE_AFTER
+        let alive = Nanos(self.alive_ns.load(Ordering::Relaxed));
+        now.since(alive) > STALE_AFTER || alive.since(now) > STALE_AFTER
     }
 }

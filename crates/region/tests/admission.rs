@@ -1,10 +1,10 @@
 //! The gate in the region, with real threads: at most P inside, nobody forgotten, everything
 //! given back, and nobody held when there is a reason not to.
 
-#[allow(dead_code, unreachable_pub)] // each test program uses a part of it
+#[allow(dead_code)] // each test program uses a part of it
 mod common;
 
-use common::{beat, enforcing, region, user};
+use common::{enforcing, region, stop_beating, user};
 use headworks_policy::{Nanos, USERS};
 use headworks_region::control::{Mode, Settings};
 use headworks_region::layout::Counter;
@@ -53,6 +53,7 @@ fn at_most_p_are_inside_and_everybody_gets_through() {
 #[test]
 fn below_p_only_ones_own_cache_lines_are_written() {
     let region = enforcing(8);
+    stop_beating(region);
     let users: Vec<u32> = (0..6).map(|_| user(region)).collect();
     for &user in &users {
         region.enter(user, clock::now());
@@ -115,7 +116,7 @@ fn a_stale_daemon_lets_everybody_pass_within_a_second() {
     region.enter(user(region), clock::now());
     std::thread::scope(|scope| {
         let (_, waiter) = held(scope, region);
-        region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+        stop_beating(region);
         let (entered, took) = waiter.join().unwrap();
         assert_eq!(entered, Entered::Passed(PassReason::Stale));
         assert!(took < Duration::from_secs(1), "{took:?}");
@@ -141,8 +142,6 @@ fn an_opened_gate_lets_everybody_pass_at_once() {
         assert!(start.elapsed() < Duration::from_millis(150), "{:?}", start.elapsed());
     });
     assert_eq!(region.pending(), 0);
-    region.set_off(false);
-    beat(region);
 }
 
 #[test]

@@ -2,10 +2,10 @@
 //! hangs, or holds for longer than its limit. A panic is allowed (the library catches it and
 //! stands aside); a wild access, an endless loop or an abort is not.
 
-#[allow(dead_code, unreachable_pub)] // each test program uses a part of it
+#[allow(dead_code)] // each test program uses a part of it
 mod common;
 
-use common::{region, user};
+use common::{region, stop_beating, user};
 use headworks_policy::{Nanos, USERS};
 use headworks_region::control::Settings;
 use headworks_region::{Region, clock};
@@ -68,6 +68,7 @@ fn no_bytes_crash_or_hang_an_operation() {
     for round in 0..60 {
         let region = region();
         let settings = Settings { parallelism: 4, hold_max: Nanos::from_millis(20), ..Settings::default() };
+        stop_beating(region);
         region.apply(&settings);
         for _ in 0..20 {
             user(region);
@@ -82,7 +83,6 @@ fn no_bytes_crash_or_hang_an_operation() {
             // every fifth of a second, and here there is always a reason to pass.
             assert!(began.elapsed() < Duration::from_secs(2), "seed {seed} round {round} step {step}");
             region.apply(&settings);
-            region.beat.alive_ns.store(0, std::sync::atomic::Ordering::Relaxed);
         }
     }
     println!("{panics} caught panics in {:?}", start.elapsed());

@@ -105,13 +105,8 @@ real! {
     /// The real `ppoll`.
     ppoll = PPOLL or |fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t| -> c_long {
         // The kernel writes the remaining time back; the function does not.
-        let mut copy = timespec { tv_sec: 0, tv_nsec: 0 };
-        let timeout = if timeout.is_null() {
-            core::ptr::null_mut()
-        } else {
-            copy = *timeout;
-            &raw mut copy
-        };
+        let mut copy = timeout.as_ref().copied();
+        let timeout = copy.as_mut().map_or(core::ptr::null_mut(), core::ptr::from_mut);
         libc::syscall(libc::SYS_ppoll, fds, count, timeout, mask, 8)
     };
     (fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int

@@ -1,10 +1,10 @@
 //! A region of its own for each test, with a daemon's sign of life.
 
-use headworks_policy::Nanos;
 use headworks_region::control::Settings;
 use headworks_region::{Mapping, Region, clock};
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, Once};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
@@ -26,11 +26,29 @@ pub fn enforcing(parallelism: u32) -> &'static Region {
     region
 }
 
-/// One sign of life that lasts for the test.
-pub fn beat(region: &Region) {
-    // An hour ahead: the tests that want a stale one set it themselves.
-    let future = clock::now() + Nanos::from_millis(3_600_000);
-    region.beat.alive_ns.store(future.0, Ordering::Relaxed);
+/// Regions that get a sign of life.
+static ALIVE: Mutex<Vec<&'static Region>> = Mutex::new(Vec::new());
+
+/// Gives a region signs of life from here on, as the daemon does.
+pub fn beat(region: &'static Region) {
+    static BEATER: Once = Once::new();
+    region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+    ALIVE.lock().unwrap().push(region);
+    BEATER.call_once(|| {
+        std::thread::spawn(|| {
+            loop {
+                for region in ALIVE.lock().unwrap().iter() {
+                    region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+                }
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        });
+    });
+}
+
+/// The daemon of this region dies.
+pub fn stop_beating(region: &Region) {
+    ALIVE.lock().unwrap().retain(|alive| !std::ptr::eq(*alive, region));
 }
 
 /// A user of this process.

@@ -1,0 +1,244 @@
+//! The command line.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Governs who enters a database, and when, so that it works at its best however many connect.
+#[derive(Debug, Parser)]
+#[command(
+    name = "headworks",
+    version,
+    after_help = "Start: headworks run -- mariadbd --datadir=…\nThen, in another terminal: headworks top"
+)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a database behind the gate
+    ///
+    /// The database's program is not changed: it runs under a preloaded library, in this very
+    /// process (its process id, signals and exit code are what they would be without headworks),
+    /// with a small daemon beside it. At most P users run at once; the others wait their turn in
+    /// front of the database, in weighted round robin. If anything of headworks fails, everybody
+    /// passes.
+    Run(Run),
+    /// Show the state of a gate
+    Status(StatusArgs),
+    /// Watch a gate live
+    Top(Top),
+    /// Change settings of a running gate, until the next reload or restart
+    Set(Set),
+    /// Open a gate: nobody is held from this moment on
+    Off(Select),
+    /// Close a gate that was opened by `off`
+    On(Select),
+    /// Read the configuration file again; no connection is dropped
+    Reload(Select),
+    /// Look at what this machine offers, and what is missing
+    Doctor(Doctor),
+    /// Run experiments and draw their results
+    Bench(Bench),
+    /// Start the daemon of a running instance again
+    ///
+    /// Needed only if the daemon was killed: everybody passes until then.
+    Daemon(Daemon),
+    /// Write the manual pages
+    Man(Man),
+}
+
+/// Which instance.
+#[derive(Clone, Debug, Args)]
+pub struct Select {
+    /// Name of the instance; needed only if several run
+    #[arg(long, short = 'n')]
+    pub name: Option<String>,
+}
+
+/// What the gate does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ModeArg {
+    /// Measure, hold nobody
+    Observe,
+    /// Measure, hold nobody, and tell what enforcing would have changed
+    DryRun,
+    /// Hold users so that at most P are inside
+    Enforce,
+}
+
+impl From<ModeArg> for headworks_region::Mode {
+    fn from(mode: ModeArg) -> Self {
+        match mode {
+            ModeArg::Observe => headworks_region::Mode::Observe,
+            ModeArg::DryRun => headworks_region::Mode::DryRun,
+            ModeArg::Enforce => headworks_region::Mode::Enforce,
+        }
+    }
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  headworks run -- mariadbd --user=mysql\n  \
+    headworks run --parallelism 32 --config headworks.toml -- mariadbd --defaults-file=/etc/mysql/my.cnf\n  \
+    headworks run --mode dry-run -- mariadbd        # hold nobody, tell what it would change")]
+pub struct Run {
+    /// Configuration file (TOML): settings, classes, rules
+    #[arg(long, short = 'c', value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// P: users inside at once [default: 8 x cores]
+    #[arg(long, short = 'p', value_name = "P", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub parallelism: Option<u32>,
+    /// ζ: requests of one scheduling round over all users; 0 for the least that gives each one
+    #[arg(long, short = 'q', value_name = "ZETA")]
+    pub quota: Option<u32>,
+    /// What the gate does [default: enforce]
+    #[arg(long, short = 'm', value_enum)]
+    pub mode: Option<ModeArg>,
+    /// Name of the instance [default: the program's name]
+    #[arg(long, short = 'n')]
+    pub name: Option<String>,
+    /// The database's program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, Args)]
+pub struct StatusArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub select: Select,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub select: Select,
+    /// Seconds between two pictures
+    #[arg(long, short = 'd', default_value_t = 1.0, value_name = "SECONDS")]
+    pub delay: f64,
+}
+
+/// Arguments of `set`.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+pub struct Set {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub select: Select,
+    /// P: users inside at once
+    #[arg(long, short = 'p', value_name = "P", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub parallelism: Option<u32>,
+    /// ζ: requests of one scheduling round over all users; 0 for its minimum
+    #[arg(long, short = 'q', value_name = "ZETA")]
+    pub quota: Option<u32>,
+    /// What the gate does
+    #[arg(long, short = 'm', value_enum)]
+    pub mode: Option<ModeArg>,
+    /// Longest hold of a request, in milliseconds
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub hold_ms_max: Option<u64>,
+    /// How long a client may idle inside a transaction before its place is lent out
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub idle_in_transaction_ms: Option<u64>,
+    /// How long a user inside its quota is waited for, in microseconds
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pub anticipation_us: Option<u64>,
+    /// How long nothing may complete before one more user is admitted
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
+    pub stall_ms: Option<u64>,
+}
+
+/// Arguments of `doctor`.
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Look at this database program too
+    #[arg(value_name = "PROGRAM")]
+    pub program: Option<PathBuf>,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `bench`.
+#[derive(Debug, Args)]
+pub struct Bench {
+    /// What to do
+    #[command(subcommand)]
+    pub command: BenchCommand,
+}
+
+/// What to do with experiments.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Name every experiment, the figure it answers, and what it needs
+    List {
+        /// For machines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run experiments
+    Run {
+        /// Names of experiments, as `bench list` shows them
+        #[arg(required = true)]
+        ids: Vec<String>,
+        /// Minutes instead of the full record
+        #[arg(long)]
+        quick: bool,
+        /// Seed of the order of the arms
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Rounds of each arm
+        #[arg(long)]
+        repeat: Option<usize>,
+        /// Seconds measured in each run of each arm
+        #[arg(long, value_name = "SECONDS")]
+        window: Option<u64>,
+        /// P of the gated arms [default: what `run` chooses]
+        #[arg(long)]
+        parallelism: Option<u32>,
+        /// ζ of the gated arms [default: what `run` chooses]
+        #[arg(long)]
+        quota: Option<u32>,
+        /// Directory for the results
+        #[arg(long, default_value = "out/bench")]
+        out: PathBuf,
+    },
+    /// Analyse and draw records again, without running anything
+    Report {
+        /// Directory of an earlier run
+        dir: PathBuf,
+    },
+}
+
+/// Arguments of `daemon`.
+#[derive(Debug, Args)]
+pub struct Daemon {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub select: Select,
+    /// Descriptor that gets a line once the daemon serves
+    #[arg(long, hide = true)]
+    pub ready_fd: Option<i32>,
+    /// Stay in the foreground
+    #[arg(long)]
+    pub foreground: bool,
+}
+
+/// Arguments of `man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// Directory for the pages
+    #[arg(default_value = "man")]
+    pub dir: PathBuf,
+}

@@ -1,0 +1,123 @@
+//! The configuration: a TOML file, checked once, into the types that the region takes.
+//!
+//! The file is stateless: what it does not say has its default, and loading it twice gives the
+//! same. A file with a mistake gives an error and changes nothing, so that a running instance
+//! keeps the last good one. `config/headworks.toml` shows every key.
+
+mod error;
+mod rules;
+mod schema;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+pub use error::ConfigError;
+
+use headworks_policy::wrr::{ClassShare, Sharing, WEIGHT_ONE};
+use headworks_policy::{CLASSES, Nanos};
+use headworks_region::Region;
+use headworks_region::control::{Settings, TOKENS};
+use headworks_region::rules::Rule;
+use std::path::Path;
+
+/// P for each core, unless the configuration or the command line says something else.
+pub const PARALLELISM_PER_CORE: usize = 8;
+
+/// A checked configuration.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Of the gate. `off` is never set here: it belongs to the operator, see [`Config::apply`].
+    pub settings: Settings,
+    /// Whether the file says P, instead of leaving it to [`default_parallelism`].
+    pub parallelism_given: bool,
+    /// The classes. The first is always `default`; a rule's class is an index into this list.
+    pub classes: Vec<ClassConfig>,
+    /// Which connection belongs to which class; the first that fits decides.
+    pub rules: Vec<Rule>,
+}
+
+/// One class of users.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassConfig {
+    /// Its name.
+    pub name: String,
+    /// Its weight, in thousandths.
+    pub weight_thousandths: u32,
+    /// Whether its users share the weight, instead of each having it.
+    pub shared: bool,
+}
+
+impl ClassConfig {
+    /// The class of everybody whom no rule names.
+    fn default_class() -> Self {
+        ClassConfig { name: "default".to_owned(), weight_thousandths: WEIGHT_ONE, shared: false }
+    }
+
+    fn share(&self) -> ClassShare {
+        let sharing = if self.shared { Sharing::PerClass } else { Sharing::PerUser };
+        ClassShare::new(self.weight_thousandths, sharing)
+    }
+}
+
+impl Default for Config {
+    /// What an empty file means on this machine.
+    fn default() -> Self {
+        Config {
+            settings: Settings { parallelism: default_parallelism(), ..Settings::default() },
+            parallelism_given: false,
+            classes: vec![ClassConfig::default_class()],
+            rules: Vec::new(),
+        }
+    }
+}
+
+/// 8 × the cores that this process may use, within what a region can hold.
+pub fn default_parallelism() -> u32 {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    (cores * PARALLELISM_PER_CORE).clamp(1, TOKENS) as u32
+}
+
+/// Reads and checks a configuration file.
+pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    let read = |source| ConfigError::Read { path: path.to_owned(), source };
+    let bytes = std::fs::read(path).map_err(read)?;
+    match String::from_utf8(bytes) {
+        Ok(text) => Config::parse(&text, path),
+        Err(error) => {
+            let at = error.utf8_error().valid_up_to();
+            Err(ConfigError::not_text(path, error.as_bytes(), at))
+        }
+    }
+}
+
+impl Config {
+    /// Checks a configuration's text; `path` is only for the messages.
+    pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+        let place = error::Place { text, path };
+        let file: schema::File =
+            toml::from_str(text).map_err(|error| schema::explain(&error, &place))?;
+        validate::validate(file, &place)
+    }
+
+    /// Writes the configuration into a region and wakes those whom it concerns. A gate that an
+    /// operator has opened stays open.
+    pub fn apply(&self, region: &Region) {
+        for (at, class) in self.classes.iter().enumerate() {
+            let weight = class.weight_thousandths;
+            region.set_class(at, &class.name, weight, class.share(), class.shared);
+        }
+        region.rules.replace(&self.rules);
+        // Only after the rules: until then, connections may still be put into a class that goes.
+        for at in self.classes.len()..CLASSES {
+            let share = ClassShare::new(WEIGHT_ONE, Sharing::PerUser);
+            region.set_class(at, "", WEIGHT_ONE, share, false);
+        }
+        let off = region.control.settings().off;
+        region.apply(&Settings { off, ..self.settings });
+    }
+}
+
+/// Milliseconds of a setting.
+fn millis(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}

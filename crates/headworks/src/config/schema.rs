@@ -1,0 +1,201 @@
+//! What a configuration file may say.
+
+use super::error::{ConfigError, Place, nearest};
+use serde::Deserialize;
+use toml::Spanned;
+
+/// A whole number as written; its range is checked with [`WHOLE_NUMBERS`].
+pub(super) type Number = Option<Spanned<i64>>;
+pub(super) type Words = Option<Spanned<String>>;
+
+/// The file. Every section is optional.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    #[serde(default)]
+    pub gate: GateSection,
+    #[serde(default)]
+    pub class: Vec<Spanned<ClassSection>>,
+    #[serde(default)]
+    pub rule: Vec<Spanned<RuleSection>>,
+}
+
+/// `[gate]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct GateSection {
+    /// `observe` measures and holds nobody; `dry-run` also replays what the gate would have done;
+    /// `enforce` holds users. Default `enforce`.
+    pub mode: Words,
+    /// P: users inside the database at once, 1 to 1024. Default 8 for each core. Smaller: shorter
+    /// service times and less contention, but cores may idle while users wait for I/O. Larger:
+    /// the other way round, up to no gate at all.
+    pub parallelism: Number,
+    /// ζ: requests of a round over all users, 0 to 1048576. Default 0, the minimum that the
+    /// weights allow. Smaller: fairer, shorter waits. Larger: a user keeps its turn for longer,
+    /// which is kinder to caches and gives more throughput, with longer waits for the others.
+    pub quota_requests: Number,
+    /// Longest hold of a request, 1 to 3600000 ms. Default 30000. Smaller: a client's own
+    /// time-out is never met, but under overload requests pass out of turn. Larger: the order
+    /// holds under any load, and a mistake of ours delays for longer.
+    pub hold_ms_max: Number,
+    /// How long a client may idle inside a transaction before its place is lent out, 0 to
+    /// 3600000 ms. Default 100. Smaller: fewer idle places, more users inside with open locks.
+    /// Larger: slow clients waste places. With 0 it is lent out at once.
+    pub idle_in_transaction_ms: Number,
+    /// How long a place is kept for a user that has quota left and sends nothing, 0 to 1000000 µs.
+    /// Default 0. Smaller: no idle places. Larger: quotas are used up in one go, which helps
+    /// caches when clients answer at once, and wastes places when they do not.
+    pub anticipation_us: Number,
+    /// How long nothing may complete, although users wait, before one more is let in, 10 to
+    /// 3600000 ms. Default 500. Smaller: hidden locks are found sooner, but a few long queries
+    /// count as a stall. Larger: the other way round.
+    pub stall_ms: Number,
+}
+
+/// `[[class]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClassSection {
+    /// Name, up to 64 bytes. `default` is the class of everybody whom no rule names.
+    pub name: Words,
+    /// Share of the turns against other weights, 0.001 to 1000. Default 1. Smaller: waits longer
+    /// when there is a queue. Larger: waits less, at the cost of the others.
+    pub weight: Option<Spanned<f64>>,
+    /// `user`: each user of the class has the weight. `class`: all of them share it. Default
+    /// `user`.
+    pub weight_of: Words,
+}
+
+/// `[[rule]]`. Patterns are up to 64 bytes long; `*` stands for any characters, `?` for one.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RuleSection {
+    /// Pattern for the database account.
+    pub account: Words,
+    /// Pattern for the database named at connection.
+    pub database: Words,
+    /// Pattern for the name that the client's program gives itself.
+    pub application: Words,
+    /// Client's address, a pattern for it, a network such as `10.0.0.0/8`, or `local` for the
+    /// Unix socket.
+    pub address: Words,
+    /// Port of the server that the client connected to, 1 to 65535.
+    pub port: Number,
+    /// Name of the class of the connections that fit.
+    pub class: Words,
+    /// Never hold them. Default false.
+    pub bypass: Option<Spanned<bool>>,
+}
+
+/// A key with a whole number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WholeNumber {
+    pub key: &'static str,
+    pub unit: &'static str,
+    pub least: i64,
+    pub most: i64,
+    pub default: &'static str,
+}
+
+const fn whole(
+    key: &'static str,
+    unit: &'static str,
+    least: i64,
+    most: i64,
+    default: &'static str,
+) -> WholeNumber {
+    WholeNumber { key, unit, least, most, default }
+}
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// Ranges of all whole numbers.
+pub(super) const WHOLE_NUMBERS: &[WholeNumber] = &[
+    whole("parallelism", "users", 1, headworks_region::control::TOKENS as i64, "8 x cores"),
+    whole("quota_requests", "requests", 0, 1 << 20, "0"),
+    whole("hold_ms_max", "milliseconds", 1, HOUR_MS, "30000"),
+    whole("idle_in_transaction_ms", "milliseconds", 0, HOUR_MS, "100"),
+    whole("anticipation_us", "microseconds", 0, 1_000_000, "0"),
+    whole("stall_ms", "milliseconds", 10, HOUR_MS, "500"),
+    whole("port", "a TCP port", 1, 65_535, "every port"),
+];
+
+impl WholeNumber {
+    /// The one called `key`.
+    pub(super) fn named(key: &str) -> Option<&'static WholeNumber> {
+        WHOLE_NUMBERS.iter().find(|number| number.key == key)
+    }
+
+    /// What may be written.
+    pub(super) fn range(&self) -> String {
+        let WholeNumber { key, unit, least, most, default } = self;
+        format!("Write a whole number from {least} to {most} ({unit}), or remove `{key}` (default: {default}).")
+    }
+}
+
+/// What to write for a key whose value has the wrong type.
+fn mend_of(key: &str, message: &str) -> String {
+    if message.ends_with("expected a string") {
+        return format!("Write a text in quotes: `{key} = \"...\"`.");
+    }
+    if let Some(number) = WholeNumber::named(key) {
+        return number.range();
+    }
+    match key {
+        "weight" => "Write a number from 0.001 to 1000, without quotes.".to_owned(),
+        "bypass" => "Write `bypass = true`, or remove it.".to_owned(),
+        "gate" => "Write the section as `[gate]`.".to_owned(),
+        "class" | "rule" => {
+            format!("Write the section as `[[{key}]]`, in two brackets, because there may be several.")
+        }
+        _ => "`config/headworks.toml` shows every key.".to_owned(),
+    }
+}
+
+/// Puts an error of the TOML reader into our words.
+pub(super) fn explain(error: &toml::de::Error, place: &Place<'_>) -> ConfigError {
+    let message = error.message();
+    let span = error.span().unwrap_or(0..0);
+    if let Some(rest) = message.strip_prefix("unknown field ") {
+        let mut quoted = rest.split('`').skip(1).step_by(2);
+        let key = quoted.next().unwrap_or_default().to_owned();
+        let known: Vec<&str> = quoted.collect();
+        let mut mend = nearest(&key, known.iter().copied())
+            .map(|near| format!("Did you mean `{near}`? "))
+            .unwrap_or_default();
+        mend += &format!("The keys here are: {}.", known.join(", "));
+        return place.at(span.start, format!("there is no key `{key}`"), mend);
+    }
+    if message.starts_with("invalid type") || message.starts_with("invalid value") {
+        let key = match place.key_name(span.start) {
+            "" => place.text[span.clone()].trim_matches(['[', ']', ' ', '\n']).lines().next().unwrap_or_default(),
+            key => key,
+        };
+        return place.at_key(span.clone(), format!("`{key}`: {}", plain(message)), mend_of(key, message));
+    }
+    let mend = if message.contains("duplicate key") {
+        "Keep one of the two."
+    } else {
+        "This is no TOML: texts stand in quotes, one `key = value` on a line; see https://toml.io."
+    };
+    let what = plain(message).replace('\n', "; ");
+    place.at(span.start, what, mend.to_owned())
+}
+
+/// Without the names that types have in Rust.
+fn plain(message: &str) -> String {
+    message
+        .replace("invalid type: ", "found ")
+        .replace("invalid value: ", "found ")
+        .replace("found map", "found one section")
+        .replace(" as i128", "")
+        .replace("expected a string", "expected a text in quotes")
+        .replace("expected i64", "expected a whole number")
+        .replace("expected f64", "expected a number")
+        .replace("floating point", "number")
+        .replace("struct GateSection", "a section")
+        .replace("struct ClassSection", "a section")
+        .replace("struct RuleSection", "a section")
+        .replace("a sequence", "a section in two brackets")
+}

@@ -1,0 +1,192 @@
+//! From what a file says to what the region takes, with every contradiction refused.
+
+use super::error::{ConfigError, Place, nearest};
+use super::rules::rules;
+use super::schema::{ClassSection, File, GateSection, Number, WholeNumber, Words};
+use super::{ClassConfig, Config, default_parallelism, millis};
+use headworks_policy::wrr::WEIGHT_ONE;
+use headworks_policy::{CLASSES, Nanos};
+use headworks_region::Mode;
+use headworks_region::control::Settings;
+use headworks_region::text::TEXT_BYTES;
+use toml::Spanned;
+
+/// Checks everything that the TOML reader cannot.
+pub(super) fn validate(file: File, place: &Place<'_>) -> Result<Config, ConfigError> {
+    let settings = settings(&file.gate, place)?;
+    let classes = classes(&file.class, place)?;
+    let rules = rules(&file.rule, &classes, place)?;
+    Ok(Config { settings, parallelism_given: file.gate.parallelism.is_some(), classes, rules })
+}
+
+/// A whole number in its range, or `None` if the file does not say it.
+pub(super) fn number(
+    key: &str,
+    value: &Number,
+    place: &Place<'_>,
+) -> Result<Option<u64>, ConfigError> {
+    let (Some(value), Some(known)) = (value, WholeNumber::named(key)) else { return Ok(None) };
+    let found = *value.get_ref();
+    if (known.least..=known.most).contains(&found) {
+        return Ok(u64::try_from(found).ok());
+    }
+    let what = format!("`{key}` is {found}, which is out of range");
+    Err(place.at_key(value.span(), what, known.range()))
+}
+
+/// One of a few words.
+fn choice(
+    key: &str,
+    value: &Words,
+    known: &[&'static str],
+    place: &Place<'_>,
+) -> Result<Option<usize>, ConfigError> {
+    let Some(value) = value else { return Ok(None) };
+    let word = value.get_ref();
+    if let Some(at) = known.iter().position(|known| known == word) {
+        return Ok(Some(at));
+    }
+    let quoted: Vec<String> = known.iter().map(|known| format!("\"{known}\"")).collect();
+    let mut mend = nearest(word, known.iter().copied())
+        .map(|near| format!("Did you mean \"{near}\"? "))
+        .unwrap_or_default();
+    mend += &format!("Write one of {}.", quoted.join(", "));
+    Err(place.at_key(value.span(), format!("`{key}` knows no \"{word}\""), mend))
+}
+
+fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigError> {
+    const MODES: [Mode; 3] = [Mode::Observe, Mode::DryRun, Mode::Enforce];
+    let standard = Settings::default();
+    let mode = choice("mode", &gate.mode, &MODES.map(Mode::name), place)?;
+    let number = |key, value| number(key, value, place);
+    let words = |key, value, or: u32| Ok(number(key, value)?.map_or(or, |found| found as u32));
+    let times = |key, value, or: Nanos| Ok(number(key, value)?.map_or(or, millis));
+    let settings = Settings {
+        mode: mode.map_or(standard.mode, |at| MODES[at]),
+        off: false,
+        parallelism: words("parallelism", &gate.parallelism, default_parallelism())?,
+        zeta: words("quota_requests", &gate.quota_requests, standard.zeta)?,
+        hold_max: times("hold_ms_max", &gate.hold_ms_max, standard.hold_max)?,
+        idle_limit: times("idle_in_transaction_ms", &gate.idle_in_transaction_ms, standard.idle_limit)?,
+        anticipation: number("anticipation_us", &gate.anticipation_us)?
+            .map_or(standard.anticipation, Nanos::from_micros),
+        stall: times("stall_ms", &gate.stall_ms, standard.stall)?,
+    };
+    contradictions(&settings, gate, place)?;
+    Ok(settings)
+}
+
+/// A hold ends after `hold_ms_max` whatever happens, so nothing that acts on holds may take longer.
+fn contradictions(
+    settings: &Settings,
+    gate: &GateSection,
+    place: &Place<'_>,
+) -> Result<(), ConfigError> {
+    let longest = settings.hold_max;
+    let others = [
+        ("idle_in_transaction_ms", &gate.idle_in_transaction_ms, settings.idle_limit, longest < settings.idle_limit),
+        ("stall_ms", &gate.stall_ms, settings.stall, longest <= settings.stall),
+        ("anticipation_us", &gate.anticipation_us, settings.anticipation, longest < settings.anticipation),
+    ];
+    for (key, value, time, wrong) in others {
+        if !wrong {
+            continue;
+        }
+        // If the other key has its default, it is `hold_ms_max` that was written.
+        let Some(span) = value.as_ref().or(gate.hold_ms_max.as_ref()).map(Spanned::span) else {
+            continue;
+        };
+        return Err(place.at_key(
+            span,
+            format!("`hold_ms_max` ({longest}) must be longer than `{key}` ({time})"),
+            format!(
+                "Nobody is held for longer than `hold_ms_max`, so the other limit would never be reached. \
+                 Raise `hold_ms_max` or lower `{key}`."
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn classes(
+    sections: &[Spanned<ClassSection>],
+    place: &Place<'_>,
+) -> Result<Vec<ClassConfig>, ConfigError> {
+    let mut classes = vec![ClassConfig::default_class()];
+    let mut declared: Vec<&str> = Vec::new();
+    for section in sections {
+        let class = class(section, place)?;
+        let span = section.get_ref().name.as_ref().map_or(section.span(), Spanned::span);
+        if declared.contains(&class.name.as_str()) {
+            return Err(place.at_key(
+                span,
+                format!("the class \"{}\" is declared twice", class.name),
+                "Give one of them another name, or remove it.".to_owned(),
+            ));
+        }
+        declared.extend(section.get_ref().name.as_ref().map(|name| name.get_ref().as_str()));
+        if class.name == classes[0].name {
+            classes[0] = class;
+        } else if classes.len() == CLASSES {
+            return Err(place.at_key(
+                span,
+                format!("the class \"{}\" is one too many", class.name),
+                format!("There may be {} besides \"default\": let some users share a class.", CLASSES - 1),
+            ));
+        } else {
+            classes.push(class);
+        }
+    }
+    Ok(classes)
+}
+
+fn class(section: &Spanned<ClassSection>, place: &Place<'_>) -> Result<ClassConfig, ConfigError> {
+    let ClassSection { name, weight, weight_of } = section.get_ref();
+    let Some(name) = name else {
+        return Err(place.at(
+            section.span().start,
+            "this class has no name".to_owned(),
+            "Write `name = \"...\"` below it.".to_owned(),
+        ));
+    };
+    text("name", name, place)?;
+    if let Some(weight) = weight {
+        let found = *weight.get_ref();
+        if !(0.001..=1000.0).contains(&found) {
+            return Err(place.at_key(
+                weight.span(),
+                format!("`weight` is {found}, which is out of range"),
+                "Write a number from 0.001 to 1000. Only the proportion of the weights counts. \
+                 To never hold a user at all, write a rule with `bypass = true`."
+                    .to_owned(),
+            ));
+        }
+    }
+    let thousandths = |weight: &Spanned<f64>| (weight.get_ref() * 1e3).round() as u32;
+    Ok(ClassConfig {
+        name: name.get_ref().clone(),
+        weight_thousandths: weight.as_ref().map_or(WEIGHT_ONE, thousandths).max(1),
+        shared: choice("weight_of", weight_of, &["user", "class"], place)? == Some(1),
+    })
+}
+
+/// Refuses a text that the region cannot keep.
+pub(super) fn text(
+    key: &str,
+    value: &Spanned<String>,
+    place: &Place<'_>,
+) -> Result<(), ConfigError> {
+    let refuse = |what: String, mend: &str| Err(place.at_key(value.span(), what, mend.to_owned()));
+    let found = value.get_ref();
+    if found.is_empty() {
+        return refuse(format!("`{key}` is empty"), "Write a text, or remove the key.");
+    }
+    if found.len() > TEXT_BYTES {
+        let what = format!("`{key}` has {} bytes, and {TEXT_BYTES} is the most", found.len());
+        return refuse(what, "Shorten it; in a pattern, `*` stands for any characters.");
+    }
+    if found.chars().any(char::is_control) {
+        return refuse(format!("`{key}` has a control character"), "Write printable characters only.");
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! The control socket: one request and one answer, each a line of JSON.
+
+use crate::instance::Instance;
+use crate::status::Status;
+use anyhow::{Context, Result, anyhow};
+use serde::{Deserialize, Serialize};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+/// What can be asked of the daemon.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// The state in figures.
+    Status,
+    /// Read the configuration file again.
+    Reload,
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Response {
+    /// To a status request.
+    Status(Box<Status>),
+    /// Done, in words.
+    Done(String),
+    /// Not done, and why.
+    Error(String),
+}
+
+/// Longest request that is read, in bytes.
+const REQUEST_BYTES_MAX: u64 = 64 * 1024;
+
+/// How long either side waits for the other.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Asks the daemon of an instance.
+pub fn ask(instance: &Instance, request: &Request) -> Result<Response> {
+    let path = instance.socket_path();
+    let stream = UnixStream::connect(&path).with_context(|| {
+        format!(
+            "the daemon of instance `{}` does not answer on {}\n  start it again: headworks daemon --name {}",
+            instance.name,
+            path.display(),
+            instance.name
+        )
+    })?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_string(request)?;
+    line.push('\n');
+    (&stream).write_all(line.as_bytes())?;
+    let mut answer = String::new();
+    BufReader::new(&stream).read_line(&mut answer).context(
+        "the daemon took the request but did not answer within 2 s: it may be stopped; everybody passes meanwhile",
+    )?;
+    serde_json::from_str(&answer).map_err(|error| anyhow!("the daemon's answer cannot be read: {error}"))
+}
+
+/// Reads one request from a client and answers it. An error concerns this client only.
+pub fn serve(stream: &UnixStream, answer: impl FnOnce(Request) -> Response) -> Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
+    let response = match serde_json::from_str(&line) {
+        Ok(request) => answer(request),
+        Err(error) => Response::Error(format!(
+            "cannot read the request: {error}; known: {{\"command\":\"status\"}}, {{\"command\":\"reload\"}}"
+        )),
+    };
+    let mut text = serde_json::to_string(&response)?;
+    text.push('\n');
+    let mut stream = stream;
+    stream.write_all(text.as_bytes())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(line: &str) -> String {
+        let (mut client, server) = UnixStream::pair().unwrap();
+        client.write_all(line.as_bytes()).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        serve(&server, |request| Response::Done(format!("{request:?}"))).unwrap();
+        drop(server);
+        let mut text = String::new();
+        client.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn a_request_is_answered_and_garbage_is_refused_in_words() {
+        assert_eq!(exchange("{\"command\":\"reload\"}\n"), "{\"done\":\"Reload\"}\n");
+        for garbage in ["", "{}\n", "\u{0}\u{1}\n", "{\"command\":\"drop\"}\n", "[[[[[[[[\n"] {
+            assert!(exchange(garbage).starts_with("{\"error\":\"cannot read the request"), "{garbage}");
+        }
+    }
+}

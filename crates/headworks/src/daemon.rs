@@ -1,0 +1,276 @@
+//! The daemon of one instance: the sign of life, the stall detector, the figures, the reload.
+//!
+//! It is not needed for a request to be served: if it dies or stops, everybody passes within a
+//! second, and a new one can be started beside the running database. It ends with the database
+//! and removes the instance.
+
+use crate::config::Config;
+use crate::control::{self, Request, Response};
+use crate::counterfactual::Recorder;
+use crate::instance::{self, Instance, Note};
+use crate::status::Status;
+use anyhow::{Context, Result, bail};
+use headworks_hooks::ops::identity_of;
+use headworks_policy::Nanos;
+use headworks_policy::stall::{Sight, StallDetector};
+use headworks_region::layout::Counter;
+use headworks_region::lock::thread_exists;
+use headworks_region::rules::{Rule, Verdict};
+use headworks_region::snapshot::{Snapshot, is_inside};
+use headworks_region::text::Text;
+use headworks_region::{Mapping, State, clock};
+use std::collections::VecDeque;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixListener;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Time between two signs of life, and between two looks of the stall detector.
+const BEAT: Duration = Duration::from_millis(50);
+
+/// Time between two snapshots.
+const TICK: Nanos = Nanos::from_millis(500);
+
+/// Window over which rates and unfairness are taken.
+const WINDOW: Nanos = Nanos::from_millis(5_000);
+
+/// Most users that the stall detector lets in beyond P.
+const BONUS_MAX: u32 = 512;
+
+static STOP: AtomicBool = AtomicBool::new(false);
+
+/// Rules and settings of `config` go into the region, the administrators' port first.
+pub fn apply_config(region: &Mapping, config: &Config, extra_port: Option<u16>) {
+    let mut config = config.clone();
+    if let Some(port) = extra_port {
+        let any = Text::new(b"");
+        config.rules.insert(
+            0,
+            Rule {
+                account: any,
+                database: any,
+                application: any,
+                address: any,
+                local_port: u32::from(port),
+                verdict: Verdict { class: 0, bypass: true },
+            },
+        );
+    }
+    config.apply(region);
+    reclassify(region);
+}
+
+/// Puts everybody into the class that the rules in force say, if they changed since.
+fn reclassify(region: &Mapping) {
+    let epoch = region.rules.epoch();
+    for user in 0..region.high_water() {
+        let Some(slot) = region.user(user) else { break };
+        let known = slot.state() != State::Free && !slot.account.get().bytes().is_empty();
+        if known && slot.class_epoch.load(Ordering::Relaxed) != epoch {
+            let (verdict, epoch) = region.rules.classify(&identity_of(slot));
+            region.classify(user, verdict.class, verdict.bypass, epoch);
+        }
+    }
+}
+
+/// The sign of life and the stall detector, on a thread of its own: nothing that the rest of the
+/// daemon does can delay them.
+fn beat(region: Mapping) {
+    let settings = region.control.settings();
+    let mut detector = StallDetector::new(settings.stall, BONUS_MAX);
+    let mut reaped_at = Nanos(0);
+    while !STOP.load(Ordering::Relaxed) {
+        let now = clock::now();
+        region.beat.alive_ns.store(now.0, Ordering::Relaxed);
+        detector.set_patience(region.control.settings().stall);
+        let stalls = detector.stalls();
+        let bonus = detector.look(Sight { now, completed: region.completed(), waiting: region.waiting() });
+        if detector.stalls() > stalls {
+            region.count(Counter::Stalls);
+        }
+        if bonus != region.control.bonus() {
+            region.control.set_bonus(bonus);
+        }
+        region.pump_all();
+        if now.since(reaped_at) > Nanos::from_millis(1_000) {
+            reaped_at = now;
+            reclassify(&region);
+            lend_places_of_the_dead(&region);
+        }
+        std::thread::sleep(BEAT);
+    }
+}
+
+/// A thread that ended while its user had a place cannot give it back.
+fn lend_places_of_the_dead(region: &Mapping) {
+    for user in 0..region.high_water() {
+        let Some(slot) = region.user(user) else { break };
+        let thread = slot.thread.load(Ordering::Relaxed);
+        if is_inside(slot.state()) && thread != 0 && !thread_exists(thread) {
+            region.lend(user);
+            region.count(Counter::Reaped);
+        }
+    }
+}
+
+struct Daemon {
+    instance: Instance,
+    note: Note,
+    region: Mapping,
+    history: VecDeque<Snapshot>,
+    recorder: Recorder,
+    config_error: Option<String>,
+}
+
+impl Daemon {
+    fn tick(&mut self) {
+        let now = clock::now();
+        self.recorder.collect(&self.region);
+        if self.history.back().is_none_or(|last| now.since(last.now) >= TICK) {
+            self.history.push_back(self.region.snapshot(now));
+            while self.history.get(1).is_some_and(|next| now.since(next.now) > WINDOW) {
+                self.history.pop_front();
+            }
+        }
+    }
+
+    fn answer(&mut self, request: Request) -> Response {
+        match request {
+            Request::Status => {
+                let now = self.region.snapshot(clock::now());
+                let before = self.history.front().unwrap_or(&now);
+                let mut status = Status::build(&self.instance.name, before, &now);
+                status.config_error = self.config_error.clone();
+                status.counterfactual = self.recorder.counterfactual(&now);
+                Response::Status(Box::new(status))
+            }
+            Request::Reload => match self.reload() {
+                Ok(done) => Response::Done(done),
+                Err(error) => Response::Error(format!("{error:#}")),
+            },
+        }
+    }
+
+    fn reload(&mut self) -> Result<String> {
+        let Some(path) = &self.note.config else {
+            bail!("this instance was started without a configuration file: headworks run --config FILE …");
+        };
+        match crate::config::load(path) {
+            Ok(config) => {
+                apply_config(&self.region, &config, self.note.extra_port);
+                self.config_error = None;
+                Ok(format!("{} is in force", path.display()))
+            }
+            Err(error) => {
+                self.config_error = Some(error.to_string());
+                bail!("{error}\nthe configuration from before stays in force")
+            }
+        }
+    }
+}
+
+/// Runs until the database ends. `ready` gets a line once the daemon serves.
+pub fn run(instance: Instance, mut ready: Option<impl Write>) -> Result<()> {
+    let note = instance.note()?;
+    let region = instance.open_region()?;
+    if !instance.is_running() {
+        bail!("the database of instance `{}` does not run any more", instance.name);
+    }
+    // SAFETY: asks for a descriptor of a process; a negative result is looked at.
+    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, note.server_pid, 0) } as i32;
+    if pidfd < 0 {
+        return Err(std::io::Error::last_os_error()).context("cannot watch the database's process");
+    }
+    let other = region.beat.daemon.load(Ordering::Relaxed);
+    if other != 0 && other != std::process::id() && !region.beat.stale(clock::now()) {
+        bail!("instance `{}` has a daemon already (process {other})", instance.name);
+    }
+    let signals = block_signals()?;
+    let socket = instance.socket_path();
+    let _ = std::fs::remove_file(&socket);
+    let listener = UnixListener::bind(&socket)
+        .with_context(|| format!("cannot listen on {}", socket.display()))?;
+    std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    region.beat.daemon.store(std::process::id(), Ordering::Relaxed);
+    region.beat.server.store(note.server_pid, Ordering::Relaxed);
+    region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+    let beater = std::thread::spawn(move || beat(region));
+    if let Some(ready) = &mut ready {
+        let _ = ready.write_all(b"ready\n");
+    }
+    drop(ready);
+
+    let mut daemon = Daemon {
+        instance,
+        note,
+        region,
+        history: VecDeque::new(),
+        recorder: Recorder::default(),
+        config_error: None,
+    };
+    loop {
+        daemon.tick();
+        let mut fds = [pidfd, listener.as_raw_fd(), signals]
+            .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+        // SAFETY: the array and its length belong together.
+        unsafe { libc::poll(fds.as_mut_ptr(), 3, 100) };
+        if fds[0].revents != 0 {
+            daemon.instance.remove();
+            break;
+        }
+        if fds[1].revents != 0
+            && let Ok((stream, _)) = listener.accept()
+        {
+            // A client that misbehaves is its own problem.
+            let _ = control::serve(&stream, |request| daemon.answer(request));
+        }
+        if fds[2].revents != 0 {
+            match read_signal(signals) {
+                Some(libc::SIGHUP) => {
+                    if let Err(error) = daemon.reload() {
+                        eprintln!("headworks: reload refused: {error:#}");
+                    }
+                }
+                Some(_) => break,
+                None => {}
+            }
+        }
+    }
+    STOP.store(true, Ordering::Relaxed);
+    let _ = beater.join();
+    Ok(())
+}
+
+/// Blocks the signals that the daemon reads from a descriptor, which it returns.
+fn block_signals() -> Result<i32> {
+    // SAFETY: the set is initialised by sigemptyset before it is used.
+    let fd = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in [libc::SIGHUP, libc::SIGTERM, libc::SIGINT] {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error()).context("cannot read signals");
+    }
+    Ok(fd)
+}
+
+fn read_signal(fd: i32) -> Option<i32> {
+    // SAFETY: reads one structure into a buffer of its size; all zero bytes are a valid one.
+    unsafe {
+        let mut info: libc::signalfd_siginfo = std::mem::zeroed();
+        let size = size_of::<libc::signalfd_siginfo>();
+        let read = libc::read(fd, (&raw mut info).cast(), size);
+        (read == size as isize).then_some(info.ssi_signo as i32)
+    }
+}
+
+/// Whether the process that started is still the one of the note.
+pub fn server_lives(note: &Note) -> bool {
+    instance::started_ticks(note.server_pid) == Some(note.server_started_ticks)
+}

@@ -1,0 +1,242 @@
+//! Where an instance lives: one directory for each database that runs behind a gate, with the
+//! region, the control socket and a note of how it was started.
+
+use anyhow::{Context, Result, bail};
+use headworks_region::Mapping;
+use serde::{Deserialize, Serialize};
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Directory of one instance.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// Its name.
+    pub name: String,
+    /// Its directory, which belongs to the database's user and is closed to others.
+    pub dir: PathBuf,
+}
+
+/// How an instance was started; kept beside the region.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Note {
+    /// Process of the database.
+    pub server_pid: u32,
+    /// When that process started, in clock ticks since boot: tells it from a later one that got
+    /// the same number.
+    pub server_started_ticks: u64,
+    /// The command.
+    pub command: Vec<String>,
+    /// The configuration file, absolute.
+    pub config: Option<PathBuf>,
+    /// Port on which administrators pass.
+    pub extra_port: Option<u16>,
+}
+
+/// The directory below which instances live: `HEADWORKS_RUN_DIR`, or one in memory, because the
+/// region is written all the time and must not reach a disk.
+pub fn run_dir() -> PathBuf {
+    if let Some(dir) = std::env::var_os("HEADWORKS_RUN_DIR") {
+        return PathBuf::from(dir);
+    }
+    // SAFETY: geteuid has no preconditions.
+    let uid = unsafe { libc::geteuid() };
+    let mut choices = Vec::new();
+    if uid == 0 {
+        choices.push(PathBuf::from("/run/headworks"));
+    } else if let Some(dir) = std::env::var_os("XDG_RUNTIME_DIR") {
+        choices.push(PathBuf::from(dir).join("headworks"));
+    }
+    choices.push(PathBuf::from(format!("/dev/shm/headworks-{uid}")));
+    let in_memory = |dir: &&PathBuf| dir.parent().is_some_and(is_in_memory);
+    choices
+        .iter()
+        .find(in_memory)
+        .cloned()
+        .unwrap_or_else(|| std::env::temp_dir().join(format!("headworks-{uid}")))
+}
+
+fn is_in_memory(dir: &Path) -> bool {
+    let Ok(path) = CString::new(dir.as_os_str().as_bytes()) else { return false };
+    // SAFETY: all zero bytes are a valid buffer, and the path is a C string.
+    unsafe {
+        let mut stat: libc::statfs = std::mem::zeroed();
+        libc::statfs(path.as_ptr(), &raw mut stat) == 0 && stat.f_type == libc::TMPFS_MAGIC
+    }
+}
+
+/// Clock tick at which a process started; `None` if there is no such process, or only its remains.
+pub fn started_ticks(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in parentheses, may contain anything.
+    let fields: Vec<&str> = stat[stat.rfind(')')? + 1..].split_whitespace().collect();
+    if fields.first().is_some_and(|state| *state == "Z" || *state == "X") {
+        return None;
+    }
+    fields.get(19)?.parse().ok()
+}
+
+impl Instance {
+    /// The instance of this name, whether it exists or not.
+    pub fn named(name: &str) -> Result<Instance> {
+        let plain = !name.is_empty()
+            && name.len() <= 40
+            && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+            && !name.starts_with('.');
+        if !plain {
+            bail!(
+                "`{name}` is no name for an instance: up to 40 letters, digits, `-`, `_` and `.`, not beginning with a dot"
+            );
+        }
+        Ok(Instance { name: name.to_owned(), dir: run_dir().join(name) })
+    }
+
+    /// All instances on this machine that this user can see, running or left behind.
+    pub fn all() -> Vec<Instance> {
+        let Ok(entries) = std::fs::read_dir(run_dir()) else { return Vec::new() };
+        let mut all: Vec<Instance> = entries
+            .flatten()
+            .filter_map(|entry| Instance::named(&entry.file_name().to_string_lossy()).ok())
+            .filter(|instance| instance.region_path().exists())
+            .collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
+    }
+
+    /// The instance that a command is about: the named one, or the only one there is.
+    pub fn find(name: Option<&str>) -> Result<Instance> {
+        if let Some(name) = name {
+            let instance = Instance::named(name)?;
+            if !instance.region_path().exists() {
+                let others = names(&Instance::all());
+                bail!(
+                    "there is no instance `{name}` in {}\n  {}",
+                    run_dir().display(),
+                    if others.is_empty() { "none is running; start one: headworks run -- mariadbd …".to_owned() } else { format!("running: {others}") }
+                );
+            }
+            return Ok(instance);
+        }
+        let all = Instance::all();
+        match all.as_slice() {
+            [one] => Ok(one.clone()),
+            [] => bail!(
+                "no database runs behind a gate (looked in {})\n  start one: headworks run -- mariadbd …\n  \
+                 instances of another user are only visible to that user and to root",
+                run_dir().display()
+            ),
+            _ => bail!("several instances run: {}\n  say which: --name NAME", names(&all)),
+        }
+    }
+
+    /// The shared-memory region.
+    pub fn region_path(&self) -> PathBuf {
+        self.dir.join("region")
+    }
+
+    /// The control socket.
+    pub fn socket_path(&self) -> PathBuf {
+        self.dir.join("control.sock")
+    }
+
+    fn note_path(&self) -> PathBuf {
+        self.dir.join("instance.json")
+    }
+
+    /// How it was started.
+    pub fn note(&self) -> Result<Note> {
+        let path = self.note_path();
+        let text = std::fs::read_to_string(&path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))
+    }
+
+    /// Writes how it was started.
+    pub fn write_note(&self, note: &Note) -> Result<()> {
+        let path = self.note_path();
+        std::fs::write(&path, serde_json::to_string_pretty(note)?)
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Whether its database runs.
+    pub fn is_running(&self) -> bool {
+        self.note().is_ok_and(|note| started_ticks(note.server_pid) == Some(note.server_started_ticks))
+    }
+
+    /// Maps its region.
+    pub fn open_region(&self) -> Result<Mapping> {
+        let path = self.region_path();
+        let c_path = CString::new(path.as_os_str().as_bytes())?;
+        Mapping::open(&c_path).map_err(|error| {
+            anyhow::anyhow!(
+                "cannot use the region of instance `{}`: {error}\n  file: {}\n  {}",
+                self.name,
+                path.display(),
+                match error {
+                    headworks_region::RegionError::System(_, libc::EACCES) =>
+                        "it belongs to the database's user: run this command as that user or as root",
+                    headworks_region::RegionError::Version { .. } | headworks_region::RegionError::Size { .. } =>
+                        "the database was started by another version of headworks: use that one, or restart the database",
+                    _ => "restart the database: headworks run -- …",
+                }
+            )
+        })
+    }
+
+    /// Makes its directory and region, for the database's user.
+    pub fn create(&self, owner: Option<(u32, u32)>) -> Result<Mapping> {
+        let parent = run_dir();
+        std::fs::create_dir_all(&parent).with_context(|| {
+            format!(
+                "cannot make {}\n  choose a directory you may write to: HEADWORKS_RUN_DIR=… headworks run …",
+                parent.display()
+            )
+        })?;
+        std::fs::create_dir(&self.dir)
+            .with_context(|| format!("cannot make {}", self.dir.display()))?;
+        std::fs::set_permissions(&self.dir, std::fs::Permissions::from_mode(0o700))?;
+        if let Some((uid, gid)) = owner {
+            std::os::unix::fs::chown(&self.dir, Some(uid), Some(gid)).with_context(|| {
+                format!("cannot give {} to the database's user", self.dir.display())
+            })?;
+        }
+        let path = CString::new(self.region_path().as_os_str().as_bytes())?;
+        Ok(Mapping::create(&path, owner)?)
+    }
+
+    /// Owner of the instance's directory.
+    pub fn owner(&self) -> Result<(u32, u32)> {
+        let meta = std::fs::metadata(&self.dir)?;
+        Ok((meta.uid(), meta.gid()))
+    }
+
+    /// Removes everything that belongs to the instance.
+    pub fn remove(&self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn names(instances: &[Instance]) -> String {
+    instances.iter().map(|instance| instance.name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_leave_the_run_directory() {
+        for bad in ["", "..", "a/b", ".hidden", "a b", &"x".repeat(41)] {
+            assert!(Instance::named(bad).is_err(), "{bad}");
+        }
+        assert!(Instance::named("mariadbd-2.test").is_ok());
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_start() {
+        let own = std::process::id();
+        assert!(started_ticks(own).is_some_and(|ticks| ticks > 0));
+        assert_eq!(started_ticks(u32::MAX - 1), None);
+    }
+}

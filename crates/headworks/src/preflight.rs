@@ -1,0 +1,19 @@
+//! Looks before anything starts: can this program be preloaded, what will it listen on, and is
+//! that still free?
+
+mod elf;
+mod ports;
+mod program;
+mod server;
+mod sockets;
+
+pub use elf::ElfFault;
+pub use ports::{Owner, port_in_use, socket_in_use};
+pub use program::{Binary, PreflightError, check_binary};
+pub use server::{ServerSettings, mariadb_settings};
+
+pub(crate) use elf::{Elf, read as read_elf};
+pub(crate) use program::resolve;
+
+/// Architecture of this build, as `dpkg --print-architecture` and humans call it.
+pub(crate) const OUR_MACHINE: &str = std::env::consts::ARCH;

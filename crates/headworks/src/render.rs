@@ -1,0 +1,315 @@
+//! The state of an instance as text: what a DBA wants to see at a glance, the worst first.
+
+mod counterfactual;
+mod format;
+#[cfg(test)]
+pub(crate) mod sample;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use format::{count, duration, maybe_duration, maybe_ratio, printable, rate};
+pub(crate) use table::{Column, Table};
+
+use crate::status::{ClassStatus, Percentiles, Status, UserStatus};
+use headworks_region::layout::COUNTERS;
+use std::fmt::Write;
+
+/// Users that each list shows.
+const LISTED: usize = 10;
+
+/// How good or bad something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    /// As it should be.
+    Good,
+    /// Worth knowing.
+    Notice,
+    /// Something is to be done.
+    Bad,
+}
+
+/// Writes with or without colours.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ink {
+    pub color: bool,
+}
+
+impl Ink {
+    fn code(self, code: &str, text: &str) -> String {
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    pub(crate) fn bold(self, text: &str) -> String {
+        self.code("1", text)
+    }
+
+    pub(crate) fn faint(self, text: &str) -> String {
+        self.code("2", text)
+    }
+
+    pub(crate) fn tone(self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Good => "32",
+            Tone::Notice => "33",
+            Tone::Bad => "1;31",
+        };
+        self.code(code, text)
+    }
+}
+
+/// One sentence on the gate, and the command that mends it if it is not as it should be.
+pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
+    let p = status.parallelism;
+    let name = printable(&status.instance);
+    let mend = |command: &str, effect: &str| Some(format!("headworks {command} --name {name}   # {effect}"));
+    match (status.gate.as_str(), status.mode.as_str()) {
+        ("closed", _) => (Tone::Good, format!("closed: at most P = {p} users are inside at once"), None),
+        ("off", _) => (
+            Tone::Notice,
+            "off: an operator has opened it, everybody passes".to_owned(),
+            mend("on", "closes it again"),
+        ),
+        ("stale", _) => (
+            Tone::Bad,
+            "stale: its daemon gives no sign of life, so everybody passes".to_owned(),
+            mend("daemon", "starts the daemon again; no connection is dropped"),
+        ),
+        (_, "dry-run") => (
+            Tone::Notice,
+            format!("open: a dry run holds nobody and replays what P = {p} would have changed"),
+            mend("set --mode enforce", "holds users from then on"),
+        ),
+        (_, mode) => (
+            Tone::Notice,
+            format!("open: the mode `{}` measures and holds nobody", printable(mode)),
+            mend("set --mode enforce", "holds users from then on"),
+        ),
+    }
+}
+
+/// The whole state, at most `width` columns wide. Without `color` there is no escape sequence in
+/// it, whatever clients call themselves.
+pub fn status_text(status: &Status, width: usize, color: bool) -> String {
+    let ink = Ink { color };
+    let width = width.clamp(60, 200);
+    let mut out = String::new();
+    head(&mut out, status, ink);
+    figures(&mut out, status, ink, width);
+    section(&mut out, ink, "Classes", &class_table(&status.classes).render(width, ink));
+    users(&mut out, status, ink, width);
+    counters(&mut out, status, ink, width);
+    if let Some(counterfactual) = &status.counterfactual {
+        let text = counterfactual::text(counterfactual, status, width, ink);
+        section(&mut out, ink, "What the gate would have changed", &text);
+    }
+    out
+}
+
+fn section(out: &mut String, ink: Ink, title: &str, body: &str) {
+    if !body.is_empty() {
+        let _ = write!(out, "\n{}\n{body}", ink.bold(title));
+    }
+}
+
+fn head(out: &mut String, status: &Status, ink: Ink) {
+    let (tone, sentence, mend) = gate_sentence(status);
+    let name = ink.bold(&printable(&status.instance));
+    let _ = writeln!(out, "{name}: the gate is {}", ink.tone(tone, &sentence));
+    if let Some(mend) = mend {
+        let _ = writeln!(out, "  {mend}");
+    }
+    if status.stall_bonus > 0 {
+        let text = format!(
+            "Nothing completed for a while although users wait: {} more than P are let in. \
+             Probably somebody waits for a lock of a user outside.",
+            status.stall_bonus
+        );
+        let _ = writeln!(out, "{}", ink.tone(Tone::Notice, &text));
+    }
+    if let Some(error) = &status.config_error {
+        let _ = writeln!(out, "{}", ink.tone(Tone::Bad, "The last reload was refused; the configuration before it is in force:"));
+        for line in error.lines() {
+            let _ = writeln!(out, "  {}", printable(line));
+        }
+        let _ = writeln!(out, "  headworks reload --name {}   # once it is corrected", printable(&status.instance));
+    }
+}
+
+fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
+    let zeta = match status.quota_requests {
+        0 => "at its minimum".to_owned(),
+        quota => format!("{quota} requests"),
+    };
+    let idle = status.users.saturating_sub(status.inside + status.waiting);
+    let mut rows = vec![
+        (
+            "throughput",
+            format!(
+                "{} requests/s, {} turns/s (last {})",
+                rate(status.requests_per_s),
+                rate(status.turns_per_s),
+                duration(status.window_s * 1e3)
+            ),
+        ),
+        (
+            "users",
+            format!(
+                "{} connected: {} inside (P = {}, quota {zeta}), {} waiting, {idle} idle",
+                status.users, status.inside, status.parallelism, status.waiting
+            ),
+        ),
+        ("longest wait", longest_wait(status)),
+        ("latency", percentiles(&status.latency)),
+        ("in the gate", percentiles(&status.wait)),
+        (
+            "fairness",
+            format!(
+                "unfairness U_f {} (0: shares as the weights say), latency CV {}",
+                maybe_ratio(status.unfairness),
+                maybe_ratio(status.latency_cv)
+            ),
+        ),
+    ];
+    rows.push(("processes", format!("database {}, daemon {}", status.server_pid, status.daemon_pid)));
+    out.push('\n');
+    for (name, text) in rows {
+        let text: String = text.chars().take(width.saturating_sub(16)).collect();
+        let _ = writeln!(out, "  {}  {text}", ink.faint(&format!("{name:<12}")));
+    }
+}
+
+/// Who has waited longest, and since when; `connections` begins with those that wait.
+fn longest_wait(status: &Status) -> String {
+    let waiting = status.connections.iter().filter(|user| user.state == "waiting");
+    let longest = waiting.max_by(|a, b| a.since_ms.unwrap_or(0.0).total_cmp(&b.since_ms.unwrap_or(0.0)));
+    match longest {
+        None => "nobody waits".to_owned(),
+        Some(user) => format!(
+            "{}: {} (class {}), {}",
+            maybe_duration(user.since_ms),
+            who(user),
+            printable(&user.class),
+            printable(&user.reason)
+        ),
+    }
+}
+
+/// The user, as a DBA names it.
+pub(crate) fn who(user: &UserStatus) -> String {
+    let account = if user.account.is_empty() { "(logging in)" } else { &user.account };
+    let address = if user.address.is_empty() { "local" } else { &user.address };
+    printable(&format!("{account}@{address}"))
+}
+
+pub(crate) fn percentiles(of: &Percentiles) -> String {
+    if of.p50_ms.is_none() {
+        return "no request yet".to_owned();
+    }
+    format!(
+        "p50 {}   p95 {}   p99 {}   p99.9 {}",
+        maybe_duration(of.p50_ms),
+        maybe_duration(of.p95_ms),
+        maybe_duration(of.p99_ms),
+        maybe_duration(of.p999_ms)
+    )
+}
+
+fn class_table(classes: &[ClassStatus]) -> Table {
+    let mut table = Table::new(&[
+        Column::left("CLASS"),
+        Column::right("WEIGHT"),
+        Column::right("USERS"),
+        Column::right("INSIDE"),
+        Column::right("WAITING"),
+        Column::right("REQ/S"),
+        Column::right("REQUESTS"),
+        Column::right("HELD"),
+        Column::right("P50"),
+        Column::right("P95"),
+        Column::right("P99"),
+        Column::right("WAIT P95"),
+    ]);
+    for class in classes {
+        let each = if class.weight_of == "class" { " all" } else { "" };
+        table.row(vec![
+            printable(&class.name),
+            format!("{}{each}", class.weight),
+            class.users.to_string(),
+            class.inside.to_string(),
+            class.waiting.to_string(),
+            rate(class.requests_per_s),
+            count(class.requests),
+            share(class.queued, class.requests),
+            maybe_duration(class.latency.p50_ms),
+            maybe_duration(class.latency.p95_ms),
+            maybe_duration(class.latency.p99_ms),
+            maybe_duration(class.wait.p95_ms),
+        ]);
+    }
+    table
+}
+
+/// A part of a whole, in percent.
+fn share(part: u64, whole: u64) -> String {
+    if whole == 0 { "-".to_owned() } else { format!("{:.0} %", part as f64 / whole as f64 * 100.0) }
+}
+
+fn users(out: &mut String, status: &Status, ink: Ink, width: usize) {
+    let waiting: Vec<&UserStatus> = status.connections.iter().filter(|user| user.state == "waiting").collect();
+    let outside = ["waiting", "idle", "free"];
+    let inside: Vec<&UserStatus> =
+        status.connections.iter().filter(|user| !outside.contains(&user.state.as_str())).collect();
+    for (title, list) in [("Waiting longest", waiting), ("Inside longest", inside)] {
+        let title = format!("{title} ({} of {})", list.len().min(LISTED), list.len());
+        if !list.is_empty() {
+            section(out, ink, &title, &user_table(&list[..list.len().min(LISTED)]).render(width, ink));
+        }
+    }
+}
+
+fn user_table(users: &[&UserStatus]) -> Table {
+    let mut table = Table::new(&[
+        Column::left("USER"),
+        Column::left("CLASS"),
+        Column::right("SINCE"),
+        Column::left("STATE"),
+        Column::left("HOLDS"),
+        Column::right("REQUESTS"),
+        Column::right("MEAN"),
+        Column::right("WAIT MAX"),
+        Column::left("WHY"),
+    ]);
+    for user in users {
+        table.row(vec![
+            who(user),
+            printable(&user.class),
+            maybe_duration(user.since_ms),
+            printable(&user.state),
+            if user.holding.is_empty() { "-".to_owned() } else { printable(&user.holding.join(",")) },
+            count(user.requests),
+            duration(user.latency_ms_mean),
+            duration(user.wait_ms_max),
+            printable(&user.reason),
+        ]);
+    }
+    table
+}
+
+fn counters(out: &mut String, status: &Status, ink: Ink, width: usize) {
+    let mut table = Table::new(&[Column::left("COUNTER"), Column::right("COUNT"), Column::left("MEANING")]);
+    for (_, name, meaning) in COUNTERS {
+        if let Some(&value) = status.counters.get(*name).filter(|value| **value > 0) {
+            table.row(vec![(*name).to_owned(), count(value), (*meaning).to_owned()]);
+        }
+    }
+    // A status of another build may count something that this one does not know.
+    for (name, &value) in &status.counters {
+        if value > 0 && !COUNTERS.iter().any(|(_, known, _)| known == name) {
+            table.row(vec![printable(name), count(value), String::new()]);
+        }
+    }
+    if !table.is_empty() {
+        section(out, ink, "Counted since the start", &table.render(width, ink));
+    }
+}

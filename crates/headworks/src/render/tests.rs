@@ -1,0 +1,94 @@
+use super::sample::{busy, dry_run};
+use super::*;
+
+fn plain(status: &Status) -> String {
+    status_text(status, 140, false)
+}
+
+fn assert_says(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "no {part:?} in:\n{text}");
+    }
+}
+
+#[test]
+fn a_gate_under_load_shows_the_figures_that_matter() {
+    let text = plain(&busy());
+    assert!(text.starts_with("mariadbd: the gate is closed: at most P = 16 users are inside at once\n"), "{text}");
+    assert_says(
+        &text,
+        &[
+            "1001 requests/s, 50.2 turns/s (last 5.00 s)",
+            "256 connected: 16 inside (P = 16, quota at its minimum), 200 waiting, 40 idle",
+            "241 ms: report0@10.0.0.7 (class reports), all P places are taken",
+            "p50 92.0 ms   p95 276 ms   p99 460 ms   p99.9 828 ms",
+            "unfairness U_f 0.012",
+            "latency CV 0.310",
+            "0.5 all",
+            "49 %",
+            "Waiting longest (10 of 200)",
+            "Inside longest (10 of 16)",
+            "web1@local",
+            "transaction",
+            "times a token was lent out because its owner idled inside a transaction",
+            "not_known_here",
+        ],
+    );
+    assert!(!text.contains("stalls"), "a counter of zero is shown:\n{text}");
+    assert!(!text.contains("would have changed"), "{text}");
+}
+
+#[test]
+fn what_is_wrong_comes_first_with_its_command() {
+    let gate = |gate: &str, mode: &str| Status { gate: gate.to_owned(), mode: mode.to_owned(), ..busy() };
+    for (status, sentence, command) in [
+        (gate("stale", "enforce"), "no sign of life", "headworks daemon --name mariadbd"),
+        (gate("off", "enforce"), "an operator has opened it", "headworks on --name mariadbd"),
+        (gate("open", "observe"), "`observe` measures and holds nobody", "headworks set --mode enforce"),
+        (gate("open", "dry-run"), "a dry run holds nobody", "headworks set --mode enforce"),
+    ] {
+        let text = plain(&status);
+        let top: Vec<&str> = text.lines().take(2).collect();
+        assert!(top[0].contains(sentence) && top[1].contains(command), "{text}");
+    }
+    let status = Status { stall_bonus: 3, config_error: Some("gate.toml:3:1: no key\nfix".to_owned()), ..busy() };
+    let text = plain(&status);
+    assert_says(&text, &["3 more than P are let in", "last reload was refused", "  gate.toml:3:1: no key\n  fix\n", "headworks reload"]);
+}
+
+#[test]
+fn a_dry_run_shows_what_the_gate_would_have_changed() {
+    let text = plain(&dry_run());
+    assert_says(&text, &["What the gate would have changed", "12345 turns of 30.0 s replayed with P = 16: 83.4 %", "87.5 %"]);
+    assert!(text.contains("nobody waits") || text.contains("241 ms"), "{text}");
+}
+
+#[test]
+fn without_color_there_is_no_escape_sequence_whatever_clients_say() {
+    let mut status = busy();
+    status.connections[0].account = "x\x1b[31m\u{9b}2J\r".to_owned();
+    status.connections[0].reason = "\x07".to_owned();
+    status.classes[0].name = "\x1bc".to_owned();
+    let text = plain(&status);
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+    assert!(status_text(&busy(), 100, true).contains("\x1b[32m"));
+}
+
+#[test]
+fn no_line_is_wider_than_the_terminal() {
+    for width in [60, 80, 120, 200] {
+        for status in [busy(), dry_run()] {
+            let text = status_text(&status, width, false);
+            let body = text.lines().skip_while(|line| !line.is_empty());
+            for line in body.filter(|line| !line.contains("replayed with")) {
+                assert!(line.chars().count() <= width, "{width}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gate_without_any_user_is_shown_too() {
+    let text = plain(&Status::default());
+    assert_says(&text, &["no request yet", "nobody waits", "unfairness U_f -"]);
+}

@@ -1,0 +1,251 @@
+//! `headworks run`: everything is checked and made ready, and then this process becomes the
+//! database.
+//!
+//! It becomes it, instead of starting it, so that process id, signals, exit code and service
+//! manager see what they would see without headworks. The daemon is started before, as a process
+//! of its own that outlives nothing and nobody waits for.
+
+use crate::cli::Run;
+use crate::config::{self, Config};
+use crate::daemon::apply_config;
+use crate::instance::{Instance, Note, started_ticks};
+use crate::preflight::{self, Binary, ServerSettings};
+use anyhow::{Context, Result, anyhow, bail};
+use headworks_region::{Mode, clock};
+use std::convert::Infallible;
+use std::ffi::{CString, OsString};
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering;
+
+/// The preloaded library: beside this program, or where packages put libraries.
+pub fn shim_path() -> Result<PathBuf> {
+    if let Some(path) = std::env::var_os("HEADWORKS_SHIM") {
+        return Ok(PathBuf::from(path));
+    }
+    let own = std::env::current_exe().context("cannot find out where this program lies")?;
+    let dir = own.parent().unwrap_or(Path::new("/"));
+    let name = "libheadworks.so";
+    [dir.join(name), dir.join("../lib/headworks").join(name), dir.join("../lib").join(name)]
+        .into_iter()
+        .find(|path| path.exists())
+        .ok_or_else(|| {
+            anyhow!(
+                "cannot find {name} beside {}\n  build it: make build\n  or say where it is: HEADWORKS_SHIM=…/{name}",
+                own.display()
+            )
+        })
+}
+
+/// Does not return unless something is in the way.
+pub fn run(args: &Run) -> Result<Infallible> {
+    let mut config = match &args.config {
+        Some(path) => config::load(path)?,
+        None => Config::default(),
+    };
+    override_settings(&mut config, args);
+    let program = &args.command[0];
+    let binary = preflight::check_binary(Path::new(program))?;
+    let settings = preflight::mariadb_settings(binary.path(), &args.command[1..]);
+    if let Some(settings) = &settings {
+        check_server(settings, config.settings.mode)?;
+    }
+    let shim = std::fs::canonicalize(shim_path()?)?;
+    let instance = claim(args, &binary)?;
+    let owner = owner_of(settings.as_ref())?;
+    let result = start(args, &config, &binary, settings.as_ref(), &shim, &instance, owner);
+    // Still here: the database was not started.
+    if let Ok(note) = instance.note()
+        && note.server_pid == std::process::id()
+        && let Ok(region) = instance.open_region()
+    {
+        let daemon = region.beat.daemon.load(Ordering::Relaxed);
+        if daemon > 1 {
+            // SAFETY: asks a process that this one started to end.
+            unsafe { libc::kill(daemon as i32, libc::SIGTERM) };
+        }
+    }
+    instance.remove();
+    result
+}
+
+fn override_settings(config: &mut Config, args: &Run) {
+    let settings = &mut config.settings;
+    if let Some(parallelism) = args.parallelism {
+        settings.parallelism = parallelism;
+    }
+    if let Some(quota) = args.quota {
+        settings.zeta = quota;
+    }
+    if let Some(mode) = args.mode {
+        settings.mode = mode.into();
+    }
+}
+
+fn check_server(settings: &ServerSettings, mode: Mode) -> Result<()> {
+    let pool = settings.thread_handling.as_deref() == Some("pool-of-threads");
+    if pool && mode == Mode::Enforce {
+        bail!(
+            "the server is set to thread_handling=pool-of-threads, whose few threads must not be held\n  \
+             the gate does what the pool is for: start the server with --thread-handling=one-thread-per-connection\n  \
+             or only watch: headworks run --mode observe …"
+        );
+    }
+    let bind = settings.bind_address.as_deref();
+    for port in [settings.port, settings.extra_port].into_iter().flatten() {
+        if let Some(owner) = preflight::port_in_use(bind, port) {
+            bail!(
+                "port {port} is in use{owner}\n  stop that server, or choose another port: --port=…"
+            );
+        }
+    }
+    if let Some(socket) = &settings.socket
+        && let Some(owner) = preflight::socket_in_use(socket)
+    {
+        bail!(
+            "a server listens on {}{owner}\n  stop it, or choose another socket: --socket=…",
+            socket.display()
+        );
+    }
+    Ok(())
+}
+
+fn claim(args: &Run, binary: &Binary) -> Result<Instance> {
+    let default = || {
+        binary.path().file_name().map_or_else(|| "database".to_owned(), |name| name.to_string_lossy().into_owned())
+    };
+    let instance = Instance::named(&args.name.clone().unwrap_or_else(default))?;
+    if instance.is_running() {
+        bail!(
+            "instance `{}` runs already (process {})\n  give this one another name: headworks run --name NAME -- …",
+            instance.name,
+            instance.note().map_or(0, |note| note.server_pid)
+        );
+    }
+    instance.remove();
+    Ok(instance)
+}
+
+/// User and group that the database will run as, if it is not the caller's own.
+fn owner_of(settings: Option<&ServerSettings>) -> Result<Option<(u32, u32)>> {
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        return Ok(None);
+    }
+    let Some(user) = settings.and_then(|settings| settings.user.as_deref()) else {
+        return Ok(None);
+    };
+    if let Ok(uid) = user.parse::<u32>() {
+        return Ok(Some((uid, uid)));
+    }
+    let name = CString::new(user)?;
+    // SAFETY: the name is a C string; the entry is copied before anybody asks again.
+    let found = unsafe { libc::getpwnam(name.as_ptr()).as_ref().map(|entry| (entry.pw_uid, entry.pw_gid)) };
+    found.map(Some).ok_or_else(|| {
+        anyhow!("the server is to run as user `{user}`, which this machine does not have\n  choose another: --user=…, or make it: useradd --system {user}")
+    })
+}
+
+#[allow(clippy::too_many_arguments)] // each is a result of one check above
+fn start(
+    args: &Run,
+    config: &Config,
+    binary: &Binary,
+    settings: Option<&ServerSettings>,
+    shim: &Path,
+    instance: &Instance,
+    owner: Option<(u32, u32)>,
+) -> Result<Infallible> {
+    let region = instance.create(owner)?;
+    let extra_port = settings.and_then(|settings| settings.extra_port);
+    let pid = std::process::id();
+    instance.write_note(&Note {
+        server_pid: pid,
+        server_started_ticks: started_ticks(pid).context("cannot read /proc: is it mounted?")?,
+        command: args.command.iter().map(|part| part.to_string_lossy().into_owned()).collect(),
+        config: args.config.as_ref().map(std::fs::canonicalize).transpose()?,
+        extra_port,
+    })?;
+    apply_config(&region, config, extra_port);
+    region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+    spawn_daemon(instance, owner)?;
+
+    let mut preload = OsString::from(shim);
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let mut command = Command::new(binary.path());
+    command
+        .args(&args.command[1..])
+        .env("LD_PRELOAD", preload)
+        .env("HEADWORKS_REGION", instance.region_path());
+    let error = command.exec();
+    Err(error).with_context(|| format!("cannot start {}", binary.path().display()))
+}
+
+/// Starts the daemon of an instance and waits until it serves.
+pub fn spawn_daemon(instance: &Instance, owner: Option<(u32, u32)>) -> Result<()> {
+    let (ready, theirs) = pipe()?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command
+        .args(["daemon", "--foreground", "--name", &instance.name, "--ready-fd"])
+        .arg(theirs.as_raw_fd().to_string())
+        .current_dir("/")
+        .env_remove("LD_PRELOAD")
+        .env("HEADWORKS_RUN_DIR", crate::instance::run_dir())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    if let Some((uid, gid)) = owner {
+        command.uid(uid).gid(gid);
+    }
+    // SAFETY: between fork and exec only async-signal-safe calls are made.
+    unsafe {
+        command.pre_exec(|| {
+            // Its own session: the terminal's Ctrl-C is for the database. Forked once more, so
+            // that the database never has a child that it does not know.
+            libc::setsid();
+            match libc::fork() {
+                -1 => Err(std::io::Error::last_os_error()),
+                0 => Ok(()),
+                _ => libc::_exit(0),
+            }
+        });
+    }
+    let mut child = command.spawn().context("cannot start the daemon")?;
+    drop(theirs);
+    child.wait()?;
+    let mut line = String::new();
+    wait_readable(&ready, 5_000);
+    let mut file = std::fs::File::from(ready);
+    let mut buffer = [0u8; 16];
+    if let Ok(count) = file.read(&mut buffer) {
+        line.push_str(&String::from_utf8_lossy(&buffer[..count]));
+    }
+    if line.starts_with("ready") {
+        return Ok(());
+    }
+    bail!("the daemon did not start; its message, if any, is above")
+}
+
+fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for both ends. Only the reading end is closed on exec.
+    unsafe {
+        if libc::pipe(ends.as_mut_ptr()) != 0 {
+            return Err(std::io::Error::last_os_error()).context("cannot make a pipe");
+        }
+        libc::fcntl(ends[0], libc::F_SETFD, libc::FD_CLOEXEC);
+        use std::os::fd::FromRawFd;
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+fn wait_readable(fd: &OwnedFd, timeout_ms: i32) {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry.
+    unsafe { libc::poll(&raw mut poll, 1, timeout_ms) };
+}

@@ -1,0 +1,344 @@
+//! The state of an instance in figures: the one contract that `status`, `top`, the control socket
+//! and the exporters read. Every key ends in its unit.
+
+use headworks_hooks::mysql::Holding;
+use headworks_policy::Nanos;
+use headworks_policy::histogram::{BUCKETS, percentile};
+use headworks_policy::metrics::{coefficient_of_variation, latency_variability, unfairness};
+use headworks_region::State;
+use headworks_region::snapshot::{ClassView, Snapshot, UserView, is_inside};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+
+/// State of one instance.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// Name of the instance.
+    pub instance: String,
+    /// `observe`, `dry-run` or `enforce`.
+    pub mode: String,
+    /// `closed` (it may hold users), `off` (opened by an operator), `open` (the mode holds nobody)
+    /// or `stale` (the daemon gives no sign of life, so everybody passes).
+    pub gate: String,
+    /// P.
+    pub parallelism: u32,
+    /// Users beyond P that the stall detector lets in at the moment.
+    pub stall_bonus: u32,
+    /// ζ; 0 for its minimum (one request a round for the lightest user).
+    pub quota_requests: u32,
+    /// Process of the database.
+    pub server_pid: u32,
+    /// Process of the daemon.
+    pub daemon_pid: u32,
+    /// Length of the window over which rates and unfairness are taken.
+    pub window_s: f64,
+    /// Requests answered per second, over the window.
+    pub requests_per_s: f64,
+    /// Turns (transactions, or single requests outside one) per second, over the window.
+    pub turns_per_s: f64,
+    /// Connected users.
+    pub users: u32,
+    /// Users inside.
+    pub inside: u32,
+    /// Users held.
+    pub waiting: u32,
+    /// U_f over requests per weight, of the users that were busy through the window.
+    pub unfairness: Option<f64>,
+    /// V_l: variation of each user's latency, averaged over users, since they connected.
+    pub latency_cv: Option<f64>,
+    /// Latency of requests in the gate and the database together.
+    pub latency: Percentiles,
+    /// The part of it that was spent waiting in the gate.
+    pub wait: Percentiles,
+    /// By class.
+    pub classes: Vec<ClassStatus>,
+    /// Everybody, those that wait longest first, then those inside.
+    pub connections: Vec<UserStatus>,
+    /// Counters of the gate.
+    pub counters: BTreeMap<String, u64>,
+    /// What went wrong with the last reload of the configuration; the one before it is in force.
+    pub config_error: Option<String>,
+    /// What enforcing would have changed (dry run only).
+    pub counterfactual: Option<Counterfactual>,
+}
+
+/// Percentiles in milliseconds, since the start. `None` before the first request.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[allow(missing_docs)] // the names say it
+pub struct Percentiles {
+    pub p50_ms: Option<f64>,
+    pub p95_ms: Option<f64>,
+    pub p99_ms: Option<f64>,
+    pub p999_ms: Option<f64>,
+}
+
+impl Percentiles {
+    fn of(counts: &[u64; BUCKETS]) -> Self {
+        let at = |quantile| percentile(counts, quantile).map(Nanos::as_millis_f64);
+        Percentiles { p50_ms: at(0.5), p95_ms: at(0.95), p99_ms: at(0.99), p999_ms: at(0.999) }
+    }
+}
+
+/// One class.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ClassStatus {
+    /// Its name.
+    pub name: String,
+    /// Its weight.
+    pub weight: f64,
+    /// Whether each user has the weight (`user`) or all of them share it (`class`).
+    pub weight_of: String,
+    /// Connected users.
+    pub users: u32,
+    /// Users inside.
+    pub inside: u32,
+    /// Users held.
+    pub waiting: u32,
+    /// Requests per second, over the window.
+    pub requests_per_s: f64,
+    /// Requests since the start.
+    pub requests: u64,
+    /// Requests that waited, since the start.
+    pub queued: u64,
+    /// Requests let pass without a token, since the start.
+    pub passed: u64,
+    /// See [`Status::latency`].
+    pub latency: Percentiles,
+    /// See [`Status::wait`].
+    pub wait: Percentiles,
+}
+
+/// One user, that is one client connection.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct UserStatus {
+    /// Index in the region.
+    pub user: u32,
+    /// Database account.
+    pub account: String,
+    /// Database named at connection.
+    pub database: String,
+    /// Application name.
+    pub application: String,
+    /// Client address; empty on a Unix socket.
+    pub address: String,
+    /// Name of its class.
+    pub class: String,
+    /// What it does.
+    pub state: String,
+    /// Why it is held, or why it is not.
+    pub reason: String,
+    /// Since when it has been waiting or inside with its request; `None` when it does neither.
+    pub since_ms: Option<f64>,
+    /// What it holds: `transaction`, `lock-tables` and so on.
+    pub holding: Vec<String>,
+    /// Requests since it connected.
+    pub requests: u64,
+    /// Requests per second, over the window.
+    pub requests_per_s: f64,
+    /// Mean wait of a request.
+    pub wait_ms_mean: f64,
+    /// Longest wait of a request.
+    pub wait_ms_max: f64,
+    /// Mean latency of a request.
+    pub latency_ms_mean: f64,
+    /// Longest latency of a request.
+    pub latency_ms_max: f64,
+    /// Variation of its latencies.
+    pub latency_cv: Option<f64>,
+}
+
+/// What the gate would have changed, by replay of the observed turns (see the policy's
+/// `counterfactual` module for the model and what it leaves out).
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Counterfactual {
+    /// Turns replayed.
+    pub turns: u64,
+    /// Time that they cover.
+    pub span_s: f64,
+    /// Share of the turns that would have waited.
+    pub held_share: f64,
+    /// By class: as it was, and as it would have been.
+    pub classes: Vec<CounterfactualClass>,
+}
+
+/// One class of a [`Counterfactual`]. Latencies are of whole turns.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[allow(missing_docs)] // the names say it
+pub struct CounterfactualClass {
+    pub name: String,
+    pub turns: u64,
+    pub observed: Percentiles,
+    pub gated: Percentiles,
+    pub gated_wait: Percentiles,
+    pub observed_requests_share: f64,
+    pub gated_requests_share: f64,
+}
+
+impl Counterfactual {
+    /// Percentiles of a list of times.
+    pub fn percentiles(times: impl Iterator<Item = Nanos>) -> Percentiles {
+        let mut counts = [0u64; BUCKETS];
+        for time in times {
+            counts[headworks_policy::histogram::bucket_of(time)] += 1;
+        }
+        Percentiles::of(&counts)
+    }
+}
+
+impl Status {
+    /// Puts two snapshots of the same region, the older one first, into figures.
+    pub fn build(instance: &str, before: &Snapshot, now: &Snapshot) -> Status {
+        let seconds = now.now.since(before.now).as_millis_f64() / 1e3;
+        let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
+        let earlier: HashMap<(u32, u32), &UserView> =
+            before.users.iter().map(|user| ((user.user, user.generation), user)).collect();
+        let served = |user: &UserView| {
+            let past = earlier.get(&(user.user, user.generation));
+            user.totals.requests.saturating_sub(past.map_or(0, |past| past.totals.requests))
+        };
+        let past_class = |class: u32| before.classes.iter().find(|past| past.class == class);
+        let since = |class: &ClassView, of: fn(&ClassView) -> u64| {
+            of(class).saturating_sub(past_class(class.class).map_or(0, of))
+        };
+        let requests: u64 = now.classes.iter().map(|class| since(class, |c| c.totals.requests)).sum();
+        let turns: u64 = now.classes.iter().map(|class| since(class, |c| c.totals.turns)).sum();
+        let class_of = |user: &UserView| now.classes.iter().find(|class| class.class == user.class);
+
+        // Only who was there all the time and always had work can be compared.
+        let busy = now.users.iter().filter(|user| {
+            !user.bypass && earlier.contains_key(&(user.user, user.generation)) && served(user) > 0
+        });
+        let shares = busy.map(|user| {
+            let weight = class_of(user).map_or(1.0, |class| {
+                if class.shared { class.weight / f64::from(class.users.max(1)) } else { class.weight }
+            });
+            served(user) as f64 / weight.max(1e-6)
+        });
+
+        let mut connections: Vec<UserStatus> = now
+            .users
+            .iter()
+            .map(|user| {
+                let class = class_of(user).map(|class| class.name.clone()).unwrap_or_default();
+                user_status(user, class, now.now, rate(served(user)))
+            })
+            .collect();
+        let rank = |user: &UserStatus| match user.state.as_str() {
+            "waiting" => 0,
+            "idle" => 2,
+            _ => 1,
+        };
+        connections.sort_by(|a, b| {
+            (rank(a), b.since_ms.unwrap_or(0.0), a.user)
+                .partial_cmp(&(rank(b), a.since_ms.unwrap_or(0.0), b.user))
+                .unwrap_or(std::cmp::Ordering::Equal)
+        });
+
+        let total = |of: fn(&ClassView) -> &[u64; BUCKETS]| {
+            let mut sum = [0u64; BUCKETS];
+            for class in &now.classes {
+                for (sum, count) in sum.iter_mut().zip(of(class)) {
+                    *sum += count;
+                }
+            }
+            Percentiles::of(&sum)
+        };
+        let settings = &now.settings;
+        Status {
+            instance: instance.to_owned(),
+            mode: settings.mode.name().to_owned(),
+            gate: match (settings.off, settings.mode, now.stale) {
+                (true, ..) => "off",
+                (_, headworks_region::Mode::Observe | headworks_region::Mode::DryRun, _) => "open",
+                (.., true) => "stale",
+                _ => "closed",
+            }
+            .to_owned(),
+            parallelism: settings.parallelism,
+            stall_bonus: now.bonus,
+            quota_requests: settings.zeta,
+            server_pid: now.server,
+            daemon_pid: now.daemon,
+            window_s: seconds,
+            requests_per_s: rate(requests),
+            turns_per_s: rate(turns),
+            users: now.users.len() as u32,
+            inside: now.users.iter().filter(|user| is_inside(user.state)).count() as u32,
+            waiting: now.users.iter().filter(|user| user.state == State::Waiting).count() as u32,
+            unfairness: unfairness(shares),
+            latency_cv: latency_variability(now.users.iter().map(cv)),
+            latency: total(|class| &class.latency),
+            wait: total(|class| &class.wait),
+            classes: now
+                .classes
+                .iter()
+                .map(|class| ClassStatus {
+                    name: class.name.clone(),
+                    weight: class.weight,
+                    weight_of: if class.shared { "class" } else { "user" }.to_owned(),
+                    users: class.users,
+                    inside: class.inside,
+                    waiting: class.waiting,
+                    requests_per_s: rate(since(class, |c| c.totals.requests)),
+                    requests: class.totals.requests,
+                    queued: class.totals.queued,
+                    passed: class.totals.passed,
+                    latency: Percentiles::of(&class.latency),
+                    wait: Percentiles::of(&class.wait),
+                })
+                .collect(),
+            connections,
+            counters: now
+                .counters
+                .iter()
+                .map(|(name, _, value)| ((*name).to_owned(), *value))
+                .collect(),
+            config_error: None,
+            counterfactual: None,
+        }
+    }
+}
+
+fn cv(user: &UserView) -> Option<f64> {
+    coefficient_of_variation(user.totals.requests, user.latency_ms.0, user.latency_ms.1)
+}
+
+fn user_status(user: &UserView, class: String, now: Nanos, requests_per_s: f64) -> UserStatus {
+    let holding = Holding::from_bits(user.holding as u16);
+    let (since, reason) = match user.state {
+        State::Waiting => (Some(user.arrived), "all P places are taken: it waits for its turn"),
+        State::Passing => (
+            Some(user.admitted),
+            user.pass_reason.map_or("let pass", |reason| reason.name()),
+        ),
+        State::Overdraft => (Some(user.admitted), "in a transaction, no place was free: owed the next one"),
+        State::Inside if !holding.is_empty() => {
+            (Some(user.admitted), "keeps its place until its transaction or lock ends")
+        }
+        State::Inside => (Some(user.admitted), "has a place"),
+        State::Lent => (None, "idles inside a transaction: its place is lent out"),
+        State::Idle if user.bypass => (None, "never held"),
+        _ => (None, ""),
+    };
+    let mean = |sum: f64| if user.totals.requests > 0 { sum / user.totals.requests as f64 } else { 0.0 };
+    let [account, database, application, address] = user.identity.clone();
+    UserStatus {
+        user: user.user,
+        account,
+        database,
+        application,
+        address,
+        class,
+        state: user.state.name().to_owned(),
+        reason: reason.to_owned(),
+        since_ms: since.map(|since| now.since(since).as_millis_f64()),
+        holding: holding.names().map(str::to_owned).collect(),
+        requests: user.totals.requests,
+        requests_per_s,
+        wait_ms_mean: mean(user.totals.wait.as_millis_f64()),
+        wait_ms_max: user.wait_max.as_millis_f64(),
+        latency_ms_mean: mean(user.latency_ms.0),
+        latency_ms_max: user.latency_max.as_millis_f64(),
+        latency_cv: cv(user),
+    }
+}
