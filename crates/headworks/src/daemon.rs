@@ -7,7 +7,7 @@
 use crate::config::Config;
 use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
-use crate::instance::{self, Instance, Note};
+use crate::instance::{Instance, Note};
 use crate::status::Status;
 use anyhow::{Context, Result, bail};
 use headworks_hooks::ops::identity_of;
@@ -270,7 +270,3 @@ fn read_signal(fd: i32) -> Option<i32> {
     }
 }
 
-/// Whether the process that started is still the one of the note.
-pub fn server_lives(note: &Note) -> bool {
-    instance::started_ticks(note.server_pid) == Some(note.server_started_ticks)
-}

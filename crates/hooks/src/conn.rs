@@ -17,13 +17,14 @@ const CHUNK: usize = 64;
 
 /// What the server does for a connection at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub enum Work {
     /// Nothing: it waits for a request, or logs the client in.
-    None,
+    None = 0,
     /// A request that was admitted and is measured.
-    Admitted,
+    Admitted = 1,
     /// A request that always passes.
-    Passed,
+    Passed = 2,
 }
 
 /// What is known of a connection, private to this process.
@@ -31,8 +32,6 @@ pub enum Work {
 pub struct Inner {
     /// Where the conversation stands.
     pub session: Session,
-    /// What the server works on.
-    pub work: Work,
     /// The token is kept although the request has ended, because the next one is expected soon.
     pub anticipating: bool,
     /// It has a class.
@@ -49,7 +48,6 @@ impl Inner {
     const fn new() -> Self {
         Inner {
             session: Session::new(),
-            work: Work::None,
             anticipating: false,
             classified: false,
             left_alone: false,
@@ -64,6 +62,7 @@ impl Inner {
 #[repr(C, align(64))]
 pub struct Conn {
     user: AtomicU32,
+    work: AtomicU32,
     busy: AtomicBool,
     inner: UnsafeCell<Inner>,
 }
@@ -81,6 +80,21 @@ impl Conn {
         self.user.load(Ordering::Acquire).checked_sub(1)
     }
 
+    /// What the server does for the connection. Outside the exclusive part, because most calls
+    /// only want to know that it does nothing.
+    pub fn work(&self) -> Work {
+        match self.work.load(Ordering::Relaxed) {
+            1 => Work::Admitted,
+            2 => Work::Passed,
+            _ => Work::None,
+        }
+    }
+
+    /// Sets what the server does; only for the thread that serves the connection.
+    pub fn set_work(&self, work: Work) {
+        self.work.store(work as u32, Ordering::Relaxed);
+    }
+
     /// Takes the entry, unless another thread has it or a signal interrupted whoever had it.
     pub fn try_use(&self) -> Option<Use<'_>> {
         (!self.busy.swap(true, Ordering::Acquire)).then_some(Use(self))
@@ -96,6 +110,7 @@ impl Use<'_> {
     /// Begins a new connection.
     pub fn begin(&mut self, user: u32) {
         **self = Inner::new();
+        self.0.set_work(Work::None);
         self.0.user.store(user + 1, Ordering::Release);
     }
 }
@@ -162,6 +177,7 @@ pub fn find_or_make(fd: i32) -> Option<&'static Conn> {
         unsafe {
             (&raw mut (*chunk).0[at]).write(Conn {
                 user: AtomicU32::new(0),
+                work: AtomicU32::new(0),
                 busy: AtomicBool::new(false),
                 inner: UnsafeCell::new(Inner::new()),
             });

@@ -15,7 +15,7 @@ use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_policy::counterfactual::ObservedTurn;
 use headworks_region::admission::PassReason;
-use headworks_region::clock;
+use headworks_region::{Entered, clock};
 use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
@@ -79,12 +79,16 @@ pub fn accepted(fd: i32) {
 /// for, and a turn that is over with it gives its token back before anything else happens.
 pub fn about_to_receive(fd: i32) {
     let Some(it) = follow(fd) else { return };
-    let Some(mut inner) = it.exclusive() else { return };
-    if inner.work == Work::None || !inner.session.at_boundary() {
+    let work = it.conn.work();
+    if work == Work::None {
         return;
     }
-    let admitted = inner.work == Work::Admitted;
-    inner.work = Work::None;
+    let Some(mut inner) = it.exclusive() else { return };
+    if !inner.session.at_boundary() {
+        return;
+    }
+    it.conn.set_work(Work::None);
+    let admitted = work == Work::Admitted;
     inner.session.finish_request();
     let holding = inner.session.holding();
     it.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
@@ -134,8 +138,11 @@ pub fn received(fd: i32, bytes: &[u8]) {
 /// `recv` on `fd` found nothing to read.
 pub fn found_nothing(fd: i32) {
     let Some(it) = follow(fd) else { return };
+    if it.slot.state() != State::Inside || it.region.control.anticipation() != Nanos(0) {
+        return;
+    }
     let Some(mut inner) = it.exclusive() else { return };
-    if inner.anticipating && it.region.control.anticipation() == Nanos(0) {
+    if inner.anticipating {
         inner.anticipating = false;
         it.region.leave(it.user);
     }
@@ -184,7 +191,7 @@ pub fn slept(fd: i32) {
 pub fn woke(fd: i32) {
     let Some(it) = follow(fd) else { return };
     let Some(inner) = it.exclusive() else { return };
-    if inner.work != Work::None && !inner.session.at_boundary() && it.slot.state() == State::Lent {
+    if it.conn.work() != Work::None && !inner.session.at_boundary() && it.slot.state() == State::Lent {
         it.region.reenter(it.user);
     }
 }
@@ -217,7 +224,7 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
     inner.anticipating = false;
     match request.class {
         RequestClass::Pass(reason) => {
-            inner.work = Work::Passed;
+            it.conn.set_work(Work::Passed);
             slot.served.was_passed();
             slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
             match reason {
@@ -231,7 +238,7 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
             let now = clock::now();
             slot.arrived_ns.store(now.0, Ordering::Relaxed);
             slot.thread.store(thread_id(), Ordering::Relaxed);
-            inner.work = Work::Admitted;
+            it.conn.set_work(Work::Admitted);
             inner.wait = Nanos(0);
             inner.admitted = now;
             match slot.state() {
@@ -255,10 +262,11 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
 fn hold(it: &Followed, inner: Use<'_>, arrived: Nanos) {
     drop(inner);
     let entered = it.region.enter(it.user, arrived);
-    let admitted = match entered {
-        headworks_region::Entered::AtOnce => arrived,
-        _ => clock::now(),
-    };
+    if entered == Entered::AtOnce {
+        it.slot.admitted_ns.store(arrived.0, Ordering::Relaxed);
+        return;
+    }
+    let admitted = clock::now();
     it.slot.admitted_ns.store(admitted.0, Ordering::Relaxed);
     // Not if the connection was closed by another thread while this one waited.
     if it.conn.user() == Some(it.user)
@@ -299,7 +307,7 @@ fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
         return;
     }
     inner.left_alone = true;
-    inner.work = Work::None;
+    it.conn.set_work(Work::None);
     it.region.count(match inner.session.opaque() {
         Some(Opaque::Tls) => Counter::OpaqueTls,
         Some(Opaque::Compressed) => Counter::OpaqueCompressed,

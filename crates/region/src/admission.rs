@@ -21,7 +21,7 @@ use crate::control::TOKENS;
 use crate::futex;
 use crate::layout::{Counter, Region};
 use crate::user::{FLAG_BYPASS, State, UserSlot, bump};
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, Ordering};
 use headworks_policy::gate::{Gate, Next};
 use headworks_policy::wrr::ClassShare;
 use headworks_policy::{CLASSES, Nanos, USERS};
@@ -257,8 +257,11 @@ impl Region {
             return;
         }
         let overdraft = slot.state() == State::Overdraft;
-        let accounted = slot.accounted.swap(0, Ordering::Relaxed) != 0;
-        let used = slot.used.swap(0, Ordering::Relaxed);
+        // Written by this thread, or by the granter while this thread waits: no swap is needed.
+        let accounted = slot.accounted.load(Ordering::Relaxed) != 0;
+        slot.accounted.store(0, Ordering::Relaxed);
+        let used = slot.used.load(Ordering::Relaxed);
+        slot.used.store(0, Ordering::Relaxed);
         let contended = self.pending.count.load(Ordering::Relaxed) != 0;
         if accounted || contended || overdraft {
             let done = self.locked(|gate, wakes| {
@@ -475,7 +478,6 @@ impl Region {
     fn free_token(&self, token: u32) {
         let word = &self.tokens[token as usize].word;
         word.store(word.load(Ordering::Relaxed) & !BUSY, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
         if self.pending.count.load(Ordering::SeqCst) > 0 {
             self.locked(|gate, wakes| self.pump(gate, wakes, None));
         }

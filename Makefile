@@ -1,0 +1,59 @@
+# One door for every task. `make help` lists them.
+SHELL := /bin/bash
+CARGO ?= cargo
+PREFIX ?= /usr/local
+OUT ?= out/demo
+
+.DEFAULT_GOAL := help
+.PHONY: help setup-demo setup-test build demo demo-quick test test-long lint fmt bench-shim man install clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup-demo:
+	@scripts/setup demo
+
+setup-test:
+	@scripts/setup test
+
+build: ## Build the program and the preloaded library (target/release)
+	$(CARGO) build --release --workspace
+
+demo: setup-demo build ## Run the main job on a real MariaDB (about 9 minutes) and show the result
+	target/release/headworks bench run gate-mariadb --out $(OUT) $(ARGS)
+
+demo-quick: setup-demo build ## The same in a minute: shows that it works, measures nothing well
+	target/release/headworks bench run gate-mariadb --quick --out $(OUT)
+
+test: setup-test ## Every test: policy, protocol, region, victims, real MariaDB
+	$(CARGO) build --workspace
+	$(CARGO) test --workspace
+
+test-long: setup-test ## The same with many more random cases and seeds
+	$(CARGO) build --workspace
+	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-policy -p headworks-hooks
+	for seed in $$(seq 1 200); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-region --test hostile || exit 1; done
+	$(CARGO) test --workspace
+
+lint: ## Formatting and clippy, warnings denied
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+fmt: ## Format everything
+	$(CARGO) fmt --all
+
+bench-shim: build ## What an intercepted call costs, and how many admissions a second
+	$(CARGO) bench -p headworks --bench shim
+
+man: build ## Write the manual pages to target/man
+	target/release/headworks man target/man
+
+install: build man ## Install below PREFIX (default /usr/local)
+	install -Dm755 target/release/headworks $(DESTDIR)$(PREFIX)/bin/headworks
+	install -Dm755 target/release/libheadworks.so $(DESTDIR)$(PREFIX)/lib/headworks/libheadworks.so
+	install -Dm644 config/headworks.toml $(DESTDIR)$(PREFIX)/share/doc/headworks/headworks.toml
+	for page in target/man/*.1; do install -Dm644 $$page $(DESTDIR)$(PREFIX)/share/man/man1/$$(basename $$page); done
+
+clean: ## Remove everything built or measured
+	$(CARGO) clean
+	rm -rf out
