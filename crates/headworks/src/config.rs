@@ -28,8 +28,6 @@ pub const PARALLELISM_PER_CORE: usize = 8;
 pub struct Config {
     /// Of the gate. `off` is never set here: it belongs to the operator, see [`Config::apply`].
     pub settings: Settings,
-    /// Whether the file says P, instead of leaving it to [`default_parallelism`].
-    pub parallelism_given: bool,
     /// The classes. The first is always `default`; a rule's class is an index into this list.
     pub classes: Vec<ClassConfig>,
     /// Which connection belongs to which class; the first that fits decides.
@@ -64,7 +62,6 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             settings: Settings { parallelism: default_parallelism(), ..Settings::default() },
-            parallelism_given: false,
             classes: vec![ClassConfig::default_class()],
             rules: Vec::new(),
         }
@@ -79,7 +76,7 @@ pub fn default_parallelism() -> u32 {
 
 /// Reads and checks a configuration file.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
-    let read = |source| ConfigError::Read { path: path.to_owned(), source };
+    let read = |cause| ConfigError::Read { path: path.to_owned(), cause };
     let bytes = std::fs::read(path).map_err(read)?;
     match String::from_utf8(bytes) {
         Ok(text) => Config::parse(&text, path),

@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 /// on), and returns their names.
 pub fn write_all(cmd: clap::Command, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(dir).with_context(|| {
-        format!("cannot make the directory {} for the manual pages; name one that you may write", dir.display())
+        format!(
+            "cannot make the directory {} for the manual pages; name one that you may write",
+            dir.display()
+        )
     })?;
     // `help` would repeat every page as a subcommand of itself.
     let mut cmd = cmd.disable_help_subcommand(true);
@@ -28,12 +31,16 @@ fn write_with_subcommands(
         None => cmd.get_name().to_owned(),
     };
     // The name in the page's head has the parents in it, its synopsis has them with blanks.
-    let page = clap_mangen::Man::new(cmd.clone().display_name(name.clone())).title(name.to_uppercase());
+    let page =
+        clap_mangen::Man::new(cmd.clone().display_name(name.clone())).title(name.to_uppercase());
     let mut text = Vec::new();
     page.render(&mut text).with_context(|| format!("cannot write the manual page of {name}"))?;
     let path = dir.join(format!("{name}.1"));
     std::fs::write(&path, text).with_context(|| {
-        format!("cannot write {}: check free space (`df -h`) and the directory's mode", path.display())
+        format!(
+            "cannot write {}: check free space (`df -h`) and the directory's mode",
+            path.display()
+        )
     })?;
     written.push(path);
     for sub in cmd.get_subcommands().filter(|sub| !sub.is_hide_set()) {
@@ -51,16 +58,28 @@ mod tests {
     fn every_subcommand_has_a_page() {
         let command = Command::new("headworks")
             .about("Governs the way in")
-            .subcommand(Command::new("run").about("Starts a database").arg(Arg::new("parallelism").long("parallelism")))
+            .subcommand(
+                Command::new("run")
+                    .about("Starts a database")
+                    .arg(Arg::new("parallelism").long("parallelism")),
+            )
             .subcommand(Command::new("bench").subcommand(Command::new("list")))
             .subcommand(Command::new("secret").hide(true));
         let dir = std::env::temp_dir().join(format!("headworks-man-{}", std::process::id()));
         let written = write_all(command, &dir).unwrap();
-        let names: Vec<_> = written.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        let names: Vec<_> =
+            written.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
         let page = std::fs::read_to_string(dir.join("headworks-run.1")).unwrap();
         std::fs::remove_dir_all(&dir).unwrap();
-        assert_eq!(names, ["headworks.1", "headworks-run.1", "headworks-bench.1", "headworks-bench-list.1"]);
-        assert!(page.contains("parallelism") && page.contains("HEADWORKS\\-RUN") || page.contains("HEADWORKS-RUN"), "{page}");
+        assert_eq!(
+            names,
+            ["headworks.1", "headworks-run.1", "headworks-bench.1", "headworks-bench-list.1"]
+        );
+        assert!(
+            page.contains("parallelism") && page.contains("HEADWORKS\\-RUN")
+                || page.contains("HEADWORKS-RUN"),
+            "{page}"
+        );
         assert!(page.contains("headworks run"), "{page}");
     }
 }

@@ -7,12 +7,11 @@ mod program;
 mod server;
 mod sockets;
 
-pub use elf::ElfFault;
-pub use ports::{Owner, port_in_use, socket_in_use};
-pub use program::{Binary, PreflightError, check_binary};
+pub use ports::{port_in_use, socket_in_use};
+pub use program::{Binary, check_binary};
 pub use server::{ServerSettings, mariadb_settings};
 
-pub(crate) use elf::{Elf, read as read_elf};
+pub(crate) use elf::read as read_elf;
 pub(crate) use program::resolve;
 
 /// Architecture of this build, as `dpkg --print-architecture` and humans call it.

@@ -62,9 +62,13 @@ impl Ink {
 pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
     let p = status.parallelism;
     let name = printable(&status.instance);
-    let mend = |command: &str, effect: &str| Some(format!("headworks {command} --name {name}   # {effect}"));
+    let mend = |command: &str, effect: &str| {
+        Some(format!("headworks {command} --name {name}   # {effect}"))
+    };
     match (status.gate.as_str(), status.mode.as_str()) {
-        ("closed", _) => (Tone::Good, format!("closed: at most P = {p} users are inside at once"), None),
+        ("closed", _) => {
+            (Tone::Good, format!("closed: at most P = {p} users are inside at once"), None)
+        }
         ("off", _) => (
             Tone::Notice,
             "off: an operator has opened it, everybody passes".to_owned(),
@@ -128,11 +132,22 @@ fn head(out: &mut String, status: &Status, ink: Ink) {
         let _ = writeln!(out, "{}", ink.tone(Tone::Notice, &text));
     }
     if let Some(error) = &status.config_error {
-        let _ = writeln!(out, "{}", ink.tone(Tone::Bad, "The last reload was refused; the configuration before it is in force:"));
+        let _ = writeln!(
+            out,
+            "{}",
+            ink.tone(
+                Tone::Bad,
+                "The last reload was refused; the configuration before it is in force:"
+            )
+        );
         for line in error.lines() {
             let _ = writeln!(out, "  {}", printable(line));
         }
-        let _ = writeln!(out, "  headworks reload --name {}   # once it is corrected", printable(&status.instance));
+        let _ = writeln!(
+            out,
+            "  headworks reload --name {}   # once it is corrected",
+            printable(&status.instance)
+        );
     }
 }
 
@@ -171,7 +186,10 @@ fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
             ),
         ),
     ];
-    rows.push(("processes", format!("database {}, daemon {}", status.server_pid, status.daemon_pid)));
+    rows.push((
+        "processes",
+        format!("database {}, daemon {}", status.server_pid, status.daemon_pid),
+    ));
     out.push('\n');
     for (name, text) in rows {
         let text: String = text.chars().take(width.saturating_sub(16)).collect();
@@ -182,7 +200,8 @@ fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
 /// Who has waited longest, and since when; `connections` begins with those that wait.
 fn longest_wait(status: &Status) -> String {
     let waiting = status.connections.iter().filter(|user| user.state == "waiting");
-    let longest = waiting.max_by(|a, b| a.since_ms.unwrap_or(0.0).total_cmp(&b.since_ms.unwrap_or(0.0)));
+    let longest =
+        waiting.max_by(|a, b| a.since_ms.unwrap_or(0.0).total_cmp(&b.since_ms.unwrap_or(0.0)));
     match longest {
         None => "nobody waits".to_owned(),
         Some(user) => format!(
@@ -256,14 +275,20 @@ fn share(part: u64, whole: u64) -> String {
 }
 
 fn users(out: &mut String, status: &Status, ink: Ink, width: usize) {
-    let waiting: Vec<&UserStatus> = status.connections.iter().filter(|user| user.state == "waiting").collect();
+    let waiting: Vec<&UserStatus> =
+        status.connections.iter().filter(|user| user.state == "waiting").collect();
     let outside = ["waiting", "idle", "free"];
     let inside: Vec<&UserStatus> =
         status.connections.iter().filter(|user| !outside.contains(&user.state.as_str())).collect();
     for (title, list) in [("Waiting longest", waiting), ("Inside longest", inside)] {
         let title = format!("{title} ({} of {})", list.len().min(LISTED), list.len());
         if !list.is_empty() {
-            section(out, ink, &title, &user_table(&list[..list.len().min(LISTED)]).render(width, ink));
+            section(
+                out,
+                ink,
+                &title,
+                &user_table(&list[..list.len().min(LISTED)]).render(width, ink),
+            );
         }
     }
 }
@@ -286,7 +311,11 @@ fn user_table(users: &[&UserStatus]) -> Table {
             printable(&user.class),
             maybe_duration(user.since_ms),
             printable(&user.state),
-            if user.holding.is_empty() { "-".to_owned() } else { printable(&user.holding.join(",")) },
+            if user.holding.is_empty() {
+                "-".to_owned()
+            } else {
+                printable(&user.holding.join(","))
+            },
             count(user.requests),
             duration(user.latency_ms_mean),
             duration(user.wait_ms_max),
@@ -297,7 +326,8 @@ fn user_table(users: &[&UserStatus]) -> Table {
 }
 
 fn counters(out: &mut String, status: &Status, ink: Ink, width: usize) {
-    let mut table = Table::new(&[Column::left("COUNTER"), Column::right("COUNT"), Column::left("MEANING")]);
+    let mut table =
+        Table::new(&[Column::left("COUNTER"), Column::right("COUNT"), Column::left("MEANING")]);
     for (_, name, meaning) in COUNTERS {
         if let Some(&value) = status.counters.get(*name).filter(|value| **value > 0) {
             table.row(vec![(*name).to_owned(), count(value), (*meaning).to_owned()]);

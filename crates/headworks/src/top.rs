@@ -23,13 +23,16 @@ pub fn run(
     interval: Duration,
 ) -> anyhow::Result<()> {
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
-        anyhow::bail!("`headworks top` needs a terminal\n  for a file or a pipe: headworks status, or headworks status --json");
+        anyhow::bail!(
+            "`headworks top` needs a terminal\n  for a file or a pipe: headworks status, or headworks status --json"
+        );
     }
     // Puts the terminal back on a panic, too.
     let mut terminal = ratatui::try_init()
         .context("cannot draw on this terminal\n  try: TERM=xterm-256color headworks top")?;
     let result = watch(&mut terminal, fetch, interval);
-    let restored = ratatui::try_restore().context("cannot put the terminal back in order\n  type: reset");
+    let restored =
+        ratatui::try_restore().context("cannot put the terminal back in order\n  type: reset");
     result.and(restored)
 }
 
@@ -45,7 +48,9 @@ fn watch(
             view.update(fetch());
         }
         loop {
-            terminal.draw(|frame| draw::draw(frame, &mut view)).context("cannot draw on this terminal")?;
+            terminal
+                .draw(|frame| draw::draw(frame, &mut view))
+                .context("cannot draw on this terminal")?;
             let left = interval.saturating_sub(started.elapsed());
             if left.is_zero() || !event::poll(left).context("cannot read the keyboard")? {
                 break;

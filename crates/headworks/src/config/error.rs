@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("cannot read the configuration {}: {source}\n{}", path.display(), read_mend(source, path))]
+    #[error("cannot read the configuration {}: {cause}\n  {}", path.display(), read_mend(cause, path))]
     Read {
         /// The file.
         path: PathBuf,
         /// Why not.
-        source: io::Error,
+        cause: io::Error,
     },
     /// Something in the file is wrong.
     #[error("{0}")]
@@ -44,13 +44,15 @@ impl std::fmt::Display for Invalid {
         if !excerpt.trim().is_empty() {
             writeln!(f, "  {line} | {}", excerpt.trim_end())?;
         }
-        write!(f, "{mend}")
+        write!(f, "  {mend}")
     }
 }
 
-fn read_mend(source: &io::Error, path: &Path) -> String {
-    match source.kind() {
-        io::ErrorKind::NotFound => "Check the name after --config; without --config the defaults hold.".to_owned(),
+fn read_mend(cause: &io::Error, path: &Path) -> String {
+    match cause.kind() {
+        io::ErrorKind::NotFound => {
+            "Check the name after --config; without --config the defaults hold.".to_owned()
+        }
         io::ErrorKind::PermissionDenied => format!(
             "This user may not read it: `ls -l {0}` shows its mode; `sudo chmod o+r {0}` lets everybody read it.",
             path.display()
@@ -68,7 +70,10 @@ impl ConfigError {
         place.at(
             before.len(),
             "this byte is no UTF-8".to_owned(),
-            format!("Find the encoding with `file {0}` and convert the file with iconv.", path.display()),
+            format!(
+                "Find the encoding with `file {0}` and convert the file with iconv.",
+                path.display()
+            ),
         )
     }
 }
@@ -107,7 +112,8 @@ impl Place<'_> {
         let Some(left) = before.trim_end().strip_suffix('=') else { return value..value };
         let key = left.trim_end();
         let part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '"' | '\'');
-        let start = key.len() - key.chars().rev().take_while(|&c| part(c)).map(char::len_utf8).sum::<usize>();
+        let start = key.len()
+            - key.chars().rev().take_while(|&c| part(c)).map(char::len_utf8).sum::<usize>();
         start..key.len()
     }
 

@@ -45,22 +45,28 @@ fn reachable(
     let Some(at) = before.iter().position(|earlier| hides(earlier, rule)) else { return Ok(()) };
     let nth = at + 1;
     let what = match unconditional(&before[at]) {
-        true => format!("this rule is never reached: rule {nth} has no condition and fits everybody"),
+        true => {
+            format!("this rule is never reached: rule {nth} has no condition and fits everybody")
+        }
         false => format!("this rule is never reached: rule {nth} has the same conditions"),
     };
-    let mend = format!("The first rule that fits decides. Move rule {nth} behind this one, or remove one of them.");
+    let mend = format!(
+        "The first rule that fits decides. Move rule {nth} behind this one, or remove one of them."
+    );
     Err(place.at(section.span().start, what, mend))
 }
 
 fn hides(earlier: &Rule, later: &Rule) -> bool {
-    let conditions =
-        |rule: &Rule| (rule.account, rule.database, rule.application, rule.address, rule.local_port);
+    let conditions = |rule: &Rule| {
+        (rule.account, rule.database, rule.application, rule.address, rule.local_port)
+    };
     unconditional(earlier) || conditions(earlier) == conditions(later)
 }
 
 fn unconditional(rule: &Rule) -> bool {
     let patterns = [rule.account, rule.database, rule.application, rule.address];
-    rule.local_port == 0 && patterns.iter().all(|pattern| pattern.bytes().iter().all(|&byte| byte == b'*'))
+    rule.local_port == 0
+        && patterns.iter().all(|pattern| pattern.bytes().iter().all(|&byte| byte == b'*'))
 }
 
 fn rule(

@@ -130,7 +130,9 @@ impl WholeNumber {
     /// What may be written.
     pub(super) fn range(&self) -> String {
         let WholeNumber { key, unit, least, most, default } = self;
-        format!("Write a whole number from {least} to {most} ({unit}), or remove `{key}` (default: {default}).")
+        format!(
+            "Write a whole number from {least} to {most} ({unit}), or remove `{key}` (default: {default})."
+        )
     }
 }
 
@@ -147,7 +149,9 @@ fn mend_of(key: &str, message: &str) -> String {
         "bypass" => "Write `bypass = true`, or remove it.".to_owned(),
         "gate" => "Write the section as `[gate]`.".to_owned(),
         "class" | "rule" => {
-            format!("Write the section as `[[{key}]]`, in two brackets, because there may be several.")
+            format!(
+                "Write the section as `[[{key}]]`, in two brackets, because there may be several."
+            )
         }
         _ => "`config/headworks.toml` shows every key.".to_owned(),
     }
@@ -169,10 +173,18 @@ pub(super) fn explain(error: &toml::de::Error, place: &Place<'_>) -> ConfigError
     }
     if message.starts_with("invalid type") || message.starts_with("invalid value") {
         let key = match place.key_name(span.start) {
-            "" => place.text[span.clone()].trim_matches(['[', ']', ' ', '\n']).lines().next().unwrap_or_default(),
+            "" => place.text[span.clone()]
+                .trim_matches(['[', ']', ' ', '\n'])
+                .lines()
+                .next()
+                .unwrap_or_default(),
             key => key,
         };
-        return place.at_key(span.clone(), format!("`{key}`: {}", plain(message)), mend_of(key, message));
+        return place.at_key(
+            span.clone(),
+            format!("`{key}`: {}", plain(message)),
+            mend_of(key, message),
+        );
     }
     let mend = if message.contains("duplicate key") {
         "Keep one of the two."

@@ -59,7 +59,11 @@ fn the_defaults_that_the_example_documents_are_those_of_the_code() {
     for number in schema::WHOLE_NUMBERS {
         let range = format!("{} to {}", number.least, number.most);
         let joined = EXAMPLE.replace("\n# ", " ").replace("\n#   ", " ");
-        assert!(joined.contains(&range), "the example does not say that `{}` is {range}", number.key);
+        assert!(
+            joined.contains(&range),
+            "the example does not say that `{}` is {range}",
+            number.key
+        );
     }
 }
 
@@ -69,13 +73,16 @@ fn the_example_shows_every_key() {
     let config = parse(&in_force).unwrap();
     assert_eq!((config.classes.len(), config.rules.len()), (2, 2));
     let shown = |section: &str| -> Vec<&str> {
-        let of = in_force.split("\n[").filter(|part| part.trim_start_matches('[').starts_with(section));
+        let of =
+            in_force.split("\n[").filter(|part| part.trim_start_matches('[').starts_with(section));
         let mut keys: Vec<&str> = of.flat_map(|part| part.lines().filter_map(key_of)).collect();
         keys.sort_unstable();
         keys.dedup();
         keys
     };
-    for (section, text) in [("gate", "[gate]\nx=1"), ("class", "[[class]]\nx=1"), ("rule", "[[rule]]\nx=1")] {
+    for (section, text) in
+        [("gate", "[gate]\nx=1"), ("class", "[[class]]\nx=1"), ("rule", "[[rule]]\nx=1")]
+    {
         let (_, message) = refusal(text);
         let known = message.split("The keys here are: ").nth(1).unwrap().trim_end_matches('.');
         let mut known: Vec<&str> = known.split(", ").collect();
@@ -110,7 +117,6 @@ fn everything_that_is_written_arrives() {
         stall: Nanos::from_millis(250),
     };
     assert_eq!(config.settings, settings);
-    assert!(config.parallelism_given && !Config::default().parallelism_given);
     let class = |name: &str, weight_thousandths, shared| ClassConfig {
         name: name.to_owned(),
         weight_thousandths,
@@ -133,18 +139,38 @@ fn everything_that_is_written_arrives() {
 
 #[test]
 fn an_unknown_key_names_the_one_that_was_meant() {
-    assert_refused("[gate]\n  parallelsim = 3", (2, 3), &["no key `parallelsim`", "Did you mean `parallelism`?"]);
+    assert_refused(
+        "[gate]\n  parallelsim = 3",
+        (2, 3),
+        &["no key `parallelsim`", "Did you mean `parallelism`?"],
+    );
     assert_refused("[gate]\nhold_ms = 3", (2, 1), &["Did you mean `hold_ms_max`?", "stall_ms"]);
-    assert_refused("[gates]\nmode = \"observe\"", (1, 2), &["no key `gates`", "Did you mean `gate`?"]);
-    assert_refused("[[rule]]\nuser = \"a\"\nclass = \"default\"", (2, 1), &["no key `user`", "account, database"]);
+    assert_refused(
+        "[gates]\nmode = \"observe\"",
+        (1, 2),
+        &["no key `gates`", "Did you mean `gate`?"],
+    );
+    assert_refused(
+        "[[rule]]\nuser = \"a\"\nclass = \"default\"",
+        (2, 1),
+        &["no key `user`", "account, database"],
+    );
 }
 
 #[test]
 fn a_wrong_type_says_what_to_write() {
-    assert_refused("[gate]\nparallelism = \"16\"", (2, 1), &["`parallelism`", "a whole number from 1 to 1024 (users)"]);
+    assert_refused(
+        "[gate]\nparallelism = \"16\"",
+        (2, 1),
+        &["`parallelism`", "a whole number from 1 to 1024 (users)"],
+    );
     assert_refused("[gate]\nstall_ms = 0.5", (2, 1), &["`stall_ms`", "whole number"]);
     assert_refused("[gate]\nmode = 3", (2, 1), &["`mode`", "`mode = \"...\"`"]);
-    assert_refused("[[class]]\nname = \"a\"\nweight = \"heavy\"", (3, 1), &["`weight`", "0.001 to 1000"]);
+    assert_refused(
+        "[[class]]\nname = \"a\"\nweight = \"heavy\"",
+        (3, 1),
+        &["`weight`", "0.001 to 1000"],
+    );
     assert_refused("[[rule]]\nbypass = \"yes\"", (2, 1), &["`bypass = true`"]);
     assert_refused("[class]\nname = \"a\"", (1, 1), &["`[[class]]`"]);
 }
@@ -163,15 +189,27 @@ fn numbers_out_of_range() {
     assert_refused("gate = { stall_ms = 1 }", (1, 10), &["`stall_ms` is 1"]);
     assert_refused("[[rule]]\nport = 70000\nbypass = true", (2, 1), &["65535"]);
     for weight in ["0", "-1", "1001", "nan", "inf"] {
-        assert_refused(&format!("[[class]]\nname = \"a\"\nweight = {weight}"), (3, 1), &["0.001 to 1000"]);
+        assert_refused(
+            &format!("[[class]]\nname = \"a\"\nweight = {weight}"),
+            (3, 1),
+            &["0.001 to 1000"],
+        );
     }
 }
 
 #[test]
 fn times_that_contradict_each_other() {
-    assert_refused("[gate]\nhold_ms_max = 600\nidle_in_transaction_ms = 700", (3, 1), &["must be longer than", "700.0 ms"]);
+    assert_refused(
+        "[gate]\nhold_ms_max = 600\nidle_in_transaction_ms = 700",
+        (3, 1),
+        &["must be longer than", "700.0 ms"],
+    );
     assert_refused("[gate]\nhold_ms_max = 50", (2, 1), &["`idle_in_transaction_ms` (100.0 ms)"]);
-    assert_refused("[gate]\nstall_ms = 30000", (2, 1), &["`hold_ms_max` (30.00 s)", "lower `stall_ms`"]);
+    assert_refused(
+        "[gate]\nstall_ms = 30000",
+        (2, 1),
+        &["`hold_ms_max` (30.00 s)", "lower `stall_ms`"],
+    );
     assert_refused(
         "[gate]\nhold_ms_max = 600\nanticipation_us = 700000",
         (3, 1),
@@ -181,18 +219,36 @@ fn times_that_contradict_each_other() {
 
 #[test]
 fn words_that_are_not_known() {
-    assert_refused("[gate]\nmode = \"dryrun\"", (2, 1), &["knows no \"dryrun\"", "Did you mean \"dry-run\"?", "\"observe\""]);
-    assert_refused("[[class]]\nname = \"a\"\nweight_of = \"users\"", (3, 1), &["Did you mean \"user\"?"]);
+    assert_refused(
+        "[gate]\nmode = \"dryrun\"",
+        (2, 1),
+        &["knows no \"dryrun\"", "Did you mean \"dry-run\"?", "\"observe\""],
+    );
+    assert_refused(
+        "[[class]]\nname = \"a\"\nweight_of = \"users\"",
+        (3, 1),
+        &["Did you mean \"user\"?"],
+    );
 }
 
 #[test]
 fn classes_that_cannot_be() {
     assert_refused("[[class]]\nname = \"a\"\n[[class]]\nname = \"a\"", (4, 1), &["declared twice"]);
-    assert_refused("[[class]]\nname = \"default\"\n[[class]]\nname = \"default\"", (4, 1), &["declared twice"]);
+    assert_refused(
+        "[[class]]\nname = \"default\"\n[[class]]\nname = \"default\"",
+        (4, 1),
+        &["declared twice"],
+    );
     assert_refused("[[class]]\nweight = 2", (1, 1), &["no name", "name = \"...\""]);
     assert_refused("[[class]]\nname = \"\"", (2, 1), &["`name` is empty"]);
-    assert_refused(&format!("[[class]]\nname = \"{}\"", "x".repeat(65)), (2, 1), &["65 bytes, and 64 is the most"]);
-    let many = |count: usize| -> String { (0..count).map(|n| format!("[[class]]\nname = \"c{n}\"\n")).collect() };
+    assert_refused(
+        &format!("[[class]]\nname = \"{}\"", "x".repeat(65)),
+        (2, 1),
+        &["65 bytes, and 64 is the most"],
+    );
+    let many = |count: usize| -> String {
+        (0..count).map(|n| format!("[[class]]\nname = \"c{n}\"\n")).collect()
+    };
     assert_eq!(parse(&many(63)).unwrap().classes.len(), 64);
     assert_refused(&many(64), (128, 1), &["\"c63\" is one too many", "63 besides"]);
 }
@@ -217,7 +273,11 @@ fn rules_that_are_never_reached() {
         (3, 1),
         &["never reached", "rule 1 has no condition", "Move rule 1 behind"],
     );
-    assert_refused(&format!("[[rule]]\naccount = \"*\"\nclass = \"default\"\n{follower}"), (4, 1), &["never reached"]);
+    assert_refused(
+        &format!("[[rule]]\naccount = \"*\"\nclass = \"default\"\n{follower}"),
+        (4, 1),
+        &["never reached"],
+    );
     assert_refused(&format!("{follower}{follower}"), (4, 1), &["rule 1 has the same conditions"]);
     assert!(parse(&format!("{follower}[[rule]]\nclass = \"default\"\n")).is_ok());
     let many = |count: usize| -> String {
@@ -265,7 +325,10 @@ fn a_reload_empties_removed_classes_and_keeps_an_open_gate_open() {
         let layout = std::alloc::Layout::new::<Region>();
         Box::from_raw(std::alloc::alloc_zeroed(layout).cast::<Region>())
     };
-    let full = parse("[gate]\nparallelism = 5\n[[class]]\nname = \"a\"\nweight = 3\n[[rule]]\nclass = \"a\"").unwrap();
+    let full = parse(
+        "[gate]\nparallelism = 5\n[[class]]\nname = \"a\"\nweight = 3\n[[rule]]\nclass = \"a\"",
+    )
+    .unwrap();
     full.apply(&region);
     assert_eq!(region.classes[1].name.get().to_display(), "a");
     assert_eq!(region.control.settings(), full.settings);

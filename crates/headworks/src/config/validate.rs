@@ -16,7 +16,7 @@ pub(super) fn validate(file: File, place: &Place<'_>) -> Result<Config, ConfigEr
     let settings = settings(&file.gate, place)?;
     let classes = classes(&file.class, place)?;
     let rules = rules(&file.rule, &classes, place)?;
-    Ok(Config { settings, parallelism_given: file.gate.parallelism.is_some(), classes, rules })
+    Ok(Config { settings, classes, rules })
 }
 
 /// A whole number in its range, or `None` if the file does not say it.
@@ -67,7 +67,11 @@ fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigErr
         parallelism: words("parallelism", &gate.parallelism, default_parallelism())?,
         zeta: words("quota_requests", &gate.quota_requests, standard.zeta)?,
         hold_max: times("hold_ms_max", &gate.hold_ms_max, standard.hold_max)?,
-        idle_limit: times("idle_in_transaction_ms", &gate.idle_in_transaction_ms, standard.idle_limit)?,
+        idle_limit: times(
+            "idle_in_transaction_ms",
+            &gate.idle_in_transaction_ms,
+            standard.idle_limit,
+        )?,
         anticipation: number("anticipation_us", &gate.anticipation_us)?
             .map_or(standard.anticipation, Nanos::from_micros),
         stall: times("stall_ms", &gate.stall_ms, standard.stall)?,
@@ -84,9 +88,19 @@ fn contradictions(
 ) -> Result<(), ConfigError> {
     let longest = settings.hold_max;
     let others = [
-        ("idle_in_transaction_ms", &gate.idle_in_transaction_ms, settings.idle_limit, longest < settings.idle_limit),
+        (
+            "idle_in_transaction_ms",
+            &gate.idle_in_transaction_ms,
+            settings.idle_limit,
+            longest < settings.idle_limit,
+        ),
         ("stall_ms", &gate.stall_ms, settings.stall, longest <= settings.stall),
-        ("anticipation_us", &gate.anticipation_us, settings.anticipation, longest < settings.anticipation),
+        (
+            "anticipation_us",
+            &gate.anticipation_us,
+            settings.anticipation,
+            longest < settings.anticipation,
+        ),
     ];
     for (key, value, time, wrong) in others {
         if !wrong {
@@ -131,7 +145,10 @@ fn classes(
             return Err(place.at_key(
                 span,
                 format!("the class \"{}\" is one too many", class.name),
-                format!("There may be {} besides \"default\": let some users share a class.", CLASSES - 1),
+                format!(
+                    "There may be {} besides \"default\": let some users share a class.",
+                    CLASSES - 1
+                ),
             ));
         } else {
             classes.push(class);
@@ -186,7 +203,10 @@ pub(super) fn text(
         return refuse(what, "Shorten it; in a pattern, `*` stands for any characters.");
     }
     if found.chars().any(char::is_control) {
-        return refuse(format!("`{key}` has a control character"), "Write printable characters only.");
+        return refuse(
+            format!("`{key}` has a control character"),
+            "Write printable characters only.",
+        );
     }
     Ok(())
 }

@@ -79,7 +79,11 @@ impl<'a> Bytes<'a> {
     fn number(self, at: u64, length: u64) -> Option<u64> {
         let bytes = self.part(at, length)?;
         let step = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
-        Some(if self.little { bytes.iter().rev().fold(0, step) } else { bytes.iter().fold(0, step) })
+        Some(if self.little {
+            bytes.iter().rev().fold(0, step)
+        } else {
+            bytes.iter().fold(0, step)
+        })
     }
 
     fn half(self, at: u64) -> Option<u64> {
@@ -243,7 +247,11 @@ mod tests {
     #[test]
     fn another_machine_is_not_ours() {
         let mut bytes = this_program();
-        bytes[18..20].copy_from_slice(&if cfg!(target_arch = "aarch64") { [62, 0] } else { [183, 0] });
+        bytes[18..20].copy_from_slice(&if cfg!(target_arch = "aarch64") {
+            [62, 0]
+        } else {
+            [183, 0]
+        });
         let elf = parse(&bytes).unwrap();
         assert!(!elf.is_ours());
         assert!(elf.machine == "aarch64" || elf.machine == "x86_64");
@@ -259,7 +267,9 @@ mod tests {
     #[test]
     fn a_file_cut_anywhere_in_its_tables_is_refused_or_read_but_never_harmful() {
         let bytes = this_program();
-        for length in (0..4096.min(bytes.len())).chain((4096..bytes.len()).step_by(bytes.len() / 50)) {
+        for length in
+            (0..4096.min(bytes.len())).chain((4096..bytes.len()).step_by(bytes.len() / 50))
+        {
             let _ = parse(&bytes[..length]);
         }
         assert!(parse(&bytes[..bytes.len() / 2]).is_err());

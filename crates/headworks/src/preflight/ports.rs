@@ -95,10 +95,15 @@ fn process_with(inodes: &[u64]) -> Option<u32> {
     if inodes.is_empty() {
         return None;
     }
-    let wanted: Vec<PathBuf> = inodes.iter().map(|inode| PathBuf::from(format!("socket:[{inode}]"))).collect();
+    let wanted: Vec<PathBuf> =
+        inodes.iter().map(|inode| PathBuf::from(format!("socket:[{inode}]"))).collect();
     let has_one = |pid: u32| {
         let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok();
-        let mut links = descriptors.into_iter().flatten().flatten().filter_map(|fd| std::fs::read_link(fd.path()).ok());
+        let mut links = descriptors
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|fd| std::fs::read_link(fd.path()).ok());
         links.any(|link| wanted.contains(&link))
     };
     let processes = std::fs::read_dir(Path::new("/proc")).ok()?.flatten();
@@ -119,7 +124,11 @@ mod tests {
             let owner = port_in_use(bind, port).unwrap_or_else(|| panic!("{bind:?}"));
             assert_eq!(owner.pid, Some(std::process::id()));
             let text = owner.to_string();
-            assert!(text.starts_with(" by ") && text.ends_with(&format!("(pid {})", std::process::id())), "{text}");
+            assert!(
+                text.starts_with(" by ")
+                    && text.ends_with(&format!("(pid {})", std::process::id())),
+                "{text}"
+            );
         }
         drop(listener);
         assert_eq!(port_in_use(Some("127.0.0.1"), port), None);

@@ -10,7 +10,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Directories that are searched after those of `PATH`: where servers lie that no user calls.
-const MORE_DIRECTORIES: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/usr/libexec", "/usr/local/libexec", "/sbin"];
+const MORE_DIRECTORIES: &[&str] =
+    &["/usr/local/sbin", "/usr/sbin", "/usr/libexec", "/usr/local/libexec", "/sbin"];
 
 /// Symbols of which one must be imported for the gate to see requests at all.
 const REQUEST_SYMBOLS: &[&str] = &["recv", "__recv_chk"];
@@ -50,9 +51,11 @@ impl Binary {
     /// what a script starts nothing is known.
     pub fn hooks_seen(&self) -> Vec<&'static str> {
         match self {
-            Binary::Dynamic { imports, .. } => {
-                SYMBOLS.iter().map(|symbol| symbol.name).filter(|name| imports.contains(*name)).collect()
-            }
+            Binary::Dynamic { imports, .. } => SYMBOLS
+                .iter()
+                .map(|symbol| symbol.name)
+                .filter(|name| imports.contains(*name))
+                .collect(),
             Binary::Script { .. } => Vec::new(),
         }
     }
@@ -72,7 +75,7 @@ impl Binary {
 #[derive(Debug, thiserror::Error)]
 pub enum PreflightError {
     /// No such file.
-    #[error("there is no program `{name}` {place}.\n{mend}")]
+    #[error("there is no program `{name}` {place}.\n  {mend}")]
     NotFound {
         /// As given.
         name: String,
@@ -83,7 +86,7 @@ pub enum PreflightError {
     },
     /// It may not be executed.
     #[error(
-        "{} is not executable for this user.\n\
+        "{} is not executable for this user.\n  \
          Name the server's program; if this is it: `sudo chmod a+x {}`.", path.display(), path.display()
     )]
     NotExecutable {
@@ -92,7 +95,7 @@ pub enum PreflightError {
     },
     /// It cannot be read.
     #[error(
-        "cannot read {}: {source}.\n\
+        "cannot read {}: {cause}.\n  \
          Its headers must be read to know whether it can be preloaded. Run Headworks as a user who may read it, for \
          example with sudo.", path.display()
     )]
@@ -100,11 +103,11 @@ pub enum PreflightError {
         /// The file.
         path: PathBuf,
         /// Why not.
-        source: io::Error,
+        cause: io::Error,
     },
     /// It is neither a program nor a script.
     #[error(
-        "{} is no program that this machine can run: {fault}.\n\
+        "{} is no program that this machine can run: {fault}.\n  \
          `file {}` says what it is; reinstall it if it should be the server.", path.display(), path.display()
     )]
     NoProgram {
@@ -115,7 +118,7 @@ pub enum PreflightError {
     },
     /// It is linked statically.
     #[error(
-        "{} is linked statically, so no library can be preloaded into it and the gate would see nothing.\n\
+        "{} is linked statically, so no library can be preloaded into it and the gate would see nothing.\n  \
          Use a dynamically linked build, such as Debian's: `sudo apt-get install mariadb-server`.", path.display()
     )]
     Static {
@@ -124,7 +127,7 @@ pub enum PreflightError {
     },
     /// It is for another machine.
     #[error(
-        "{} is built for {found}, and this Headworks for {OUR_MACHINE}: the loader would refuse the library.\n\
+        "{} is built for {found}, and this Headworks for {OUR_MACHINE}: the loader would refuse the library.\n  \
          Build Headworks for {found}, or use a server built for {OUR_MACHINE}.", path.display()
     )]
     OtherMachine {
@@ -135,7 +138,7 @@ pub enum PreflightError {
     },
     /// The loader would ignore LD_PRELOAD.
     #[error(
-        "{} {why}, and for such programs the loader ignores LD_PRELOAD: the server would run without the gate.\n\
+        "{} {why}, and for such programs the loader ignores LD_PRELOAD: the server would run without the gate.\n  \
          {mend}", path.display()
     )]
     Secure {
@@ -152,7 +155,7 @@ pub enum PreflightError {
 /// and where servers lie.
 pub fn check_binary(path: &Path) -> Result<Binary, PreflightError> {
     let path = resolve(path)?;
-    let unreadable = |source| PreflightError::Unreadable { path: path.clone(), source };
+    let unreadable = |cause| PreflightError::Unreadable { path: path.clone(), cause };
     secure(&path)?;
     let start = read_start(&path).map_err(unreadable)?;
     if let Some(line) = start.strip_prefix(b"#!") {
@@ -169,7 +172,10 @@ pub fn check_binary(path: &Path) -> Result<Binary, PreflightError> {
 fn judge(path: PathBuf, elf: Elf) -> Result<Binary, PreflightError> {
     if !elf.is_ours() {
         let width = if elf.wide { "" } else { " (32 bits)" };
-        return Err(PreflightError::OtherMachine { path, found: format!("{}{width}", elf.machine) });
+        return Err(PreflightError::OtherMachine {
+            path,
+            found: format!("{}{width}", elf.machine),
+        });
     }
     match elf.interpreter {
         Some(interpreter) => {
@@ -235,11 +241,14 @@ fn secure(path: &Path) -> Result<(), PreflightError> {
     let shown = path.display();
     let mode = match std::fs::metadata(path) {
         Ok(file) => file.permissions().mode(),
-        Err(source) => return Err(PreflightError::Unreadable { path: path.to_owned(), source }),
+        Err(cause) => return Err(PreflightError::Unreadable { path: path.to_owned(), cause }),
     };
     let refuse = |why, mend| Err(PreflightError::Secure { path: path.to_owned(), why, mend });
     if mode & libc::S_ISUID != 0 {
-        return refuse("is set-user-ID", format!("`sudo chmod u-s {shown}`; let the server change its user with --user=mysql."));
+        return refuse(
+            "is set-user-ID",
+            format!("`sudo chmod u-s {shown}`; let the server change its user with --user=mysql."),
+        );
     }
     // Without the execute bit for the group, this bit once meant mandatory locking, not a group.
     if mode & libc::S_ISGID != 0 && mode & libc::S_IXGRP != 0 {
@@ -248,7 +257,9 @@ fn secure(path: &Path) -> Result<(), PreflightError> {
     if has_capabilities(path) {
         return refuse(
             "has file capabilities",
-            format!("`getcap {shown}` shows them, `sudo setcap -r {shown}` removes them; a service manager can give them instead."),
+            format!(
+                "`getcap {shown}` shows them, `sudo setcap -r {shown}` removes them; a service manager can give them instead."
+            ),
         );
     }
     Ok(())
@@ -277,7 +288,8 @@ mod tests {
 
     impl Given {
         fn new(name: &str, bytes: &[u8], mode: u32) -> Given {
-            let path = std::env::temp_dir().join(format!("headworks-preflight-{}-{name}", std::process::id()));
+            let path = std::env::temp_dir()
+                .join(format!("headworks-preflight-{}-{name}", std::process::id()));
             std::fs::write(&path, bytes).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             Given(path)
@@ -330,7 +342,9 @@ mod tests {
 
     #[test]
     fn setuid_and_setgid_programs_are_refused() {
-        for (name, mode, word) in [("suid", 0o4755, "set-user-ID"), ("sgid", 0o2755, "set-group-ID")] {
+        for (name, mode, word) in
+            [("suid", 0o4755, "set-user-ID"), ("sgid", 0o2755, "set-group-ID")]
+        {
             let given = Given::new(name, &this_program(), mode);
             let error = check_binary(&given.0).unwrap_err().to_string();
             assert!(error.contains(word) && error.contains("ignores LD_PRELOAD"), "{error}");
@@ -341,7 +355,10 @@ mod tests {
     #[test]
     fn what_cannot_run_here_is_refused() {
         let given = Given::new("text", b"hello", 0o755);
-        assert!(matches!(check_binary(&given.0), Err(PreflightError::NoProgram { fault: ElfFault::NoElf, .. })));
+        assert!(matches!(
+            check_binary(&given.0),
+            Err(PreflightError::NoProgram { fault: ElfFault::NoElf, .. })
+        ));
         let elf = Elf { machine: "m68k".to_owned(), wide: false, ..Elf::default() };
         let error = judge(PathBuf::from("mariadbd"), elf).unwrap_err().to_string();
         assert!(error.contains("built for m68k (32 bits)"), "{error}");

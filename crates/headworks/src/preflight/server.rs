@@ -3,7 +3,8 @@
 //! Its option files are read by the server itself, with `--print-defaults`. That option only
 //! works as the first one, or right after those that name the files; anywhere else the server
 //! would take it for an unknown option and *start*. So only those few arguments are given to it,
-//! and the rest of the command line is read here.
+//! with `--help` behind them, which ends the server in any case; the rest of the command line is
+//! read here.
 
 use super::program::file_name;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +20,7 @@ pub struct ServerSettings {
     pub port: Option<u16>,
     /// Second TCP port, for administrators.
     pub extra_port: Option<u16>,
-    /// Unix socket, if one is named. A relative one lies in `datadir`.
+    /// Unix socket, if one is named.
     pub socket: Option<PathBuf>,
     /// Addresses that it binds to, with commas in between; `None` means all.
     pub bind_address: Option<String>,
@@ -46,9 +47,10 @@ impl Default for ServerSettings {
     }
 }
 
-/// Options that name option files: only these may stand before `--print-defaults`.
+/// Options that name option files, as the server wants them spelled: only these may stand before
+/// `--print-defaults`.
 const FILE_OPTIONS: &[&str] =
-    &["no-defaults", "defaults-file", "defaults-extra-file", "defaults-group-suffix"];
+    &["--defaults-file=", "--defaults-extra-file=", "--defaults-group-suffix="];
 
 /// How long a server may take to print its options.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -75,20 +77,23 @@ pub fn mariadb_settings(program: &Path, args: &[OsString]) -> Option<ServerSetti
         merge(&mut settings, &options_in(&printed));
     }
     merge(&mut settings, rest);
+    // The server is in its data directory when it makes the socket.
+    if let (Some(socket), Some(datadir)) = (&settings.socket, &settings.datadir) {
+        settings.socket = Some(datadir.join(socket));
+    }
     Some(settings)
 }
 
 fn names_option_files(arg: &OsStr) -> bool {
-    let Some(arg) = arg.to_str().and_then(|arg| arg.strip_prefix("--")) else { return false };
-    let name = arg.split('=').next().unwrap_or_default().replace('_', "-");
-    FILE_OPTIONS.contains(&name.as_str())
+    let arg = arg.to_string_lossy();
+    arg == "--no-defaults" || FILE_OPTIONS.iter().any(|option| arg.starts_with(option))
 }
 
 /// What the server prints; `None` if it fails or takes too long.
 fn print_defaults(program: &Path, files: &[OsString]) -> Option<String> {
     let mut child = Command::new(program)
         .args(files)
-        .arg("--print-defaults")
+        .args(["--print-defaults", "--help"])
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -117,10 +122,14 @@ fn print_defaults(program: &Path, files: &[OsString]) -> Option<String> {
     reader.join().ok().flatten().filter(|_| status.success())
 }
 
+/// What the server says before its options, and only then.
+const HEADLINE: &str = "would have been started with the following arguments";
+
 /// The options in what `--print-defaults` prints: a headline, then all of them on one line with
 /// blanks in between. A word that does not begin with `--` belongs to the value before it.
 fn options_in(printed: &str) -> Vec<OsString> {
-    let line = printed.lines().skip_while(|line| !line.starts_with("--")).collect::<Vec<_>>().join(" ");
+    let lines = printed.lines().skip_while(|line| !line.contains(HEADLINE)).skip(1);
+    let line = lines.collect::<Vec<_>>().join(" ");
     let mut options: Vec<String> = Vec::new();
     for word in line.split_whitespace() {
         match options.last_mut() {
@@ -146,13 +155,16 @@ fn merge(settings: &mut ServerSettings, args: &[OsString]) {
             }
             continue;
         };
-        let mut value = || value.clone().or_else(|| Some(args.next()?.to_string_lossy().into_owned()));
+        let mut value =
+            || value.clone().or_else(|| Some(args.next()?.to_string_lossy().into_owned()));
         match name.as_str() {
             "port" => settings.port = number(value(), settings.port),
             "extra-port" => settings.extra_port = number(value(), settings.extra_port),
             "socket" => settings.socket = value().map(PathBuf::from),
             "bind-address" => settings.bind_address = value(),
-            "thread-handling" => settings.thread_handling = value().map(|value| thread_handling(&value)),
+            "thread-handling" => {
+                settings.thread_handling = value().map(|value| thread_handling(&value))
+            }
             "user" => settings.user = value(),
             "datadir" => settings.datadir = value().map(PathBuf::from),
             "skip-networking" if !arg.ends_with("=0") && !arg.to_lowercase().ends_with("=off") => {
@@ -270,8 +282,24 @@ mod tests {
     #[test]
     fn only_options_that_name_files_go_before_print_defaults() {
         let leads = |arg: &str| names_option_files(OsStr::new(arg));
-        assert!(leads("--defaults-file=/x") && leads("--no-defaults") && leads("--defaults_group_suffix=1"));
+        assert!(leads("--defaults-file=/x") && leads("--no-defaults"));
+        assert!(
+            !leads("--defaults_file=/x") && !leads("--defaults-file"),
+            "not known to the server"
+        );
         assert!(!leads("--port=1") && !leads("--print-defaults") && !leads("-P"));
+    }
+
+    #[test]
+    fn what_is_no_list_of_options_is_not_read() {
+        assert!(options_in("mariadbd  Ver 10.11\nUsage:\n--port=1\n").is_empty());
+    }
+
+    #[test]
+    fn a_relative_socket_lies_with_the_data() {
+        let args = ["--no-defaults", "--socket=s", "--datadir=/data"].map(OsString::from);
+        let settings = mariadb_settings(Path::new("/nowhere/mariadbd"), &args).unwrap();
+        assert_eq!(settings.socket, Some(PathBuf::from("/data/s")));
     }
 
     #[test]
@@ -286,13 +314,23 @@ mod tests {
             return;
         };
         let file = std::env::temp_dir().join(format!("headworks-my-{}.cnf", std::process::id()));
-        std::fs::write(&file, "[mariadbd]\nport = 3411\nextra_port = 3412\nsocket = /tmp/a b.sock\n").unwrap();
+        std::fs::write(
+            &file,
+            "[mariadbd]\nport = 3411\nextra_port = 3412\nsocket = /tmp/a b.sock\n",
+        )
+        .unwrap();
         let args = [format!("--defaults-file={}", file.display()), "--port=3413".to_owned()];
         let settings = mariadb_settings(&program, &args.map(OsString::from));
         std::fs::remove_file(&file).unwrap();
         let settings = settings.unwrap();
         assert_eq!((settings.port, settings.extra_port), (Some(3413), Some(3412)));
         assert_eq!(settings.socket, Some(PathBuf::from("/tmp/a b.sock")));
+        // None of these is understood in this place; the server must not start over it.
+        for odd in ["--defaults_file=/x", "--port=1", "--print-defaults"] {
+            assert!(
+                mariadb_settings(&program, &[odd.into(), "--datadir=/nowhere".into()]).is_some()
+            );
+        }
         let plain = mariadb_settings(&program, &["--no-defaults".into()]);
         assert_eq!(plain, Some(ServerSettings::default()));
     }

@@ -74,7 +74,8 @@ mod tests {
 
     #[test]
     fn a_socket_is_in_use_while_somebody_listens_and_not_because_its_file_is_there() {
-        let path = std::env::temp_dir().join(format!("headworks-socket-{}.sock", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("headworks-socket-{}.sock", std::process::id()));
         assert_eq!(socket_in_use(&path), None);
         let listener = UnixListener::bind(&path).unwrap();
         let owner = socket_in_use(&path).unwrap();

@@ -21,7 +21,9 @@ pub(crate) fn maybe_duration(ms: Option<f64>) -> String {
 
 /// A ratio with three digits, or a dash.
 pub(crate) fn maybe_ratio(ratio: Option<f64>) -> String {
-    ratio.filter(|ratio| ratio.is_finite()).map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"))
+    ratio
+        .filter(|ratio| ratio.is_finite())
+        .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"))
 }
 
 /// Events per second.
@@ -30,12 +32,12 @@ pub(crate) fn rate(per_s: f64) -> String {
         x if !x.is_finite() => "-".to_owned(),
         x if x >= 99_999.5 => count(x as u64),
         x if x >= 99.95 => format!("{x:.0}"),
-        x if x == 0.0 => "0".to_owned(),
+        0.0 => "0".to_owned(),
         x => format!("{x:.1}"),
     }
 }
 
-/// A count; large ones in thousands (k), millions (M) or milliards (G).
+/// A count; large ones in thousands (k), millions (M) or billions (G).
 pub(crate) fn count(count: u64) -> String {
     match count {
         0..100_000 => count.to_string(),
@@ -87,7 +89,10 @@ mod tests {
 
     #[test]
     fn rates_and_counts_stay_short() {
-        assert_eq!([rate(0.0), rate(3.25), rate(1001.4), rate(2.5e6)], ["0", "3.2", "1001", "2500 k"]);
+        assert_eq!(
+            [rate(0.0), rate(3.25), rate(1001.4), rate(2.5e6)],
+            ["0", "3.2", "1001", "2500 k"]
+        );
         assert_eq!([count(99_999), count(123_456), count(12_345_678)], ["99999", "123 k", "12 M"]);
     }
 

@@ -1,6 +1,8 @@
 //! A made-up state for tests: 256 users in two classes, 16 inside, 200 waiting, 40 idle.
 
-use crate::status::{ClassStatus, Counterfactual, CounterfactualClass, Percentiles, Status, UserStatus};
+use crate::status::{
+    ClassStatus, Counterfactual, CounterfactualClass, Percentiles, Status, UserStatus,
+};
 use std::collections::BTreeMap;
 
 fn percentiles(p50: f64) -> Percentiles {
@@ -31,17 +33,25 @@ fn class(name: &str, weight: f64, users: u32, inside: u32, waiting: u32) -> Clas
 
 fn user(at: u32) -> UserStatus {
     let (state, reason, since_ms) = match at {
-        0..200 => ("waiting", "all P places are taken: it waits for its turn", Some(241.0 - f64::from(at))),
-        200..216 => ("inside", "keeps its place until its transaction or lock ends", Some(f64::from(220 - at) / 4.0)),
+        0..200 => (
+            "waiting",
+            "all P places are taken: it waits for its turn",
+            Some(241.0 - f64::from(at)),
+        ),
+        200..216 => (
+            "inside",
+            "keeps its place until its transaction or lock ends",
+            Some(f64::from(220 - at) / 4.0),
+        ),
         _ => ("idle", "", None),
     };
     UserStatus {
         user: at,
-        account: if at % 8 == 0 { format!("report{at}") } else { format!("web{at}") },
+        account: if at.is_multiple_of(8) { format!("report{at}") } else { format!("web{at}") },
         database: "shop".to_owned(),
         application: "sysbench".to_owned(),
-        address: if at % 2 == 0 { "10.0.0.7".to_owned() } else { String::new() },
-        class: if at % 8 == 0 { "reports" } else { "default" }.to_owned(),
+        address: if at.is_multiple_of(2) { "10.0.0.7".to_owned() } else { String::new() },
+        class: if at.is_multiple_of(8) { "reports" } else { "default" }.to_owned(),
         state: state.to_owned(),
         reason: reason.to_owned(),
         since_ms,
@@ -79,7 +89,11 @@ pub(crate) fn busy() -> Status {
         wait: percentiles(81.0),
         classes: vec![class("default", 1.0, 224, 14, 175), class("reports", 0.5, 32, 2, 25)],
         connections: (0..256).map(user).collect(),
-        counters: BTreeMap::from([("lent".to_owned(), 12), ("stalls".to_owned(), 0), ("not_known_here".to_owned(), 1)]),
+        counters: BTreeMap::from([
+            ("lent".to_owned(), 12),
+            ("stalls".to_owned(), 0),
+            ("not_known_here".to_owned(), 1),
+        ]),
         config_error: None,
         counterfactual: None,
     }

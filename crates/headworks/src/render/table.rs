@@ -61,7 +61,8 @@ impl Table {
     fn widths(&self, width: usize) -> Vec<usize> {
         let mut widths: Vec<usize> = (0..self.columns.len())
             .map(|at| {
-                let cells = self.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
+                let cells =
+                    self.rows.iter().filter_map(|row| row.get(at)).map(|cell| cell.chars().count());
                 cells.max().unwrap_or(0).max(self.columns[at].head.chars().count())
             })
             .collect();
@@ -85,7 +86,8 @@ impl Table {
         for ((cell, &width), column) in cells.iter().zip(widths).zip(&self.columns) {
             let cell = cut(cell, width);
             line += "  ";
-            line += &if column.right { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
+            line +=
+                &if column.right { format!("{cell:>width$}") } else { format!("{cell:<width$}") };
         }
         line.truncate(line.trim_end().len());
         line
@@ -108,7 +110,8 @@ mod tests {
     const PLAIN: Ink = Ink { color: false };
 
     fn table() -> Table {
-        let mut table = Table::new(&[Column::left("NAME"), Column::right("N"), Column::left("WHY")]);
+        let mut table =
+            Table::new(&[Column::left("NAME"), Column::right("N"), Column::left("WHY")]);
         table.row(vec!["web".to_owned(), "7".to_owned(), "all places are taken".to_owned()]);
         table.row(vec!["a long name of a client".to_owned(), "1234".to_owned(), "-".to_owned()]);
         table

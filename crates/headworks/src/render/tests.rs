@@ -14,7 +14,10 @@ fn assert_says(text: &str, parts: &[&str]) {
 #[test]
 fn a_gate_under_load_shows_the_figures_that_matter() {
     let text = plain(&busy());
-    assert!(text.starts_with("mariadbd: the gate is closed: at most P = 16 users are inside at once\n"), "{text}");
+    assert!(
+        text.starts_with("mariadbd: the gate is closed: at most P = 16 users are inside at once\n"),
+        "{text}"
+    );
     assert_says(
         &text,
         &[
@@ -40,26 +43,50 @@ fn a_gate_under_load_shows_the_figures_that_matter() {
 
 #[test]
 fn what_is_wrong_comes_first_with_its_command() {
-    let gate = |gate: &str, mode: &str| Status { gate: gate.to_owned(), mode: mode.to_owned(), ..busy() };
+    let gate =
+        |gate: &str, mode: &str| Status { gate: gate.to_owned(), mode: mode.to_owned(), ..busy() };
     for (status, sentence, command) in [
         (gate("stale", "enforce"), "no sign of life", "headworks daemon --name mariadbd"),
         (gate("off", "enforce"), "an operator has opened it", "headworks on --name mariadbd"),
-        (gate("open", "observe"), "`observe` measures and holds nobody", "headworks set --mode enforce"),
+        (
+            gate("open", "observe"),
+            "`observe` measures and holds nobody",
+            "headworks set --mode enforce",
+        ),
         (gate("open", "dry-run"), "a dry run holds nobody", "headworks set --mode enforce"),
     ] {
         let text = plain(&status);
         let top: Vec<&str> = text.lines().take(2).collect();
         assert!(top[0].contains(sentence) && top[1].contains(command), "{text}");
     }
-    let status = Status { stall_bonus: 3, config_error: Some("gate.toml:3:1: no key\nfix".to_owned()), ..busy() };
+    let status = Status {
+        stall_bonus: 3,
+        config_error: Some("gate.toml:3:1: no key\nfix".to_owned()),
+        ..busy()
+    };
     let text = plain(&status);
-    assert_says(&text, &["3 more than P are let in", "last reload was refused", "  gate.toml:3:1: no key\n  fix\n", "headworks reload"]);
+    assert_says(
+        &text,
+        &[
+            "3 more than P are let in",
+            "last reload was refused",
+            "  gate.toml:3:1: no key\n  fix\n",
+            "headworks reload",
+        ],
+    );
 }
 
 #[test]
 fn a_dry_run_shows_what_the_gate_would_have_changed() {
     let text = plain(&dry_run());
-    assert_says(&text, &["What the gate would have changed", "12345 turns of 30.0 s replayed with P = 16: 83.4 %", "87.5 %"]);
+    assert_says(
+        &text,
+        &[
+            "What the gate would have changed",
+            "12345 turns of 30.0 s replayed with P = 16: 83.4 %",
+            "87.5 %",
+        ],
+    );
     assert!(text.contains("nobody waits") || text.contains("241 ms"), "{text}");
 }
 

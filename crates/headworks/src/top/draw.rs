@@ -72,7 +72,10 @@ fn messages(view: &View) -> Vec<Line<'static>> {
     if let Some(error) = &view.error {
         let age = if view.status.is_some() { "; the figures are old" } else { "" };
         let mut error = error.lines();
-        let first = format!("no answer{age}, trying again: {}", printable(error.next().unwrap_or_default()));
+        let first = format!(
+            "no answer{age}, trying again: {}",
+            printable(error.next().unwrap_or_default())
+        );
         lines.push(Line::styled(first, tone_style(Tone::Bad)));
         lines.extend(error.take(ERROR_LINES - 1).map(|line| Line::from(printable(line))));
     }
@@ -89,9 +92,8 @@ fn messages(view: &View) -> Vec<Line<'static>> {
 }
 
 fn draw_figures(frame: &mut Frame<'_>, area: Rect, view: &View, status: &Status) {
-    let [left, right] = Layout::horizontal([Constraint::Min(50), Constraint::Percentage(42)])
-        .spacing(2)
-        .areas(area);
+    let [left, right] =
+        Layout::horizontal([Constraint::Length(68), Constraint::Fill(1)]).spacing(1).areas(area);
     let zeta = match status.quota_requests {
         0 => "minimum".to_owned(),
         quota => quota.to_string(),
@@ -143,12 +145,16 @@ fn bar(status: &Status, width: u32) -> [Span<'static>; 3] {
 
 fn draw_throughput(frame: &mut Frame<'_>, area: Rect, view: &View, status: &Status) {
     let [head, line] = Layout::vertical([Constraint::Length(1), Constraint::Min(1)]).areas(area);
-    let text = format!("{} requests/s  {} turns/s", rate(status.requests_per_s), rate(status.turns_per_s));
+    let text =
+        format!("{} requests/s  {} turns/s", rate(status.requests_per_s), rate(status.turns_per_s));
     frame.render_widget(Line::from(text).bold(), head);
     // The latest is at the right.
     let room = usize::from(line.width).min(view.history.len());
     let recent: Vec<u64> = view.history.iter().take(room).rev().copied().collect();
-    frame.render_widget(Sparkline::default().data(&recent).style(Style::new().fg(Color::Cyan)), line);
+    frame.render_widget(
+        Sparkline::default().data(&recent).style(Style::new().fg(Color::Cyan)),
+        line,
+    );
 }
 
 fn footer(view: &View) -> Line<'static> {
@@ -159,14 +165,15 @@ fn footer(view: &View) -> Line<'static> {
             Span::from("  Enter keeps it, Esc clears it").dark_gray(),
         ]);
     }
-    let mut spans = vec![Span::from(" sort by")];
+    let mut spans = vec![Span::from(" q:quit ?:help /:filter space:pause  sort:")];
     for sort in Sort::ALL {
         let (key, name) = sort.key();
-        let text = Span::from(format!(" {key}:{name} "));
+        let text = Span::from(format!(" {key}:{name}"));
         spans.push(if sort == view.sort { text.reversed() } else { text });
     }
-    spans.push(Span::from("  /:filter  space:pause  ?:help  q:quit"));
-    spans.push(Span::from(format!("  every {}", duration(view.interval.as_secs_f64() * 1e3))).dark_gray());
+    spans.push(
+        Span::from(format!("  every {}", duration(view.interval.as_secs_f64() * 1e3))).dark_gray(),
+    );
     Line::from(spans)
 }
 
@@ -189,7 +196,9 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
     ];
     let lines: Vec<Line<'_>> = HELP
         .iter()
-        .map(|(key, text)| Line::from(vec![Span::from(format!(" {key:<9} ")).bold(), Span::from(*text)]))
+        .map(|(key, text)| {
+            Line::from(vec![Span::from(format!(" {key:<9} ")).bold(), Span::from(*text)])
+        })
         .collect();
     let (width, height) = (78.min(area.width), (HELP.len() as u16 + 2).min(area.height));
     let place = Rect::new(

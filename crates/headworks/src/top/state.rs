@@ -117,8 +117,9 @@ impl View {
         let wanted = self.filter.to_lowercase();
         let fits = |text: &str| text.to_lowercase().contains(&wanted);
         let all = self.status.iter().flat_map(|status| &status.connections);
-        let mut users: Vec<&UserStatus> =
-            all.filter(|user| wanted.is_empty() || fits(&user.account) || fits(&user.class)).collect();
+        let mut users: Vec<&UserStatus> = all
+            .filter(|user| wanted.is_empty() || fits(&user.account) || fits(&user.class))
+            .collect();
         users.sort_by(|a, b| {
             let (a_kind, a_value) = self.sort.weigh(a);
             let (b_kind, b_value) = self.sort.weigh(b);
@@ -136,7 +137,11 @@ impl View {
 
     pub(super) fn press(&mut self, key: KeyEvent) -> Step {
         if key.modifiers.contains(KeyModifiers::CONTROL) {
-            return if matches!(key.code, KeyCode::Char('c' | 'd')) { Step::Quit } else { Step::Stay };
+            return if matches!(key.code, KeyCode::Char('c' | 'd')) {
+                Step::Quit
+            } else {
+                Step::Stay
+            };
         }
         if self.typing {
             self.type_filter(key.code);

@@ -58,7 +58,8 @@ fn the_picture_shows_the_gate_its_figures_classes_and_users() {
             "0.5 all",
             "report0@10.0.0.7",
             "SINCE▼",
-            "sort by s:since ",
+            "q:quit",
+            "sort: s:since w:wait",
         ],
     );
     assert!(!picture.contains("PAUSED"));
@@ -69,7 +70,9 @@ fn the_one_that_waits_longest_comes_first_and_keys_sort_otherwise() {
     let mut view = view(busy());
     assert_eq!(view.users()[0].user, 0);
     assert!(view.users()[..200].iter().all(|user| user.state == "waiting"));
-    for (key, sort, first) in [('w', Sort::Wait, 12), ('l', Sort::Latency, 16), ('r', Sort::Requests, 0)] {
+    for (key, sort, first) in
+        [('w', Sort::Wait, 12), ('l', Sort::Latency, 16), ('r', Sort::Requests, 0)]
+    {
         press(&mut view, KeyCode::Char(key));
         assert_eq!((view.sort, view.users()[0].user), (sort, first), "{key}");
     }
@@ -118,7 +121,11 @@ fn an_error_is_shown_over_the_old_figures_until_the_next_success() {
     let with_error = picture(&mut view);
     assert_shows(
         &with_error,
-        &["no answer; the figures are old, trying again: the daemon is gone", "start it: headworks daemon", "1001 requests/s"],
+        &[
+            "no answer; the figures are old, trying again: the daemon is gone",
+            "start it: headworks daemon",
+            "1001 requests/s",
+        ],
     );
     view.update(Ok(busy()));
     assert!(!picture(&mut view).contains("no answer"));
@@ -141,7 +148,12 @@ fn the_command_that_mends_is_shown() {
     });
     assert_shows(
         &picture(&mut view),
-        &["no sign of life", "headworks daemon --name mariadbd", "+4 for a stall", "reload was refused: gate.toml:3:1: no"],
+        &[
+            "no sign of life",
+            "headworks daemon --name mariadbd",
+            "+4 for a stall",
+            "reload was refused: gate.toml:3:1: no",
+        ],
     );
 }
 
@@ -167,7 +179,17 @@ fn keys_pause_help_and_quit() {
 #[test]
 fn on_a_narrow_screen_columns_are_left_out_and_no_figure_is_cut() {
     let narrow = picture_of(&mut view(busy()), 80, 24);
-    assert_shows(&narrow, &["276 ms", "WAITING", "report0@10.0.0.7", "SINCE▼", "LATENCY", "90.0 ms"]);
+    assert_shows(
+        &narrow,
+        &[
+            "p99 460 ms   p99.9 828 ms",
+            "WAITING",
+            "report0@10.0.0.7",
+            "SINCE▼",
+            "LATENCY",
+            "90.0 ms",
+        ],
+    );
     assert!(!narrow.contains("WHY"), "{narrow}");
     for line in narrow.lines().filter(|line| line.contains(" waiting  ")) {
         assert!(line.split_whitespace().any(|word| word == "3.9"), "{line}");

@@ -43,9 +43,14 @@ fn table(
     width: u16,
 ) -> Table<'static> {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
-    let needed = |kept: &[usize]| kept.iter().map(|&at| u32::from(columns[at].width) + 1).sum::<u32>();
+    let needed =
+        |kept: &[usize]| kept.iter().map(|&at| u32::from(columns[at].width) + 1).sum::<u32>();
     while needed(&kept) > u32::from(width) + 1 {
-        let least = kept.iter().copied().filter(|&at| columns[at].rank > 0).max_by_key(|&at| columns[at].rank);
+        let least = kept
+            .iter()
+            .copied()
+            .filter(|&at| columns[at].rank > 0)
+            .max_by_key(|&at| columns[at].rank);
         let Some(least) = least else { break };
         kept.retain(|&at| at != least);
     }
@@ -53,7 +58,8 @@ fn table(
         let cells = cells.into_iter().enumerate();
         cells.filter(|(at, _)| kept.contains(at)).map(|(_, cell)| cell).collect::<Vec<_>>()
     };
-    let rows: Vec<Row<'static>> = rows.map(|(cells, style)| Row::new(pick(cells)).style(style)).collect();
+    let rows: Vec<Row<'static>> =
+        rows.map(|(cells, style)| Row::new(pick(cells)).style(style)).collect();
     let widths: Vec<Constraint> = kept
         .iter()
         .map(|&at| match columns[at].grows {
