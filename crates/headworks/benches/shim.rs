@@ -216,7 +216,7 @@ fn policy() {
     let mut admitted = 0u64;
     while start.elapsed() < Duration::from_millis(500) {
         for _ in 0..1000 {
-            let Some(Next::Admit(turn)) = gate.next() else { unreachable!("256 always wait") };
+            let Some(Next::Admit(turn)) = gate.decide() else { unreachable!("256 always wait") };
             gate.wrr.end_turn(turn.user, 1);
             gate.wrr.arrive(turn.user);
             admitted += 1;

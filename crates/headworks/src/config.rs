@@ -99,18 +99,43 @@ impl Config {
     /// Writes the configuration into a region and wakes those whom it concerns. A gate that an
     /// operator has opened stays open.
     pub fn apply(&self, region: &Region) {
-        for (at, class) in self.classes.iter().enumerate() {
+        let places = self.places(region);
+        for (class, &place) in self.classes.iter().zip(&places) {
             let weight = class.weight_thousandths;
-            region.set_class(at, &class.name, weight, class.share(), class.shared);
+            region.set_class(place, &class.name, weight, class.share(), class.shared);
         }
-        region.rules.replace(&self.rules);
+        let mut rules = self.rules.clone();
+        for rule in &mut rules {
+            let place = places.get(rule.verdict.class as usize).copied().unwrap_or(0);
+            rule.verdict.class = place as u32;
+        }
+        region.rules.replace(&rules);
         // Only after the rules: until then, connections may still be put into a class that goes.
-        for at in self.classes.len()..CLASSES {
+        for gone in (0..CLASSES).filter(|place| !places.contains(place)) {
             let share = ClassShare::new(WEIGHT_ONE, Sharing::PerUser);
-            region.set_class(at, "", WEIGHT_ONE, share, false);
+            region.set_class(gone, "", WEIGHT_ONE, share, false);
         }
         let off = region.control.settings().off;
         region.apply(&Settings { off, ..self.settings });
+    }
+}
+
+impl Config {
+    /// Where in the region each class goes: a class that is there already keeps its place, and
+    /// with it the sums of the users that left.
+    fn places(&self, region: &Region) -> Vec<usize> {
+        let name = |place: usize| region.classes[place].name.get();
+        let known = |class: &ClassConfig| {
+            (1..CLASSES).find(|&place| name(place).bytes() == class.name.as_bytes())
+        };
+        let kept: Vec<Option<usize>> = self
+            .classes
+            .iter()
+            .enumerate()
+            .map(|(at, class)| if at == 0 { Some(0) } else { known(class) })
+            .collect();
+        let mut free = (1..CLASSES).filter(|place| !kept.contains(&Some(*place)));
+        kept.iter().map(|place| place.or_else(|| free.next()).unwrap_or(0)).collect()
     }
 }
 

@@ -121,7 +121,7 @@ pub fn replay(turns: &[ObservedTurn], setting: &Setting) -> Vec<ReplayedTurn> {
     let mut now = arrivals.first().map_or(0, |&(time, _)| time);
     loop {
         while inside.len() < setting.parallelism.max(1) as usize {
-            let Some(Next::Admit(turn)) = gate.next() else { break };
+            let Some(Next::Admit(turn)) = gate.decide() else { break };
             if let Some((at, arrived)) = waiting[turn.user as usize].take() {
                 inside.push((at, demand[at].max(1.0), arrived, now));
             }

@@ -45,10 +45,10 @@ impl Gate {
     }
 
     /// Takes the decision for one free token; `None` when nobody needs it.
-    pub fn next(&mut self) -> Option<Next> {
+    pub fn decide(&mut self) -> Option<Next> {
         match self.owed.pop() {
             Some(user) => Some(Next::Settle(user)),
-            None => self.wrr.next().map(Next::Admit),
+            None => self.wrr.take().map(Next::Admit),
         }
     }
 
@@ -151,9 +151,9 @@ mod tests {
         gate.wrr.arrive(1);
         gate.owe(2);
         assert_eq!(gate.pending(), 2);
-        assert_eq!(gate.next(), Some(Next::Settle(2)));
-        assert!(matches!(gate.next(), Some(Next::Admit(Turn { user: 1, .. }))));
-        assert_eq!(gate.next(), None);
+        assert_eq!(gate.decide(), Some(Next::Settle(2)));
+        assert!(matches!(gate.decide(), Some(Next::Admit(Turn { user: 1, .. }))));
+        assert_eq!(gate.decide(), None);
     }
 
     proptest! {

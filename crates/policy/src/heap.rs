@@ -76,7 +76,7 @@ impl Heap {
 
     /// The first member and its key.
     pub fn peek(&self) -> Option<(u32, Key)> {
-        (self.len() > 0).then(|| (self.entries[0].user, self.entries[0].key))
+        (!self.is_empty()).then(|| (self.entries[0].user, self.entries[0].key))
     }
 
     /// Takes the first member out.

@@ -213,7 +213,7 @@ impl Wrr {
     }
 
     /// Takes the user whose turn is next. It stays backlogged until [`Wrr::end_turn`].
-    pub fn next(&mut self) -> Option<Turn> {
+    pub fn take(&mut self) -> Option<Turn> {
         let (user, key) = self.heap.pop()?;
         self.round = self.round.max(key.round);
         let quota = (self.users[user as usize].credit / ONE).clamp(1, QUOTA_MAX) as u32;
@@ -277,7 +277,7 @@ impl Wrr {
         let class = self.users[user as usize].class as usize;
         let own = self.shares[class].of_user(self.backlogged[class]);
         let least = least.min(own).max(1);
-        let by_zeta = (u128::from(own) * u128::from(self.zeta) << 16) / total.max(u128::from(own)).max(1);
+        let by_zeta = ((u128::from(own) * u128::from(self.zeta)) << 16) / total.max(u128::from(own)).max(1);
         let by_least = (u128::from(own) << 16) / u128::from(least);
         by_zeta.max(by_least).min((QUOTA_MAX * ONE) as u128) as i64
     }

@@ -48,7 +48,7 @@ impl Loop {
     /// Fills the P places; the one that entered first leaves and comes back.
     fn step(&mut self, parallelism: usize) {
         while self.inside.len() < parallelism {
-            let Some(Next::Admit(turn)) = self.gate.next() else { break };
+            let Some(Next::Admit(turn)) = self.gate.decide() else { break };
             let user = &mut self.users[turn.user as usize];
             let since = user.waiting_since.take().expect("only who waits is admitted");
             user.longest_wait = user.longest_wait.max(self.admissions - since);
@@ -238,7 +238,7 @@ proptest! {
             }
             prop_assert_eq!(gate.pending(), waiting.len());
         }
-        while let Some(Next::Admit(turn)) = gate.next() {
+        while let Some(Next::Admit(turn)) = gate.decide() {
             prop_assert!(turn.quota >= 1);
             prop_assert!(waiting.remove(&turn.user));
         }

@@ -200,7 +200,7 @@ impl Region {
         slot.class.store(class.min(CLASSES as u32 - 1), Ordering::Relaxed);
         slot.class_epoch.store(epoch, Ordering::Relaxed);
         let flags = slot.flags.load(Ordering::Relaxed) & !FLAG_BYPASS;
-        slot.flags.store(flags | u32::from(bypass) * FLAG_BYPASS, Ordering::Relaxed);
+        slot.flags.store(flags | (u32::from(bypass) * FLAG_BYPASS), Ordering::Relaxed);
         self.locked(|gate, _| gate.wrr.reclassify(user, class));
     }
 
@@ -501,7 +501,7 @@ impl Region {
             else {
                 break;
             };
-            in_hand = match gate.next() {
+            in_hand = match gate.decide() {
                 Some(Next::Admit(turn)) => {
                     let slot = &self.users[turn.user as usize];
                     self.book(slot, turn.user, token);

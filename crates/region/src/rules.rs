@@ -195,7 +195,7 @@ impl RuleTable {
             .find(|rule| rule.fits(identity))
             .map_or(Verdict::default(), |rule| rule.verdict);
         core::sync::atomic::fence(Ordering::Acquire);
-        let same = epoch % 2 == 0 && self.epoch.load(Ordering::Relaxed) == epoch;
+        let same = epoch.is_multiple_of(2) && self.epoch.load(Ordering::Relaxed) == epoch;
         (verdict, if same { epoch } else { epoch.wrapping_sub(2) })
     }
 }
