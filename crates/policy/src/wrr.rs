@@ -216,7 +216,13 @@ impl Wrr {
     pub fn take(&mut self) -> Option<Turn> {
         let (user, key) = self.heap.pop()?;
         self.round = self.round.max(key.round);
-        let quota = (self.users[user as usize].credit / ONE).clamp(1, QUOTA_MAX) as u32;
+        // What one round is worth depends on how many are backlogged: whoever came while few
+        // were must not keep a share of that time.
+        let quota = self.quota(user);
+        let most = quota.saturating_add(self.mean_cost).saturating_mul(2);
+        let entry = &mut self.users[user as usize];
+        entry.credit = entry.credit.min(most);
+        let quota = (entry.credit.min(quota) / ONE).clamp(1, QUOTA_MAX) as u32;
         Some(Turn { user, quota })
     }
 

@@ -137,6 +137,28 @@ fn a_newcomer_is_no_better_off_than_a_resident() {
 }
 
 #[test]
+fn whoever_came_while_few_were_there_does_not_keep_a_share_of_that_time() {
+    // ζ is 40 requests for each of 64 users. The first to arrive is alone, and 2,560 are its.
+    let mut gate = Box::new(Gate::new());
+    gate.wrr.set_zeta(40 * 64);
+    for user in 0..64 {
+        gate.wrr.arrive(user);
+    }
+    let Some(Next::Admit(first)) = gate.decide() else { panic!("everybody waits") };
+    assert_eq!(first.user, 0);
+    assert!(first.quota <= 40, "{}", first.quota);
+    gate.wrr.end_turn(0, 40);
+    gate.wrr.arrive(0);
+    // Its next turns come no more than twice before those that have had none.
+    let order: Vec<u32> = std::iter::from_fn(|| match gate.decide() {
+        Some(Next::Admit(turn)) => Some(turn.user),
+        _ => None,
+    })
+    .collect();
+    assert!(order.iter().position(|&user| user == 1).unwrap() <= 2, "{order:?}");
+}
+
+#[test]
 fn one_huge_transaction_is_paid_back_and_not_an_advantage() {
     let mut users = vec![user(0, vec![10]); 8];
     users[0].costs = vec![1_000];
@@ -150,7 +172,7 @@ fn one_huge_transaction_is_paid_back_and_not_an_advantage() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_global_rejects: 1_000_000, ..ProptestConfig::with_cases(48) })]
 
     /// Between any two users, the requests served per unit of weight differ by no more than one
     /// quantum: what a turn may cost at the most plus one round's quota, over the weight.
