@@ -230,6 +230,12 @@ pub struct Daemon {
     /// Descriptor that gets a line once the daemon serves
     #[arg(long, hide = true)]
     pub ready_fd: Option<i32>,
+    /// User and group of the daemon
+    #[arg(long, hide = true, value_name = "UID:GID", value_parser = crate::janitor::parse_ids)]
+    pub run_as: Option<(u32, u32)>,
+    /// Let go of standard error once it serves
+    #[arg(long, hide = true)]
+    pub detach: bool,
     /// Stay in the foreground
     #[arg(long)]
     pub foreground: bool,

@@ -2,11 +2,11 @@
 
 use crate::instance::Instance;
 use crate::status::Status;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What can be asked of the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +31,7 @@ pub enum Response {
 }
 
 /// Longest request that is read, in bytes.
-const REQUEST_BYTES_MAX: u64 = 64 * 1024;
+const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
 /// How long either side waits for the other.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -59,13 +59,10 @@ pub fn ask(instance: &Instance, request: &Request) -> Result<Response> {
     serde_json::from_str(&answer).map_err(|error| anyhow!("the daemon's answer cannot be read: {error}"))
 }
 
-/// Reads one request from a client and answers it. An error concerns this client only.
+/// Reads one request from a client and answers it. An error concerns this client only, and a slow
+/// client has as long as a silent one.
 pub fn serve(stream: &UnixStream, answer: impl FnOnce(Request) -> Response) -> Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new(stream.take(REQUEST_BYTES_MAX)).read_line(&mut line)?;
-    let response = match serde_json::from_str(&line) {
+    let response = match serde_json::from_slice(&read_line(stream)?) {
         Ok(request) => answer(request),
         Err(error) => Response::Error(format!(
             "cannot read the request: {error}; known: {{\"command\":\"status\"}}, {{\"command\":\"reload\"}}"
@@ -73,9 +70,39 @@ pub fn serve(stream: &UnixStream, answer: impl FnOnce(Request) -> Response) -> R
     };
     let mut text = serde_json::to_string(&response)?;
     text.push('\n');
-    let mut stream = stream;
-    stream.write_all(text.as_bytes())?;
+    write_all(stream, text.as_bytes())
+}
+
+/// Reads up to the end of a line, of the request or of the time.
+fn read_line(mut stream: &UnixStream) -> Result<Vec<u8>> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut line = Vec::new();
+    let mut chunk = [0; 4096];
+    while line.len() < REQUEST_BYTES_MAX {
+        stream.set_read_timeout(Some(time_left(deadline)?))?;
+        let count = stream.read(&mut chunk)?;
+        line.extend_from_slice(&chunk[..count]);
+        if count == 0 || chunk[..count].contains(&b'\n') {
+            break;
+        }
+    }
+    Ok(line)
+}
+
+fn write_all(mut stream: &UnixStream, mut bytes: &[u8]) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !bytes.is_empty() {
+        stream.set_write_timeout(Some(time_left(deadline)?))?;
+        let count = stream.write(bytes)?;
+        bytes = &bytes[count..];
+    }
     Ok(())
+}
+
+fn time_left(deadline: Instant) -> Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    ensure!(!left.is_zero(), "the client took too long");
+    Ok(left)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use crate::config::Config;
 use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
-use crate::instance::{Instance, Note};
+use crate::instance::{Instance, Note, started_ticks};
 use crate::status::Status;
 use anyhow::{Context, Result, bail};
 use headworks_hooks::ops::identity_of;
@@ -90,7 +90,7 @@ fn beat(region: Mapping) {
             region.count(Counter::Stalls);
         }
         if bonus != region.control.bonus() {
-            region.control.set_bonus(bonus);
+            region.set_bonus(bonus);
         }
         region.pump_all();
         if now.since(reaped_at) > Nanos::from_millis(1_000) {
@@ -152,6 +152,15 @@ impl Daemon {
         }
     }
 
+    /// Removes the instance, unless its directory is already that of the next one: a daemon that
+    /// stood still may see the end of its database late.
+    fn remove_instance(&self) {
+        let key = |note: &Note| (note.server_pid, note.server_started_ticks);
+        if self.instance.note().is_ok_and(|note| key(&note) == key(&self.note)) {
+            self.instance.remove();
+        }
+    }
+
     fn reload(&mut self) -> Result<String> {
         let Some(path) = &self.note.config else {
             bail!("this instance was started without a configuration file: headworks run --config FILE …");
@@ -170,8 +179,12 @@ impl Daemon {
     }
 }
 
-/// Runs until the database ends. `ready` gets a line once the daemon serves.
-pub fn run(instance: Instance, mut ready: Option<impl Write>) -> Result<()> {
+/// Runs until the database ends. `ready` gets a line once the daemon serves; from then on a
+/// `detached` one holds nothing of whoever started it.
+pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) -> Result<()> {
+    // A client that goes without its answer, or a log that nobody reads any more, ends nobody.
+    // SAFETY: sets a disposition, before any thread exists.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     let note = instance.note()?;
     let region = instance.open_region()?;
     if !instance.is_running() {
@@ -183,7 +196,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>) -> Result<()> {
         return Err(std::io::Error::last_os_error()).context("cannot watch the database's process");
     }
     let other = region.beat.daemon.load(Ordering::Relaxed);
-    if other != 0 && other != std::process::id() && !region.beat.stale(clock::now()) {
+    if other_lives(other) && !region.beat.stale(clock::now()) {
         bail!("instance `{}` has a daemon already (process {other})", instance.name);
     }
     let signals = block_signals()?;
@@ -200,6 +213,9 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>) -> Result<()> {
         let _ = ready.write_all(b"ready\n");
     }
     drop(ready);
+    if detached {
+        release_stderr();
+    }
 
     let mut daemon = Daemon {
         instance,
@@ -216,7 +232,11 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>) -> Result<()> {
         // SAFETY: the array and its length belong together.
         unsafe { libc::poll(fds.as_mut_ptr(), 3, 100) };
         if fds[0].revents != 0 {
-            daemon.instance.remove();
+            daemon.remove_instance();
+            break;
+        }
+        // Another daemon was started while this one stood still.
+        if other_lives(daemon.region.beat.daemon.load(Ordering::Relaxed)) {
             break;
         }
         if fds[1].revents != 0
@@ -229,7 +249,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>) -> Result<()> {
             match read_signal(signals) {
                 Some(libc::SIGHUP) => {
                     if let Err(error) = daemon.reload() {
-                        eprintln!("headworks: reload refused: {error:#}");
+                        let _ = writeln!(std::io::stderr(), "headworks: reload refused: {error:#}");
                     }
                 }
                 Some(_) => break,
@@ -240,6 +260,19 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>) -> Result<()> {
     STOP.store(true, Ordering::Relaxed);
     let _ = beater.join();
     Ok(())
+}
+
+/// Whether a process other than this one has the number that stands for the daemon.
+fn other_lives(daemon: u32) -> bool {
+    daemon != 0 && daemon != std::process::id() && started_ticks(daemon).is_some()
+}
+
+/// Lets go of standard error, which may be a pipe whose reader waits for its end.
+pub fn release_stderr() {
+    if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+        // SAFETY: both descriptors are open.
+        unsafe { libc::dup2(null.as_raw_fd(), libc::STDERR_FILENO) };
+    }
 }
 
 /// Blocks the signals that the daemon reads from a descriptor, which it returns.

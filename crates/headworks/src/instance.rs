@@ -38,7 +38,8 @@ pub struct Note {
 /// region is written all the time and must not reach a disk.
 pub fn run_dir() -> PathBuf {
     if let Some(dir) = std::env::var_os("HEADWORKS_RUN_DIR") {
-        return PathBuf::from(dir);
+        // The daemon lives in another directory.
+        return std::path::absolute(&dir).unwrap_or_else(|_| PathBuf::from(dir));
     }
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
@@ -156,6 +157,12 @@ impl Instance {
     pub fn write_note(&self, note: &Note) -> Result<()> {
         let path = self.note_path();
         std::fs::write(&path, serde_json::to_string_pretty(note)?)
+            .and_then(|()| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)))
+            .and_then(|()| {
+                // The daemon reads it as the database's user.
+                let dir = std::fs::metadata(&self.dir)?;
+                std::os::unix::fs::chown(&path, Some(dir.uid()), Some(dir.gid()))
+            })
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
@@ -186,15 +193,9 @@ impl Instance {
 
     /// Makes its directory and region, for the database's user.
     pub fn create(&self, owner: Option<(u32, u32)>) -> Result<Mapping> {
-        let parent = run_dir();
-        std::fs::create_dir_all(&parent).with_context(|| {
-            format!(
-                "cannot make {}\n  choose a directory you may write to: HEADWORKS_RUN_DIR=… headworks run …",
-                parent.display()
-            )
-        })?;
+        make_run_dir(&run_dir())?;
         std::fs::create_dir(&self.dir)
-            .with_context(|| format!("cannot make {}", self.dir.display()))?;
+            .with_context(|| format!("cannot make {}\n  {CHOOSE_RUN_DIR}", self.dir.display()))?;
         std::fs::set_permissions(&self.dir, std::fs::Permissions::from_mode(0o700))?;
         if let Some((uid, gid)) = owner {
             std::os::unix::fs::chown(&self.dir, Some(uid), Some(gid)).with_context(|| {
@@ -215,6 +216,36 @@ impl Instance {
     pub fn remove(&self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+const CHOOSE_RUN_DIR: &str =
+    "choose a directory you may write to: HEADWORKS_RUN_DIR=… headworks run …";
+
+/// Makes the directory for instances if need be, open to the users of all of them.
+fn make_run_dir(dir: &Path) -> Result<()> {
+    if !dir.exists() {
+        std::fs::create_dir_all(dir)
+            // Whatever the umask: the daemon passes through as the database's user.
+            .and_then(|()| std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o755)))
+            .with_context(|| format!("cannot make {}\n  {CHOOSE_RUN_DIR}", dir.display()))?;
+    }
+    // SAFETY: geteuid has no preconditions.
+    let own = unsafe { libc::geteuid() };
+    // Both the name and what it leads to, if it is a link.
+    for meta in [std::fs::symlink_metadata(dir), std::fs::metadata(dir)] {
+        let meta = meta.with_context(|| format!("cannot use {}\n  {CHOOSE_RUN_DIR}", dir.display()))?;
+        let trusted = meta.uid() == 0 || meta.uid() == own;
+        let closed = !meta.is_dir() || meta.mode() & 0o022 == 0 || meta.mode() & libc::S_ISVTX != 0;
+        if !(trusted && closed) {
+            bail!(
+                "other users could replace what lies in {}\n  {CHOOSE_RUN_DIR}\n  \
+                 or make it yours alone: chown and chmod go-w {}",
+                dir.display(),
+                dir.display()
+            );
+        }
+    }
+    Ok(())
 }
 
 fn names(instances: &[Instance]) -> String {

@@ -7,6 +7,7 @@ mod counterfactual;
 mod daemon;
 mod doctor;
 mod instance;
+mod janitor;
 mod man;
 mod preflight;
 mod render;
@@ -75,12 +76,15 @@ fn dispatch(command: Command) -> Result<ExitCode> {
                 use std::os::fd::FromRawFd;
                 // SAFETY: the parent made this descriptor for us and says so on the command line.
                 let ready = args.ready_fd.map(|fd| unsafe { std::fs::File::from_raw_fd(fd) });
-                daemon::run(instance, ready)?;
+                if let Some(ids) = args.run_as {
+                    janitor::split(&instance, ready.as_ref(), ids)?;
+                }
+                daemon::run(instance, ready, args.detach)?;
             } else {
                 // SAFETY: geteuid has no preconditions.
                 let root = unsafe { libc::geteuid() } == 0;
                 let owner = if root { Some(instance.owner()?) } else { None };
-                run::spawn_daemon(&instance, owner)?;
+                run::spawn_daemon(&instance, owner, true)?;
                 println!("the daemon of instance `{}` runs again; the gate is closed", instance.name);
             }
         }

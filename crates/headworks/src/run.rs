@@ -171,13 +171,21 @@ fn start(
     })?;
     apply_config(&region, config, extra_port);
     region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
-    spawn_daemon(instance, owner)?;
+    spawn_daemon(instance, owner, false)?;
 
     let mut preload = OsString::from(shim);
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
         preload.push(":");
         preload.push(others);
     }
+    let settings = region.control.settings();
+    eprintln!(
+        "headworks: {} runs behind a gate (mode {}, P = {}); watch it: headworks top --name {}",
+        binary.path().display(),
+        settings.mode.name(),
+        settings.parallelism,
+        instance.name
+    );
     let mut command = Command::new(binary.path());
     command
         .args(&args.command[1..])
@@ -187,21 +195,25 @@ fn start(
     Err(error).with_context(|| format!("cannot start {}", binary.path().display()))
 }
 
-/// Starts the daemon of an instance and waits until it serves.
-pub fn spawn_daemon(instance: &Instance, owner: Option<(u32, u32)>) -> Result<()> {
+/// Starts the daemon of an instance and waits until it serves. Its messages go to our standard
+/// error, of a `detached` one only until then.
+pub fn spawn_daemon(
+    instance: &Instance,
+    owner: Option<(u32, u32)>,
+    detached: bool,
+) -> Result<()> {
     let (ready, theirs) = pipe()?;
     let mut command = Command::new(std::env::current_exe()?);
     command
         .args(["daemon", "--foreground", "--name", &instance.name, "--ready-fd"])
         .arg(theirs.as_raw_fd().to_string())
+        .args(detached.then_some("--detach"))
+        .args(owner.map(|(uid, gid)| format!("--run-as={uid}:{gid}")))
         .current_dir("/")
         .env_remove("LD_PRELOAD")
         .env("HEADWORKS_RUN_DIR", crate::instance::run_dir())
         .stdin(Stdio::null())
         .stdout(Stdio::null());
-    if let Some((uid, gid)) = owner {
-        command.uid(uid).gid(gid);
-    }
     // SAFETY: between fork and exec only async-signal-safe calls are made.
     unsafe {
         command.pre_exec(|| {

@@ -34,8 +34,8 @@ pub struct Inner {
     pub session: Session,
     /// The token is kept although the request has ended, because the next one is expected soon.
     pub anticipating: bool,
-    /// It has a class.
-    pub classified: bool,
+    /// The identity by which it got its class (`Session::identity_number`), if it has one.
+    pub classified: Option<u8>,
     /// It is left alone from here on, and was counted for it.
     pub left_alone: bool,
     /// What the request in hand waited in the gate.
@@ -49,7 +49,7 @@ impl Inner {
         Inner {
             session: Session::new(),
             anticipating: false,
-            classified: false,
+            classified: None,
             left_alone: false,
             wait: Nanos(0),
             admitted: Nanos(0),

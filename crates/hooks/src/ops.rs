@@ -14,7 +14,7 @@ use crate::process;
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_policy::counterfactual::ObservedTurn;
-use headworks_region::admission::PassReason;
+use headworks_region::PassReason;
 use headworks_region::{Entered, clock};
 use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
@@ -127,7 +127,9 @@ pub fn received(fd: i32, bytes: &[u8]) {
         leave_alone(&it, &mut inner);
         return;
     }
-    if !inner.classified && inner.session.identity().is_some() {
+    // Also after a COM_CHANGE_USER, once the server has agreed to it: somebody else from there on.
+    let identity = inner.session.identity().map(|_| inner.session.identity_number());
+    if identity.is_some() && inner.classified != identity {
         classify(&it, &mut inner);
     }
     if let ClientEvent::Request(request) = event {
@@ -227,11 +229,8 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
             it.conn.set_work(Work::Passed);
             slot.served.was_passed();
             slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
-            match reason {
-                Statement::Quit => it.region.leave(it.user),
-                // Somebody else from here on: the next request finds the class.
-                Statement::ChangeUser => inner.classified = false,
-                _ => {}
+            if reason == Statement::Quit {
+                it.region.leave(it.user);
             }
         }
         RequestClass::Gated => {
@@ -278,7 +277,7 @@ fn hold(it: &Followed, inner: Use<'_>, arrived: Nanos) {
 }
 
 fn classify(it: &Followed, inner: &mut Use<'_>) {
-    inner.classified = true;
+    inner.classified = Some(inner.session.identity_number());
     let Some(identity) = inner.session.identity() else { return };
     let slot = it.slot;
     slot.account.set(identity.account());

@@ -17,115 +17,16 @@
 //! gives none back.
 
 use crate::clock;
-use crate::control::TOKENS;
+use crate::entered::{Entered, PassReason};
 use crate::futex;
 use crate::layout::{Counter, Region};
 use crate::user::{FLAG_BYPASS, State, UserSlot, bump};
 use core::sync::atomic::{AtomicU64, Ordering};
-use headworks_policy::gate::{Gate, Next};
 use headworks_policy::wrr::ClassShare;
-use headworks_policy::{CLASSES, Nanos, USERS};
+use headworks_policy::{CLASSES, Nanos};
 
 /// Longest sleep of a held thread before it looks around.
 const NAP: Nanos = Nanos::from_millis(200);
-
-const BUSY: u32 = 1 << 31;
-
-/// How an attempt to enter ended. In every case the user is inside.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entered {
-    /// A token was free.
-    AtOnce,
-    /// After waiting for one.
-    Waited,
-    /// Without a token, for this reason.
-    Passed(PassReason),
-}
-
-/// Why a request passes without a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum PassReason {
-    /// The gate only observes, or is off.
-    NotEnforcing = 1,
-    /// The connection is never held.
-    Bypass = 2,
-    /// The daemon gave no sign of life.
-    Stale = 3,
-    /// Held for the longest time.
-    HoldLimit = 4,
-    /// The gate was opened.
-    GateOpened = 5,
-    /// The connection was shut down.
-    Cancelled = 6,
-    /// The lock was not to be had.
-    LockBusy = 7,
-    /// The statement is one that always passes.
-    Statement = 8,
-    /// It owns a transaction or a lock.
-    Owner = 9,
-}
-
-impl PassReason {
-    /// From the word in a slot.
-    pub fn from_word(word: u32) -> Option<PassReason> {
-        Some(match word {
-            1 => PassReason::NotEnforcing,
-            2 => PassReason::Bypass,
-            3 => PassReason::Stale,
-            4 => PassReason::HoldLimit,
-            5 => PassReason::GateOpened,
-            6 => PassReason::Cancelled,
-            7 => PassReason::LockBusy,
-            8 => PassReason::Statement,
-            9 => PassReason::Owner,
-            _ => return None,
-        })
-    }
-
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            PassReason::NotEnforcing => "the gate does not hold anybody",
-            PassReason::Bypass => "this connection is never held",
-            PassReason::Stale => "the daemon gave no sign of life",
-            PassReason::HoldLimit => "it was held for the longest time allowed",
-            PassReason::GateOpened => "the gate was opened",
-            PassReason::Cancelled => "its connection was shut down",
-            PassReason::LockBusy => "the region's lock was not to be had",
-            PassReason::Statement => "its statement always passes",
-            PassReason::Owner => "it owns a transaction or a lock",
-        }
-    }
-}
-
-/// Threads to wake once the lock is released.
-struct Wakes<'a> {
-    region: &'a Region,
-    users: [u32; 32],
-    count: usize,
-}
-
-impl<'a> Wakes<'a> {
-    fn new(region: &'a Region) -> Self {
-        Wakes { region, users: [0; 32], count: 0 }
-    }
-
-    fn push(&mut self, user: u32) {
-        if self.count == self.users.len() {
-            self.flush();
-        }
-        self.users[self.count] = user;
-        self.count += 1;
-    }
-
-    fn flush(&mut self) {
-        for &user in &self.users[..self.count] {
-            futex::wake(&self.region.users[user as usize].state, 1);
-        }
-        self.count = 0;
-    }
-}
 
 impl Region {
     /// Claims a slot for a new user. `None` when all are taken; the connection then passes.
@@ -335,11 +236,21 @@ impl Region {
         self.control.store(settings);
         self.locked(|gate, wakes| {
             gate.wrr.set_zeta(settings.zeta);
+            self.count_excess();
             self.pump(gate, wakes, None);
         });
         if !self.control.enforcing() {
             self.wake_everybody();
         }
+    }
+
+    /// Sets how many users beyond P may be inside, for the stall detector.
+    pub fn set_bonus(&self, bonus: u32) {
+        self.control.store_bonus(bonus);
+        self.locked(|gate, wakes| {
+            self.count_excess();
+            self.pump(gate, wakes, None);
+        });
     }
 
     /// Opens the gate for everybody at once, or closes it.
@@ -435,159 +346,6 @@ impl Region {
         slot.served.was_queued();
         self.locked(|gate, _| gate.wrr.withdraw(user));
         self.pass(slot, reason)
-    }
-
-    /// Takes a free token, the favourite first.
-    fn take_token(&self, slot: &UserSlot) -> bool {
-        let limit = self.control.limit();
-        let favourite = slot.favourite.load(Ordering::Relaxed);
-        let mine = self.mark_of(slot);
-        let taken = if favourite < limit && self.claim(favourite, mine) {
-            Some(favourite)
-        } else {
-            (0..limit).find(|&token| self.claim(token, mine))
-        };
-        if let Some(token) = taken {
-            slot.token.store(token + 1, Ordering::Relaxed);
-            slot.favourite.store(token, Ordering::Relaxed);
-        }
-        taken.is_some()
-    }
-
-    fn mark_of(&self, slot: &UserSlot) -> u32 {
-        let start = self.users.as_ptr() as usize;
-        let offset = core::ptr::from_ref(slot) as usize - start;
-        (offset / size_of::<UserSlot>()) as u32
-    }
-
-    fn claim(&self, token: u32, user: u32) -> bool {
-        let word = &self.tokens[token as usize % TOKENS].word;
-        let free = word.load(Ordering::SeqCst);
-        free & BUSY == 0
-            && word.compare_exchange(free, BUSY | user, Ordering::SeqCst, Ordering::Relaxed).is_ok()
-    }
-
-    /// The token that a slot's word names, if it is really this user's: a slot that says otherwise
-    /// was tampered with, and must not free a stranger's token.
-    fn own_token(&self, user: u32, word: u32) -> Option<u32> {
-        let token = word.checked_sub(1).filter(|&token| (token as usize) < TOKENS)?;
-        (self.tokens[token as usize].word.load(Ordering::Relaxed) == BUSY | user).then_some(token)
-    }
-
-    /// Frees a token, and gives it to somebody if anybody waits.
-    fn free_token(&self, token: u32) {
-        let word = &self.tokens[token as usize].word;
-        word.store(word.load(Ordering::Relaxed) & !BUSY, Ordering::SeqCst);
-        if self.pending.count.load(Ordering::SeqCst) > 0 {
-            self.locked(|gate, wakes| self.pump(gate, wakes, None));
-        }
-    }
-
-    /// Gives tokens to those who need one while there are both; `in_hand` is a busy token that is
-    /// free to give. The lock is held.
-    fn pump(&self, gate: &mut Gate, wakes: &mut Wakes<'_>, mut in_hand: Option<u32>) {
-        // Before the tokens are looked at: see "Nobody is forgotten".
-        self.publish(gate);
-        let limit = self.control.limit();
-        // Each pass gives a token away or drops an entry: no more passes than there can be users.
-        for _ in 0..2 * USERS {
-            if in_hand.is_some_and(|token| token >= limit) {
-                self.drop_token(in_hand.take());
-            }
-            if gate.pending() == 0 {
-                break;
-            }
-            let Some(token) = in_hand.take().or_else(|| (0..limit).find(|&token| self.claim(token, 0)))
-            else {
-                break;
-            };
-            in_hand = match gate.decide() {
-                Some(Next::Admit(turn)) => {
-                    let slot = &self.users[turn.user as usize];
-                    self.book(slot, turn.user, token);
-                    slot.quota.store(turn.quota, Ordering::Relaxed);
-                    slot.accounted.store(1, Ordering::Relaxed);
-                    if slot.move_state(State::Waiting, State::Inside) {
-                        wakes.push(turn.user);
-                        None
-                    } else {
-                        slot.token.store(0, Ordering::Relaxed);
-                        gate.wrr.withdraw(turn.user);
-                        Some(token)
-                    }
-                }
-                Some(Next::Settle(user)) => {
-                    let slot = &self.users[user as usize];
-                    self.book(slot, user, token);
-                    if slot.move_state(State::Overdraft, State::Inside) {
-                        None
-                    } else {
-                        slot.token.store(0, Ordering::Relaxed);
-                        Some(token)
-                    }
-                }
-                None => Some(token),
-            };
-        }
-        self.drop_token(in_hand);
-    }
-
-    /// Tells everybody how many wait. The lock is held.
-    fn publish(&self, gate: &Gate) {
-        self.pending.count.store(gate.pending() as u32, Ordering::SeqCst);
-    }
-
-    fn book(&self, slot: &UserSlot, user: u32, token: u32) {
-        self.tokens[token as usize].word.store(BUSY | user, Ordering::SeqCst);
-        slot.favourite.store(token, Ordering::Relaxed);
-        slot.token.store(token + 1, Ordering::Relaxed);
-    }
-
-    fn drop_token(&self, token: Option<u32>) {
-        if let Some(token) = token {
-            let word = &self.tokens[token as usize].word;
-            word.store(word.load(Ordering::Relaxed) & !BUSY, Ordering::SeqCst);
-        }
-    }
-
-    /// Runs `work` on the policy's state with the lock held; `None` if the lock was not to be had.
-    fn locked<T>(&self, work: impl FnOnce(&mut Gate, &mut Wakes<'_>) -> T) -> Option<T> {
-        let mut wakes = Wakes::new(self);
-        let held = self.lock.lock.acquire()?;
-        // SAFETY: the lock is held, so nobody else has a reference to the state. Its fields are
-        // integers, valid whatever bytes are there, and it indexes with bounds checks.
-        let gate = unsafe { &mut *self.gate.0.get() };
-        if held.inherited {
-            self.count(Counter::LockInherited);
-            self.rebuild(gate);
-        }
-        let result = work(gate, &mut wakes);
-        self.publish(gate);
-        drop(held);
-        wakes.flush();
-        Some(result)
-    }
-
-    /// Makes the policy's state anew from the users' slots, after somebody died while changing it.
-    /// Debts are lost; places are not.
-    #[cold]
-    fn rebuild(&self, gate: &mut Gate) {
-        gate.clear();
-        gate.wrr.set_zeta(self.control.settings().zeta);
-        for (class, slot) in self.classes.iter().enumerate() {
-            let weight = slot.weight.load(Ordering::Relaxed);
-            let shared = slot.shared.load(Ordering::Relaxed) != 0;
-            gate.wrr.set_share(class, ClassShare::from_words(weight, shared));
-        }
-        for (user, slot) in self.users[..self.high_water() as usize].iter().enumerate() {
-            let user = user as u32;
-            gate.wrr.join(user, slot.class.load(Ordering::Relaxed));
-            match slot.state() {
-                State::Waiting => gate.wrr.arrive(user),
-                State::Overdraft => gate.owe(user),
-                _ => {}
-            }
-        }
     }
 
     /// Counts one request in the user's turn and says whether it still has quota for another.

@@ -119,8 +119,9 @@ impl Control {
         self.bonus.load(Ordering::Relaxed)
     }
 
-    /// Sets the stall detector's bonus.
-    pub fn set_bonus(&self, bonus: u32) {
+    /// Writes the stall detector's bonus. The region's `set_bonus` also lets those in whom it
+    /// concerns.
+    pub(crate) fn store_bonus(&self, bonus: u32) {
         self.bonus.store(bonus, Ordering::SeqCst);
     }
 

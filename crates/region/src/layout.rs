@@ -95,11 +95,14 @@ pub struct Token {
     pub(crate) word: AtomicU32,
 }
 
-/// The word that all users look at: how many wait or are owed a token.
+/// The word that all users look at: how many tokens are spoken for (by those who wait, those who
+/// are owed one, and those who hold one beyond P).
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Pending {
     pub(crate) count: AtomicU32,
+    /// Busy tokens beyond P, after P was lowered; written under the lock.
+    pub(crate) excess: AtomicU32,
     pub(crate) high_water: AtomicU32,
 }
 
@@ -261,7 +264,7 @@ impl Region {
         self.pending.high_water.load(Ordering::Relaxed).min(USERS as u32)
     }
 
-    /// Users that wait or are owed a token.
+    /// Tokens that are spoken for: zero means that a free one may be taken at once.
     pub fn pending(&self) -> u32 {
         self.pending.count.load(Ordering::Relaxed)
     }

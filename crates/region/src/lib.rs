@@ -12,6 +12,7 @@
 pub mod admission;
 pub mod clock;
 pub mod control;
+pub mod entered;
 pub mod futex;
 pub mod layout;
 pub mod lock;
@@ -19,9 +20,10 @@ pub mod map;
 pub mod rules;
 pub mod snapshot;
 pub mod text;
+mod tokens;
 pub mod user;
 
-pub use admission::{Entered, PassReason};
+pub use entered::{Entered, PassReason};
 pub use control::Mode;
 pub use layout::Region;
 pub use map::{Mapping, RegionError};

@@ -95,7 +95,8 @@ impl RobustLock {
             if owner == me || waited >= PATIENCE {
                 return None;
             }
-            if waited > NAP && !thread_exists(owner) {
+            // Nobody has the number zero: somebody wrote over the word.
+            if waited > NAP && (owner == 0 || !thread_exists(owner)) {
                 if self.0.compare_exchange(word, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                     return Some(Held { lock: self, inherited: true });
                 }
@@ -157,6 +158,13 @@ mod tests {
         // The thread took it, and its guard was never dropped.
         let held = lock.acquire().expect("a dead owner does not block");
         assert!(held.inherited);
+    }
+
+    #[test]
+    fn a_word_that_names_no_owner_does_not_block() {
+        let lock = RobustLock(AtomicU32::new(SLEEPERS));
+        assert!(lock.acquire().expect("nobody holds it").inherited);
+        assert!(!lock.acquire().expect("it was given back").inherited);
     }
 
     #[test]

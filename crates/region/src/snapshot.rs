@@ -3,7 +3,7 @@
 //! Taken without stopping anybody: each number is exact for some moment during the copying, not
 //! all for the same.
 
-use crate::admission::PassReason;
+use crate::entered::PassReason;
 use crate::control::Settings;
 use crate::layout::{COUNTERS, Region};
 use crate::user::{FLAG_BYPASS, State, UserSlot};

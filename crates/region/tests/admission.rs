@@ -189,14 +189,16 @@ fn shrinking_blocks_nobody_and_growing_admits_at_once() {
     }
     region.apply(&Settings { parallelism: 2, ..Settings::default() });
     std::thread::scope(|scope| {
-        let (_, waiter) = held(scope, region);
-        // Two leave: still two inside, so nobody enters.
+        let (waiting, waiter) = held(scope, region);
+        // Two leave: still two inside, so nobody enters, whichever tokens were theirs.
         region.leave(inside[0]);
         region.leave(inside[1]);
-        let busy = |users: &[u32]| {
-            users.iter().filter(|&&user| region.user(user).unwrap().state() == State::Inside).count()
-        };
-        assert_eq!(busy(&inside), 2);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(region.user(waiting).unwrap().state(), State::Waiting);
+        // One more: now there is room for one.
+        region.leave(inside[2]);
+        assert_eq!(waiter.join().unwrap().0, Entered::Waited);
+        let (_, waiter) = held(scope, region);
         region.apply(&Settings { parallelism: 8, ..Settings::default() });
         assert!(matches!(waiter.join().unwrap().0, Entered::Waited));
     });

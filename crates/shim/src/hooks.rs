@@ -8,6 +8,11 @@ use headworks_policy::Nanos;
 use headworks_region::clock;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
+/// Flags of a `recv` that is no receipt of the stream's next bytes: they stay where they are, are
+/// thrown away without a look at the buffer (which may be null), or come from elsewhere.
+const NOT_THE_STREAM: c_int =
+    libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_OOB | libc::MSG_ERRQUEUE;
+
 fn errno() -> c_int {
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() }
@@ -49,8 +54,7 @@ pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, len: size_t
     guarded((), || ops::about_to_receive(fd));
     // SAFETY: the arguments are the caller's.
     let count = unsafe { real::recv(fd, buffer, len, flags) };
-    // A look that leaves the bytes where they are is no receipt.
-    if flags & libc::MSG_PEEK == 0 {
+    if flags & NOT_THE_STREAM == 0 {
         if count > 0 {
             // SAFETY: the kernel has written `count` bytes, and no more than `len`, to `buffer`.
             let bytes =

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use headworks_rig::machine::{Load, Machine};
 use headworks_rig::{Programs, Server, ServerBuilder};
 
@@ -212,12 +212,13 @@ impl Bench<'_> {
                 .step(&format!("{title} · measuring"), self.plan.window);
             clients.wait_until(window.end_us, &self.progress)?;
             let load_at_window_end = Load::read();
+            let gate = self.gate_status(config)?;
             self.progress
                 .step(&format!("{title} · stopping"), self.plan.expected_stop);
             clients.wait(Duration::from_secs(120), &self.progress)?;
-            Ok((load_at_window_begin, load_at_window_end))
+            Ok((load_at_window_begin, load_at_window_end, gate))
         })();
-        let (load_at_window_begin, load_at_window_end) =
+        let (load_at_window_begin, load_at_window_end, gate) =
             measured.map_err(|error: anyhow::Error| {
                 if server.is_running() {
                     error
@@ -236,11 +237,34 @@ impl Bench<'_> {
             server_start_s,
             server_stop_s: stopped.took.as_secs_f64(),
             library_mapped,
+            gate,
             load_before,
             load_at_window_begin,
             load_at_window_end,
             clients: read_notebooks(&notebooks, config.users(), window)?,
         })
+    }
+
+    /// What the gate says of itself. An arm whose gate is not closed would measure nothing.
+    fn gate_status(&self, config: Config) -> Result<Option<serde_json::Value>> {
+        let Some(program) = self.options.headworks_exe.as_ref().filter(|_| config.is_gated()) else {
+            return Ok(None);
+        };
+        let output = std::process::Command::new(program)
+            .args(["status", "--json", "--name", &instance(config)])
+            .output()?;
+        let mut status: serde_json::Value =
+            serde_json::from_slice(&output.stdout).context("the gate does not tell its state")?;
+        ensure!(
+            status["mode"] == "enforce" && status["gate"] == "closed",
+            "the gate is {} in mode {}: it does not hold anybody",
+            status["gate"],
+            status["mode"]
+        );
+        if let Some(status) = status.as_object_mut() {
+            status.remove("connections");
+        }
+        Ok(Some(status))
     }
 
     fn server(&self, config: Config) -> ServerBuilder {
@@ -254,7 +278,7 @@ impl Bench<'_> {
         match &self.options.headworks_exe {
             Some(program) if config.is_gated() => {
                 let mut prefix: Vec<OsString> = vec![program.into(), "run".into(), "--name".into()];
-                prefix.push(format!("demo-{}-{}", std::process::id(), config.name()).into());
+                prefix.push(instance(config).into());
                 if let Some(parallelism) = self.options.parallelism {
                     prefix.extend(["--parallelism".into(), parallelism.to_string().into()]);
                 }
@@ -271,6 +295,11 @@ impl Bench<'_> {
                 .fold(builder, ServerBuilder::env_remove),
         }
     }
+}
+
+/// Name of the gate's instance in an arm.
+fn instance(config: Config) -> String {
+    format!("demo-{}-{}", std::process::id(), config.name())
 }
 
 /// Reads every page that the clients will, and lets the server finish what the last arm left to be purged.

@@ -63,6 +63,10 @@ pub(crate) struct Round {
     pub(crate) server_stop_s: f64,
     /// Whether our library was in the server's memory.
     pub(crate) library_mapped: bool,
+    /// What the gate said of itself at the window's end (`headworks status --json` without the
+    /// single connections); `null` without a gate.
+    #[serde(default)]
+    pub(crate) gate: Option<serde_json::Value>,
     /// The machine before the clients started, at the window's begin, and at its end.
     pub(crate) load_before: Load,
     pub(crate) load_at_window_begin: Load,

@@ -26,6 +26,7 @@ fn round(number: usize, users: usize, transactions: usize, latency_us: u32) -> R
         }
     };
     Round {
+        gate: None,
         round: number,
         position_in_round: 1,
         window_s: 10.0,

@@ -86,6 +86,8 @@ pub struct Session {
     query_attributes: bool,
     replication: bool,
     known: bool,
+    /// Counts the identities that the connection has had.
+    identities: u8,
     in_transaction: bool,
     autocommit: bool,
     after_error: bool,
@@ -127,6 +129,7 @@ impl Session {
             query_attributes: false,
             replication: false,
             known: false,
+            identities: 0,
             in_transaction: false,
             autocommit: true,
             after_error: false,
@@ -226,6 +229,12 @@ impl Session {
     /// Who the client says it is; `None` until its handshake response was read, and always under TLS.
     pub fn identity(&self) -> Option<&Identity> {
         self.known.then_some(&self.identity)
+    }
+
+    /// A number that is another one after every change of [`identity`](Session::identity): when the client named itself,
+    /// and each time the server agreed to a COM_CHANGE_USER.
+    pub fn identity_number(&self) -> u8 {
+        self.identities
     }
 
     /// Why the connection cannot be followed, if so.

@@ -170,6 +170,7 @@ impl Session {
             return;
         }
         self.known = true;
+        self.identities = self.identities.wrapping_add(1);
         if both & (caps::COMPRESS | caps::ZSTD) != 0 {
             self.opaque = Some(Opaque::Compressed);
             return;

@@ -84,7 +84,10 @@ impl Session {
     fn succeeded(&mut self, effect: Effect) {
         match effect.op {
             Op::Remember => self.locks.prepared(self.answer.statement(), effect.takes),
-            Op::ChangeUser => self.identity = self.asked,
+            Op::ChangeUser => {
+                self.identity = self.asked;
+                self.identities = self.identities.wrapping_add(1);
+            }
             _ => {}
         }
         self.locks.succeeded(effect);

@@ -1,0 +1,66 @@
+//! Root's part of a daemon: the last `rmdir`.
+//!
+//! A daemon runs as the database's user, not as root, so that a fault in it is worth nothing to
+//! anybody. It can empty its instance's directory, but not take it out of the run directory,
+//! which is root's. So the process that root starts splits: the child gives its rights up and is
+//! the daemon, and the parent does nothing but wait for its end and remove the directory if it is
+//! empty, which that of a later instance never is.
+
+use crate::instance::Instance;
+use anyhow::{Context, Result};
+use std::fs::File;
+use std::io::Error;
+use std::os::fd::AsRawFd;
+
+/// User and group ids on the command line.
+pub fn parse_ids(text: &str) -> Result<(u32, u32), String> {
+    let ids = text.split_once(':').and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
+    ids.ok_or_else(|| "two numbers with a colon in between".to_owned())
+}
+
+/// Splits; returns in the daemon's process only, which belongs to this user and group. To be
+/// called before there are threads.
+pub fn split(instance: &Instance, ready: Option<&File>, (uid, gid): (u32, u32)) -> Result<()> {
+    // SAFETY: there is one thread, so the child may go on as any process would.
+    match unsafe { libc::fork() } {
+        -1 => Err(Error::last_os_error()).context("cannot fork"),
+        0 => give_up_rights(uid, gid).context("cannot become the database's user"),
+        daemon => {
+            if let Some(ready) = ready {
+                // SAFETY: the child has its own copy, and this process ends without using it again.
+                unsafe { libc::close(ready.as_raw_fd()) };
+            }
+            crate::daemon::release_stderr();
+            // SAFETY: the name is a C string; it tells people which of the two this is.
+            unsafe { libc::prctl(libc::PR_SET_NAME, c"hw-janitor".as_ptr()) };
+            // SAFETY: waits for our own child; no status is wanted.
+            while unsafe { libc::waitpid(daemon, std::ptr::null_mut(), 0) } < 0
+                && Error::last_os_error().raw_os_error() == Some(libc::EINTR)
+            {}
+            let _ = std::fs::remove_dir(&instance.dir);
+            std::process::exit(0)
+        }
+    }
+}
+
+fn give_up_rights(uid: u32, gid: u32) -> Result<(), Error> {
+    // SAFETY: the list of groups is empty; the rest takes numbers. The user comes last, as it
+    // takes the right to change the others.
+    let done = unsafe {
+        libc::setgroups(0, std::ptr::null()) == 0 && libc::setgid(gid) == 0 && libc::setuid(uid) == 0
+    };
+    if done { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_two_numbers() {
+        assert_eq!(parse_ids("65534:0"), Ok((65534, 0)));
+        for bad in ["", "1", "1:", ":1", "a:b", "1:2:3", "-1:0"] {
+            assert!(parse_ids(bad).is_err(), "{bad}");
+        }
+    }
+}

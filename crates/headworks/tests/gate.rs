@@ -1,0 +1,45 @@
+//! The gate in front of a real, unmodified MariaDB: its promises, each with a test that fails when
+//! the promise is broken.
+//!
+//! Every test starts a server of its own. The settings make anything that would let a held user
+//! pass by itself (longest hold, stall detector) far longer than a test, unless it is the subject,
+//! so whoever is held stays held until the test lets go.
+
+#[path = "gate/bypass.rs"]
+mod bypass;
+#[path = "gate/common.rs"]
+mod common;
+#[path = "gate/conversation.rs"]
+mod conversation;
+#[path = "gate/conversations.rs"]
+mod conversations;
+#[path = "gate/crowd.rs"]
+mod crowd;
+#[path = "gate/keeping.rs"]
+mod keeping;
+#[path = "gate/load.rs"]
+mod load;
+#[path = "gate/locks.rs"]
+mod locks;
+#[path = "gate/modes.rs"]
+mod modes;
+#[path = "gate/opaque.rs"]
+mod opaque;
+#[path = "gate/owner.rs"]
+mod owner;
+#[path = "gate/places.rs"]
+mod places;
+#[path = "gate/relay.rs"]
+mod relay;
+#[path = "gate/replication.rs"]
+mod replication;
+#[path = "gate/setup.rs"]
+mod setup;
+#[path = "gate/stall.rs"]
+mod stall;
+#[path = "gate/status.rs"]
+mod status;
+#[path = "gate/transactions.rs"]
+mod transactions;
+#[path = "gate/weights.rs"]
+mod weights;

@@ -1,0 +1,165 @@
+//! Who and what passes at any load.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::time::Duration;
+
+use headworks_rig::{ACCOUNT, Address, ConnectOptions, DATABASE};
+
+use crate::common::{Gate, User};
+use crate::owner::leave;
+use crate::relay::Relay;
+use crate::setup::Setup;
+
+/// COM_CHANGE_USER.
+const CHANGE_USER: u8 = 0x11;
+
+/// COM_STATISTICS.
+const STATISTICS: u8 = 0x09;
+
+const CROWD: usize = 50;
+
+/// A gate whose only place is taken, with many users that are held.
+struct Full {
+    gate: Gate,
+    occupant: User,
+    held: Vec<User>,
+}
+
+impl Full {
+    fn new(setup: Setup) -> Option<Full> {
+        let gate = setup.start()?;
+        gate.sql("CREATE USER admin");
+        let occupant = gate.occupy();
+        let held = (0..CROWD).map(|_| gate.user("held")).map(|mut user| {
+            user.send_query("SELECT 7").unwrap();
+            user
+        });
+        let held = held.collect();
+        gate.wait("everybody is held", |status| status.number("waiting") == CROWD as u64);
+        Some(Full { gate, occupant, held })
+    }
+
+    /// The user is answered although everybody else is still held.
+    fn passes(&self, what: &str, mut user: User) {
+        user.send_query("SELECT 9").unwrap();
+        assert_eq!(user.value(), "9", "{what}");
+        self.still_full(what);
+        user.quit();
+    }
+
+    fn still_full(&self, what: &str) {
+        let waiting = self.gate.status().number("waiting");
+        assert_eq!(waiting, CROWD as u64, "{what}: everybody else is held");
+    }
+
+    fn end(self) {
+        self.gate.release(self.occupant);
+        for mut user in self.held {
+            assert_eq!(user.value(), "7");
+            user.quit();
+        }
+        self.gate.wait_empty();
+    }
+}
+
+#[test]
+fn administrators_pass_by_account_by_address_and_by_the_extra_port() {
+    let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let extra_port = probe.local_addr().unwrap().port();
+    drop(probe);
+    let rules = "[[rule]]\naccount = \"adm*\"\nbypass = true\n\
+                 [[rule]]\naddress = \"127.0.0.2\"\nbypass = true\n\
+                 [[rule]]\naddress = \"127.0.3.0/24\"\nbypass = true\n\
+                 [[rule]]\naddress = \"local\"\naccount = \"app\"\nbypass = true\n";
+    let setup = Setup::places(1)
+        .sections(rules)
+        .option(format!("--extra-port={extra_port}"))
+        .option("--extra-max-connections=5");
+    let Some(full) = Full::new(setup) else {
+        return;
+    };
+    let gate = &full.gate;
+    let before = gate.status().counter("administrator");
+
+    let admin = ConnectOptions::new(gate.server.tcp(), "admin");
+    full.passes("account", gate.user_with("account", admin));
+    for source in [Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 3, 77)] {
+        let relay = Relay::new(&gate.server, source);
+        full.passes("address", gate.user_with("address", relay.options()));
+    }
+    let local = ConnectOptions::new(gate.server.unix(), ACCOUNT);
+    full.passes("Unix socket", gate.user_with("local", local));
+    let address = Address::Tcp((Ipv4Addr::LOCALHOST, extra_port).into());
+    let extra = ConnectOptions::new(address, ACCOUNT).database(DATABASE);
+    full.passes("extra port", gate.user_with("extra", extra));
+    assert_eq!(gate.status().counter("administrator"), before + 5);
+
+    let relay = Relay::new(&gate.server, Ipv4Addr::new(127, 0, 0, 3));
+    let mut stranger = gate.user_with("stranger", relay.options());
+    stranger.send_query("SELECT 9").unwrap();
+    assert!(gate.is_held(&stranger), "another address is nobody special");
+    full.end();
+    leave([stranger]);
+}
+
+#[test]
+fn kill_ping_and_statistics_pass_for_everybody() {
+    let Some(full) = Full::new(Setup::places(1)) else {
+        return;
+    };
+    let mut user = full.gate.user("user");
+    user.ping().unwrap();
+    full.still_full("ping");
+    user.send_command(STATISTICS, &[]).unwrap();
+    let statistics = String::from_utf8(user.read_packet().unwrap()).unwrap();
+    assert!(statistics.starts_with("Uptime: "), "{statistics}");
+    full.still_full("statistics");
+    let nobody = format!("KILL {}", u32::MAX);
+    assert_eq!(user.query(&nobody).unwrap_err().code(), Some(1094));
+    full.still_full("KILL of nobody");
+
+    let victim = full.gate.user("victim");
+    user.run(&format!("KILL CONNECTION {}", victim.connection_id()));
+    full.still_full("KILL");
+    full.gate.wait("the victim is gone", |status| status.state(&victim.name).is_empty());
+
+    let text = "SELECT 1; KILL 1";
+    user.send_query(text).unwrap();
+    assert!(full.gate.is_held(&user), "`{text}` is more than a KILL");
+    // It would run in vain: who sent it says goodbye before its turn has come.
+    drop(user);
+    full.end();
+}
+
+#[test]
+fn who_becomes_an_administrator_passes_and_who_ceases_to_be_one_is_held() {
+    let Some(full) =
+        Full::new(Setup::places(1).sections("[[rule]]\naccount = \"adm*\"\nbypass = true\n"))
+    else {
+        return;
+    };
+    let become_account = |user: &mut User, account: &str| {
+        // Account, an empty answer to the scramble, no database, character set, plugin, no attributes.
+        let body = format!("{account}\0\0\0\x2d\0mysql_native_password\0\0");
+        user.send_command(CHANGE_USER, body.as_bytes()).unwrap();
+        let mut answer = user.read_packet().unwrap();
+        if answer[0] == 0xfe {
+            // Another scramble: an empty password stays empty.
+            user.write_packet(&[]).unwrap();
+            answer = user.read_packet().unwrap();
+        }
+        assert_eq!(answer[0], 0, "{answer:?}");
+    };
+    let gate = &full.gate;
+    let mut user = gate.user("user");
+    become_account(&mut user, "admin");
+    user.send_query("SELECT 9").unwrap();
+    assert_eq!(user.value(), "9");
+    full.still_full("administrator");
+    become_account(&mut user, ACCOUNT);
+    user.send_query("SELECT 9").unwrap();
+    assert!(!user.readable_within(Duration::from_millis(300)).unwrap());
+    full.end();
+    assert_eq!(user.value(), "9");
+    user.quit();
+}

@@ -1,0 +1,70 @@
+//! The life of somebody who owns something: never held while it does, like everybody afterwards.
+
+use headworks_rig::Client;
+
+use crate::common::{Gate, User};
+use crate::status::state;
+
+/// What a user takes, does with it, and how it gives it back.
+pub struct Ownership<'a> {
+    pub name: &'a str,
+    /// What the status says that it holds.
+    pub holding: &'a str,
+    pub take: &'a dyn Fn(&mut Client),
+    pub use_it: &'a dyn Fn(&mut Client),
+    pub give_back: &'a dyn Fn(&mut Client),
+}
+
+/// Runs statements that have to succeed.
+pub fn run(statements: &'static [&'static str]) -> impl Fn(&mut Client) {
+    move |client| {
+        for sql in statements {
+            if let Err(error) = client.query(sql) {
+                panic!("{sql}: {error}");
+            }
+        }
+    }
+}
+
+/// The gate has one place, which is lent out when its owner idles. Somebody else takes it and keeps
+/// it. Whoever owns a transaction or a lock goes on all the same, while a third one is held; once
+/// it owns nothing, it is held too.
+pub fn never_held_until_given_back(gate: &Gate, ownership: &Ownership<'_>) {
+    let what = ownership.name;
+    let mut owner = gate.user("owner");
+    (ownership.take)(&mut owner);
+    gate.wait_state(&owner, state::LENT);
+    let holding = gate.status().holding(&owner.name);
+    assert!(
+        holding.contains(ownership.holding),
+        "{what}: the status says that it holds `{holding}`"
+    );
+
+    let occupant = gate.occupy();
+    let mut plain = gate.user("plain");
+    plain.send_query("SELECT 7").unwrap();
+    assert!(gate.is_held(&plain), "{what}: a third user is held");
+
+    (ownership.use_it)(&mut owner);
+    assert!(gate.waits(&plain), "{what}: the owner was answered before the place came free");
+    (ownership.give_back)(&mut owner);
+    assert!(gate.waits(&plain), "{what}: the owner was let go before the place came free");
+    gate.wait(&format!("{what}: the owner owns nothing"), |status| {
+        status.state(&owner.name) == state::IDLE && status.holding(&owner.name).is_empty()
+    });
+
+    owner.send_query("SELECT 8").unwrap();
+    assert!(gate.is_held(&owner), "{what}: it is held afterwards");
+    gate.release(occupant);
+    assert_eq!(plain.value(), "7", "{what}");
+    assert_eq!(owner.value(), "8", "{what}");
+    leave([plain, owner]);
+    gate.wait_empty();
+}
+
+/// Everybody says goodbye.
+pub fn leave(users: impl IntoIterator<Item = User>) {
+    for user in users {
+        user.quit();
+    }
+}

@@ -1,0 +1,131 @@
+//! How a gated server is started, and where its instance lives.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use headworks_rig::{Server, mariadb_or_skip};
+
+use crate::common::{DEADLINE, Gate, NAME};
+
+/// How a gated server is to be started.
+pub struct Setup {
+    keys: BTreeMap<&'static str, String>,
+    pub sections: String,
+    options: Vec<String>,
+}
+
+impl Setup {
+    /// P places. Nobody passes by itself: the limits on holds, stalls and idling are out of reach.
+    pub fn places(parallelism: u32) -> Setup {
+        let setup = Setup { keys: BTreeMap::new(), sections: String::new(), options: Vec::new() };
+        setup
+            .key("parallelism", parallelism)
+            .key("hold_ms_max", 900_000)
+            .key("idle_in_transaction_ms", 600_000)
+            .key("stall_ms", 600_000)
+    }
+
+    /// A key of the section `[gate]`.
+    pub fn key(mut self, key: &'static str, value: impl Display) -> Setup {
+        self.keys.insert(key, value.to_string());
+        self
+    }
+
+    /// A place is lent out as soon as its owner idles for a moment.
+    pub fn lending(self) -> Setup {
+        self.key("idle_in_transaction_ms", 50)
+    }
+
+    /// Classes and rules.
+    pub fn sections(mut self, text: &str) -> Setup {
+        self.sections = text.to_owned();
+        self
+    }
+
+    /// An option of the server.
+    pub fn option(mut self, option: impl Into<String>) -> Setup {
+        self.options.push(option.into());
+        self
+    }
+
+    /// Options of the server.
+    pub fn options<'a>(self, options: impl IntoIterator<Item = &'a str>) -> Setup {
+        options.into_iter().fold(self, Setup::option)
+    }
+
+    /// Starts the server; `None`, with a printed reason, if there is no MariaDB here.
+    pub fn start(self) -> Option<Gate> {
+        if !mariadb_or_skip() {
+            return None;
+        }
+        let headworks = Path::new(env!("CARGO_BIN_EXE_headworks"));
+        assert!(
+            std::env::var_os("HEADWORKS_SHIM").is_some()
+                || headworks.with_file_name("libheadworks.so").exists(),
+            "no libheadworks.so beside {}: run `cargo build --workspace` first",
+            headworks.display()
+        );
+        let directory = RunDirectory::new();
+        let config = directory.0.join("headworks.toml");
+        fs::write(&config, self.text()).unwrap();
+        let server = Server::builder()
+            .prefix([
+                headworks.as_os_str(),
+                "run".as_ref(),
+                "--name".as_ref(),
+                NAME.as_ref(),
+                "--config".as_ref(),
+                config.as_os_str(),
+                "--".as_ref(),
+            ])
+            .env("HEADWORKS_RUN_DIR", &directory.0)
+            .options(["--innodb-flush-log-at-trx-commit=0"])
+            .options(&self.options)
+            .remove_when_orphaned(&directory.0)
+            .start()
+            .unwrap();
+        assert!(server.has_mapped("libheadworks").unwrap());
+        Some(Gate::new(server, directory, config, self))
+    }
+
+    /// The administrator of the tests is never held: `root`, over the Unix socket.
+    pub fn text(&self) -> String {
+        let mut text = "[gate]\n".to_owned();
+        for (key, value) in &self.keys {
+            text += &format!("{key} = {value}\n");
+        }
+        text += &self.sections;
+        text + "\n[[rule]]\naccount = \"root\"\nbypass = true\n"
+    }
+}
+
+/// A private directory for instances, in memory.
+pub struct RunDirectory(pub PathBuf);
+
+impl RunDirectory {
+    fn new() -> RunDirectory {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = format!("/dev/shm/headworks-gate-{}-{number}", std::process::id());
+        fs::create_dir(&path).unwrap();
+        // The server's own account, which is not ours when root starts it, has to enter.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o711)).unwrap();
+        RunDirectory(path.into())
+    }
+}
+
+impl Drop for RunDirectory {
+    fn drop(&mut self) {
+        // The daemon removes its own part at the same time.
+        let begun = Instant::now();
+        while fs::remove_dir_all(&self.0).is_err() && self.0.exists() && begun.elapsed() < DEADLINE
+        {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}

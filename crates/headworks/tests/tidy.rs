@@ -1,0 +1,82 @@
+//! What can be held by looking at the sources.
+
+use headworks_region::layout::COUNTERS;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+}
+
+fn sources(below: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    let mut folders = vec![below.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).expect("a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() && entry.file_name() != "target" {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).expect("a source");
+                found.push((path, text));
+            }
+        }
+    }
+    assert!(!found.is_empty());
+    found
+}
+
+#[test]
+fn every_counter_is_counted_somewhere() {
+    let sources = sources(&root().join("crates"));
+    for (counter, name, _) in COUNTERS {
+        let used = format!("Counter::{counter:?}");
+        let counted = sources
+            .iter()
+            .filter(|(path, _)| {
+                path.iter().any(|part| part == "src") && !path.ends_with("region/src/layout.rs")
+            })
+            .any(|(_, text)| text.contains(&used));
+        assert!(counted, "`{name}` is shown to users, but nothing counts it");
+    }
+}
+
+#[test]
+fn no_file_is_longer_than_a_person_reads() {
+    for (path, text) in sources(&root().join("crates")) {
+        let lines = text.lines().count();
+        assert!(lines <= 500, "{} has {lines} lines: split it", path.display());
+    }
+}
+
+#[test]
+fn the_policy_has_no_clock_no_sleep_and_no_unsafe() {
+    for (path, text) in sources(&root().join("crates/policy/src")) {
+        for word in ["Instant::now", "SystemTime", "thread::sleep", "unsafe {", "std::fs", "Mutex"] {
+            assert!(!text.contains(word), "{} uses {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let words = ["TO", "FIX"].map(|start| start.to_owned() + if start == "TO" { "DO" } else { "ME" });
+    for (path, text) in sources(&root().join("crates")) {
+        for word in &words {
+            assert!(!text.contains(word.as_str()), "{} has a {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn the_documents_name_only_targets_that_exist() {
+    let makefile = std::fs::read_to_string(root().join("Makefile")).expect("the Makefile");
+    for document in ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"] {
+        let text = std::fs::read_to_string(root().join(document)).expect(document);
+        for part in text.split("`make ").skip(1) {
+            let target: String =
+                part.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+            let known = makefile.lines().any(|line| line.starts_with(&format!("{target}:")));
+            assert!(known, "{document} names `make {target}`, which the Makefile does not have");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! How an attempt to enter ended, and why a request passes.
+
+/// How an attempt to enter ended. In every case the user is inside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entered {
+    /// A token was free.
+    AtOnce,
+    /// After waiting for one.
+    Waited,
+    /// Without a token, for this reason.
+    Passed(PassReason),
+}
+
+/// Why a request passes without a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum PassReason {
+    /// The gate only observes, or is off.
+    NotEnforcing = 1,
+    /// The connection is never held.
+    Bypass = 2,
+    /// The daemon gave no sign of life.
+    Stale = 3,
+    /// Held for the longest time.
+    HoldLimit = 4,
+    /// The gate was opened.
+    GateOpened = 5,
+    /// The connection was shut down.
+    Cancelled = 6,
+    /// The lock was not to be had.
+    LockBusy = 7,
+    /// The statement is one that always passes.
+    Statement = 8,
+    /// It owns a transaction or a lock.
+    Owner = 9,
+}
+
+impl PassReason {
+    /// From the word in a slot.
+    pub fn from_word(word: u32) -> Option<PassReason> {
+        Some(match word {
+            1 => PassReason::NotEnforcing,
+            2 => PassReason::Bypass,
+            3 => PassReason::Stale,
+            4 => PassReason::HoldLimit,
+            5 => PassReason::GateOpened,
+            6 => PassReason::Cancelled,
+            7 => PassReason::LockBusy,
+            8 => PassReason::Statement,
+            9 => PassReason::Owner,
+            _ => return None,
+        })
+    }
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            PassReason::NotEnforcing => "the gate does not hold anybody",
+            PassReason::Bypass => "this connection is never held",
+            PassReason::Stale => "the daemon gave no sign of life",
+            PassReason::HoldLimit => "it was held for the longest time allowed",
+            PassReason::GateOpened => "the gate was opened",
+            PassReason::Cancelled => "its connection was shut down",
+            PassReason::LockBusy => "the region's lock was not to be had",
+            PassReason::Statement => "its statement always passes",
+            PassReason::Owner => "it owns a transaction or a lock",
+        }
+    }
+}
