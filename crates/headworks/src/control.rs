@@ -56,7 +56,8 @@ pub fn ask(instance: &Instance, request: &Request) -> Result<Response> {
     BufReader::new(&stream).read_line(&mut answer).context(
         "the daemon took the request but did not answer within 2 s: it may be stopped; everybody passes meanwhile",
     )?;
-    serde_json::from_str(&answer).map_err(|error| anyhow!("the daemon's answer cannot be read: {error}"))
+    serde_json::from_str(&answer)
+        .map_err(|error| anyhow!("the daemon's answer cannot be read: {error}"))
 }
 
 /// Reads one request from a client and answers it. An error concerns this client only, and a slow
@@ -124,7 +125,10 @@ mod tests {
     fn a_request_is_answered_and_garbage_is_refused_in_words() {
         assert_eq!(exchange("{\"command\":\"reload\"}\n"), "{\"done\":\"Reload\"}\n");
         for garbage in ["", "{}\n", "\u{0}\u{1}\n", "{\"command\":\"drop\"}\n", "[[[[[[[[\n"] {
-            assert!(exchange(garbage).starts_with("{\"error\":\"cannot read the request"), "{garbage}");
+            assert!(
+                exchange(garbage).starts_with("{\"error\":\"cannot read the request"),
+                "{garbage}"
+            );
         }
     }
 }

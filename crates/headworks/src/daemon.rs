@@ -85,7 +85,8 @@ fn beat(region: Mapping) {
         region.beat.alive_ns.store(now.0, Ordering::Relaxed);
         detector.set_patience(region.control.settings().stall);
         let stalls = detector.stalls();
-        let bonus = detector.look(Sight { now, completed: region.completed(), waiting: region.waiting() });
+        let bonus =
+            detector.look(Sight { now, completed: region.completed(), waiting: region.waiting() });
         if detector.stalls() > stalls {
             region.count(Counter::Stalls);
         }
@@ -163,7 +164,9 @@ impl Daemon {
 
     fn reload(&mut self) -> Result<String> {
         let Some(path) = &self.note.config else {
-            bail!("this instance was started without a configuration file: headworks run --config FILE …");
+            bail!(
+                "this instance was started without a configuration file: headworks run --config FILE …"
+            );
         };
         match crate::config::load(path) {
             Ok(config) => {
@@ -227,8 +230,11 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
     };
     loop {
         daemon.tick();
-        let mut fds = [pidfd, listener.as_raw_fd(), signals]
-            .map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+        let mut fds = [pidfd, listener.as_raw_fd(), signals].map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
         // SAFETY: the array and its length belong together.
         unsafe { libc::poll(fds.as_mut_ptr(), 3, 100) };
         if fds[0].revents != 0 {
@@ -302,4 +308,3 @@ fn read_signal(fd: i32) -> Option<i32> {
         (read == size as isize).then_some(info.ssi_signo as i32)
     }
 }
-

@@ -114,7 +114,11 @@ impl Instance {
                 bail!(
                     "there is no instance `{name}` in {}\n  {}",
                     run_dir().display(),
-                    if others.is_empty() { "none is running; start one: headworks run -- mariadbd …".to_owned() } else { format!("running: {others}") }
+                    if others.is_empty() {
+                        "none is running; start one: headworks run -- mariadbd …".to_owned()
+                    } else {
+                        format!("running: {others}")
+                    }
                 );
             }
             return Ok(instance);
@@ -168,7 +172,8 @@ impl Instance {
 
     /// Whether its database runs.
     pub fn is_running(&self) -> bool {
-        self.note().is_ok_and(|note| started_ticks(note.server_pid) == Some(note.server_started_ticks))
+        self.note()
+            .is_ok_and(|note| started_ticks(note.server_pid) == Some(note.server_started_ticks))
     }
 
     /// Maps its region.
@@ -233,7 +238,8 @@ fn make_run_dir(dir: &Path) -> Result<()> {
     let own = unsafe { libc::geteuid() };
     // Both the name and what it leads to, if it is a link.
     for meta in [std::fs::symlink_metadata(dir), std::fs::metadata(dir)] {
-        let meta = meta.with_context(|| format!("cannot use {}\n  {CHOOSE_RUN_DIR}", dir.display()))?;
+        let meta =
+            meta.with_context(|| format!("cannot use {}\n  {CHOOSE_RUN_DIR}", dir.display()))?;
         let trusted = meta.uid() == 0 || meta.uid() == own;
         let closed = !meta.is_dir() || meta.mode() & 0o022 == 0 || meta.mode() & libc::S_ISVTX != 0;
         if !(trusted && closed) {

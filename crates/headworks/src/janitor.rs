@@ -14,7 +14,8 @@ use std::os::fd::AsRawFd;
 
 /// User and group ids on the command line.
 pub fn parse_ids(text: &str) -> Result<(u32, u32), String> {
-    let ids = text.split_once(':').and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
+    let ids =
+        text.split_once(':').and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
     ids.ok_or_else(|| "two numbers with a colon in between".to_owned())
 }
 
@@ -47,7 +48,9 @@ fn give_up_rights(uid: u32, gid: u32) -> Result<(), Error> {
     // SAFETY: the list of groups is empty; the rest takes numbers. The user comes last, as it
     // takes the right to change the others.
     let done = unsafe {
-        libc::setgroups(0, std::ptr::null()) == 0 && libc::setgid(gid) == 0 && libc::setuid(uid) == 0
+        libc::setgroups(0, std::ptr::null()) == 0
+            && libc::setgid(gid) == 0
+            && libc::setuid(uid) == 0
     };
     if done { Ok(()) } else { Err(Error::last_os_error()) }
 }

@@ -85,7 +85,10 @@ fn dispatch(command: Command) -> Result<ExitCode> {
                 let root = unsafe { libc::geteuid() } == 0;
                 let owner = if root { Some(instance.owner()?) } else { None };
                 run::spawn_daemon(&instance, owner, true)?;
-                println!("the daemon of instance `{}` runs again; the gate is closed", instance.name);
+                println!(
+                    "the daemon of instance `{}` runs again; the gate is closed",
+                    instance.name
+                );
             }
         }
         Command::Man(args) => {
@@ -214,7 +217,8 @@ fn bench(command: BenchCommand) -> Result<ExitCode> {
             options.window_s = window;
             options.parallelism = parallelism;
             options.quota = quota.map(f64::from);
-            options.headworks_exe = Some(std::env::current_exe().context("cannot find this program")?);
+            options.headworks_exe =
+                Some(std::env::current_exe().context("cannot find this program")?);
             match headworks_experiments::run(&ids, &options) {
                 Ok(outcomes) => {
                     for outcome in outcomes {

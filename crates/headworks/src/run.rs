@@ -115,7 +115,10 @@ fn check_server(settings: &ServerSettings, mode: Mode) -> Result<()> {
 
 fn claim(args: &Run, binary: &Binary) -> Result<Instance> {
     let default = || {
-        binary.path().file_name().map_or_else(|| "database".to_owned(), |name| name.to_string_lossy().into_owned())
+        binary
+            .path()
+            .file_name()
+            .map_or_else(|| "database".to_owned(), |name| name.to_string_lossy().into_owned())
     };
     let instance = Instance::named(&args.name.clone().unwrap_or_else(default))?;
     if instance.is_running() {
@@ -143,7 +146,8 @@ fn owner_of(settings: Option<&ServerSettings>) -> Result<Option<(u32, u32)>> {
     }
     let name = CString::new(user)?;
     // SAFETY: the name is a C string; the entry is copied before anybody asks again.
-    let found = unsafe { libc::getpwnam(name.as_ptr()).as_ref().map(|entry| (entry.pw_uid, entry.pw_gid)) };
+    let found =
+        unsafe { libc::getpwnam(name.as_ptr()).as_ref().map(|entry| (entry.pw_uid, entry.pw_gid)) };
     found.map(Some).ok_or_else(|| {
         anyhow!("the server is to run as user `{user}`, which this machine does not have\n  choose another: --user=…, or make it: useradd --system {user}")
     })
@@ -197,11 +201,7 @@ fn start(
 
 /// Starts the daemon of an instance and waits until it serves. Its messages go to our standard
 /// error, of a `detached` one only until then.
-pub fn spawn_daemon(
-    instance: &Instance,
-    owner: Option<(u32, u32)>,
-    detached: bool,
-) -> Result<()> {
+pub fn spawn_daemon(instance: &Instance, owner: Option<(u32, u32)>, detached: bool) -> Result<()> {
     let (ready, theirs) = pipe()?;
     let mut command = Command::new(std::env::current_exe()?);
     command

@@ -85,7 +85,11 @@ impl RobustLock {
             // A sleeper that gets the lock leaves the bit set: there may be more of its kind.
             let word = self.0.load(Ordering::Relaxed);
             if word == 0 {
-                if self.0.compare_exchange(0, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                if self
+                    .0
+                    .compare_exchange(0, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+                {
                     return Some(Held { lock: self, inherited: false });
                 }
                 continue;
@@ -97,14 +101,21 @@ impl RobustLock {
             }
             // Nobody has the number zero: somebody wrote over the word.
             if waited > NAP && (owner == 0 || !thread_exists(owner)) {
-                if self.0.compare_exchange(word, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                if self
+                    .0
+                    .compare_exchange(word, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed)
+                    .is_ok()
+                {
                     return Some(Held { lock: self, inherited: true });
                 }
                 continue;
             }
             let asleep = word | SLEEPERS;
             if word == asleep
-                || self.0.compare_exchange(word, asleep, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+                || self
+                    .0
+                    .compare_exchange(word, asleep, Ordering::Relaxed, Ordering::Relaxed)
+                    .is_ok()
             {
                 futex::wait(&self.0, asleep, NAP);
             }
@@ -152,9 +163,7 @@ mod tests {
     fn the_owner_of_a_lock_that_died_is_noticed() {
         let lock = Arc::new(RobustLock(AtomicU32::new(0)));
         let dead = Arc::clone(&lock);
-        std::thread::spawn(move || core::mem::forget(dead.acquire()))
-            .join()
-            .unwrap();
+        std::thread::spawn(move || core::mem::forget(dead.acquire())).join().unwrap();
         // The thread took it, and its guard was never dropped.
         let held = lock.acquire().expect("a dead owner does not block");
         assert!(held.inherited);

@@ -10,8 +10,7 @@ use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t
 
 /// Flags of a `recv` that is no receipt of the stream's next bytes: they stay where they are, are
 /// thrown away without a look at the buffer (which may be null), or come from elsewhere.
-const NOT_THE_STREAM: c_int =
-    libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_OOB | libc::MSG_ERRQUEUE;
+const NOT_THE_STREAM: c_int = libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_OOB | libc::MSG_ERRQUEUE;
 
 fn errno() -> c_int {
     // SAFETY: errno is this thread's own.
@@ -21,7 +20,11 @@ fn errno() -> c_int {
 /// # Safety
 /// As the C library's function; so for all below.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn accept(
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
     // SAFETY: the arguments are the caller's.
     let client = unsafe { real::accept(fd, addr, len) };
     if client >= 0 {
@@ -50,15 +53,21 @@ pub unsafe extern "C-unwind" fn accept4(
 /// # Safety
 /// As the C library's function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn recv(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
     guarded((), || ops::about_to_receive(fd));
     // SAFETY: the arguments are the caller's.
     let count = unsafe { real::recv(fd, buffer, len, flags) };
     if flags & NOT_THE_STREAM == 0 {
         if count > 0 {
             // SAFETY: the kernel has written `count` bytes, and no more than `len`, to `buffer`.
-            let bytes =
-                unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
+            let bytes = unsafe {
+                core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len))
+            };
             guarded((), || ops::received(fd, bytes));
         } else if count == 0 && len > 0 {
             guarded((), || ops::hung_up(fd));
@@ -97,12 +106,18 @@ pub unsafe extern "C-unwind" fn __recv_chk(
 /// # Safety
 /// As the C library's function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn send(fd: c_int, buffer: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn send(
+    fd: c_int,
+    buffer: *const c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: the arguments are the caller's.
     let count = unsafe { real::send(fd, buffer, len, flags) };
     if count > 0 {
         // SAFETY: the kernel has read `count` bytes, and no more than `len`, from `buffer`.
-        let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
+        let bytes =
+            unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
         guarded((), || ops::sent(fd, bytes));
     }
     count
@@ -178,8 +193,11 @@ pub unsafe extern "C-unwind" fn ppoll(
         return unsafe { real::ppoll(fds, count, timeout, mask) };
     };
     // SAFETY: the caller passes null or a valid time.
-    let total = unsafe { timeout.as_ref() }
-        .map(|time| Nanos((time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)));
+    let total = unsafe { timeout.as_ref() }.map(|time| {
+        Nanos(
+            (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64),
+        )
+    });
     if total.is_some_and(|total| total <= first) {
         // SAFETY: the arguments are the caller's.
         return unsafe { real::ppoll(fds, count, timeout, mask) };

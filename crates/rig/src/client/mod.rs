@@ -362,7 +362,8 @@ impl Client {
 
     fn read_rows(&mut self, columns: usize, binary: bool) -> Result<Answer, ClientError> {
         let mut answer = Answer::default();
-        let mut types = Vec::with_capacity(columns);
+        // What the server says is not believed before the definitions have come.
+        let mut types = Vec::new();
         for _ in 0..columns {
             let (name, column_type) = column_definition(&self.read_packet()?)?;
             answer.columns.push(name);

@@ -1,0 +1,12 @@
+//! A real MariaDB behind a gate whose daemon, region or server fails: everybody passes, nobody
+//! is lost, and nothing is left behind.
+
+mod crowd;
+mod daemon;
+mod limits;
+mod restart;
+mod scribble;
+mod several;
+mod shutdown;
+#[allow(dead_code)] // each test program uses a part of it
+mod support;

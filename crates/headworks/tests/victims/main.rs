@@ -1,0 +1,14 @@
+//! Small C programs under the preloaded library: what it must not disturb, whatever they do.
+
+mod children;
+mod compile;
+mod exports;
+mod fortify;
+mod lifecycle;
+mod miniserver;
+mod places;
+mod signals;
+#[path = "../failopen/support.rs"]
+#[allow(dead_code)] // each test program uses a part of it
+mod support;
+mod transparent;

@@ -1,0 +1,70 @@
+//! Threads that end in the middle of something: what they held comes back.
+
+use crate::compile::Workshop;
+use crate::miniserver::{MiniServer, PATIENT};
+use crate::support::wait_until;
+
+#[test]
+fn a_thread_that_ends_inside_gives_its_place_to_others() {
+    let Some(workshop) = Workshop::open() else { return };
+    let server = MiniServer::start(&workshop.compile("miniserver.c", &[]), PATIENT, &[]);
+    let mut occupant = server.occupant();
+    let mut held = server.held(2);
+    // The thread ends without an answer, and the connection stays open.
+    occupant.send_query("exit").unwrap();
+    for client in &mut held {
+        client.read_answer().unwrap();
+    }
+    assert!(server.counter("reaped") >= 1);
+}
+
+#[test]
+fn a_thread_can_be_cancelled_in_every_sleep() {
+    let Some(workshop) = Workshop::open() else { return };
+    let server = MiniServer::start(&workshop.compile("miniserver.c", &[]), PATIENT, &[]);
+    // One sleeps between requests, with nothing in hand.
+    let idle = server.connect();
+    // One sleeps inside a transaction, in a poll that the library has cut in two.
+    let occupant = server.occupant();
+    let mut held = server.held(1);
+    let mut admin = held.pop().unwrap();
+    wait_until("three users", || server.figure("users") == 3);
+    // The canceller is held by the very transaction that it is to end, so it waits its turn first.
+    signal_out_of(&server, &occupant, &mut admin);
+    for victim in [&idle, &occupant] {
+        admin.query(&format!("cancel {}", victim.connection_id())).unwrap();
+        assert!(victim.readable_within(crate::support::PATIENCE).unwrap());
+    }
+    wait_until("both slots are free", || server.figure("users") == 1);
+    // Nobody is left inside: a newcomer gets the place.
+    let mut next = server.connect();
+    next.query("BEGIN").unwrap();
+    next.query("COMMIT").unwrap();
+    assert_eq!(server.counter("panic"), 0);
+}
+
+/// Lets the held canceller in while the transaction keeps its place.
+fn signal_out_of(
+    server: &MiniServer,
+    occupant: &headworks_rig::Client,
+    admin: &mut headworks_rig::Client,
+) {
+    assert!(!occupant.readable_within(std::time::Duration::ZERO).unwrap());
+    server.run.ok(["set", "--name", crate::miniserver::NAME, "--parallelism", "2"]);
+    admin.read_answer().unwrap();
+}
+
+#[test]
+fn a_held_thread_is_released_when_its_socket_is_shut_down() {
+    let Some(workshop) = Workshop::open() else { return };
+    let server = MiniServer::start(&workshop.compile("miniserver.c", &[]), PATIENT, &[]);
+    let mut occupant = server.occupant();
+    let held = server.held(4);
+    // By another thread of the server, as MariaDB does for KILL and for its own end.
+    for client in &held {
+        occupant.query(&format!("shutdown {}", client.connection_id())).unwrap();
+    }
+    wait_until("nobody waits", || server.figure("waiting") == 0);
+    wait_until("the slots are free", || server.figure("users") == 1);
+    assert_eq!(server.counter("cancelled"), 4);
+}
