@@ -22,6 +22,7 @@
 //! * *Idle rounds are lost, rounds in a turn are not.* A user that comes back after many rounds
 //!   has its debt forgiven by them, but never more than one quota of credit. Rounds that pass
 //!   while it runs count in full, or a user with long turns would never get its share.
+//! * *Debt has a limit* of [`DEBT_ROUNDS_MAX`] rounds, so that the wait of any user is bounded.
 //! * *A newcomer is no better off than a resident.* Otherwise reconnecting would wipe out a debt.
 //!   It starts as if it had just finished a turn of the average cost.
 //!
@@ -46,6 +47,13 @@ pub const WEIGHT_ONE: u32 = 1_000;
 
 /// Largest quota a user can have in a round, in requests: keeps products inside 64 bits.
 const QUOTA_MAX: i64 = 1 << 20;
+
+/// Most rounds that one user's debt is worth. A nightly import would otherwise be followed by hours
+/// of waiting; beyond this, overshoot is forgiven.
+pub const DEBT_ROUNDS_MAX: i64 = 1024;
+
+/// Most rounds by which a newcomer is put back.
+const NEWCOMER_ROUNDS_MAX: i64 = 64;
 
 /// Shift of the moving average of turn costs: each turn counts for 1/64.
 const MEAN_SHIFT: u32 = 6;
@@ -187,7 +195,7 @@ impl Wrr {
         if entry.flags & KNOWN == 0 {
             entry.flags |= KNOWN;
             entry.round = now;
-            entry.credit = quota.saturating_sub(mean);
+            entry.credit = quota.saturating_sub(mean.min(quota.saturating_mul(NEWCOMER_ROUNDS_MAX)));
         }
         if entry.round < now {
             let earned = earned(now - entry.round, quota);
@@ -238,13 +246,16 @@ impl Wrr {
         // what such a turn can be worth.
         let passed = earned(now.saturating_sub(entry.round), quota);
         let most = quota.saturating_add(cost.max(mean)).saturating_mul(2);
-        entry.credit = entry.credit.saturating_sub(cost).saturating_add(passed).min(most);
+        let least = quota.saturating_mul(-DEBT_ROUNDS_MAX);
+        entry.credit = entry.credit.saturating_sub(cost).saturating_add(passed).clamp(least, most);
         entry.round = entry.round.max(now);
         if used > 0 {
+            // One huge transaction is no average: a sample counts for four times the mean at most.
+            let sample = cost.min(self.mean_cost.saturating_mul(4).max(4 * ONE));
             self.mean_cost = if self.mean_cost == 0 {
-                cost
+                sample
             } else {
-                self.mean_cost + ((cost - self.mean_cost) >> MEAN_SHIFT)
+                self.mean_cost + ((sample - self.mean_cost) >> MEAN_SHIFT)
             };
         }
     }

@@ -159,6 +159,29 @@ fn whoever_came_while_few_were_there_does_not_keep_a_share_of_that_time() {
 }
 
 #[test]
+fn one_outlier_does_not_make_newcomers_wait() {
+    let mut sim = Loop::new(vec![user(0, vec![1]); 255], &[], 0);
+    for _ in 0..255 * 20 {
+        sim.step(4);
+    }
+    // Somebody ends a transaction of 100,000 requests, and somebody else connects.
+    sim.gate.wrr.end_turn(300, 100_000);
+    sim.gate.wrr.join(301, 0);
+    sim.gate.wrr.arrive(301);
+    let mut turns = 0;
+    loop {
+        let Some(Next::Admit(turn)) = sim.gate.decide() else { panic!("everybody waits") };
+        if turn.user == 301 {
+            break;
+        }
+        sim.gate.wrr.end_turn(turn.user, 1);
+        sim.gate.wrr.arrive(turn.user);
+        turns += 1;
+        assert!(turns < 255 * 4, "more than a few rounds");
+    }
+}
+
+#[test]
 fn one_huge_transaction_is_paid_back_and_not_an_advantage() {
     let mut users = vec![user(0, vec![10]); 8];
     users[0].costs = vec![1_000];

@@ -20,7 +20,7 @@ use crate::clock;
 use crate::entered::{Entered, PassReason};
 use crate::futex;
 use crate::layout::{Counter, Region};
-use crate::user::{FLAG_BYPASS, State, UserSlot, bump};
+use crate::user::{FLAG_BYPASS, FLAG_UNFOLLOWED, State, UserSlot, bump};
 use core::sync::atomic::{AtomicU64, Ordering};
 use headworks_policy::wrr::ClassShare;
 use headworks_policy::{CLASSES, Nanos};
@@ -56,10 +56,13 @@ impl Region {
             return;
         }
         self.leave(user);
-        self.locked(|gate, _| {
+        self.locked(|gate, wakes| {
             gate.wrr.withdraw(user);
             gate.forgive(user);
             self.bury(slot);
+            // Whatever a granter booked on it late.
+            let token = slot.token.swap(0, Ordering::AcqRel);
+            self.pump(gate, wakes, self.own_token(user, token));
         });
         slot.set_state(State::Free);
     }
@@ -105,6 +108,14 @@ impl Region {
         self.locked(|gate, _| gate.wrr.reclassify(user, class));
     }
 
+    /// Marks a user whose conversation cannot be followed: never held, whatever the rules say.
+    pub fn leave_alone(&self, user: u32) {
+        let Some(slot) = self.user(user) else { return };
+        let flags = slot.flags.load(Ordering::Relaxed);
+        slot.flags.store(flags | FLAG_UNFOLLOWED, Ordering::Relaxed);
+        self.leave(user);
+    }
+
     /// A request of `user`, which holds nothing, wants to start its turn. Returns when it may,
     /// at the latest when the longest hold is over.
     pub fn enter(&self, user: u32, arrived: Nanos) -> Entered {
@@ -115,7 +126,7 @@ impl Region {
         if !self.control.enforcing() {
             return self.pass(slot, PassReason::NotEnforcing);
         }
-        if slot.flags.load(Ordering::Relaxed) & FLAG_BYPASS != 0 {
+        if slot.flags.load(Ordering::Relaxed) != 0 {
             return self.pass(slot, PassReason::Bypass);
         }
         if self.pending.count.load(Ordering::Relaxed) == 0 && self.take_token(slot) {
@@ -169,7 +180,7 @@ impl Region {
                 gate.wrr.withdraw(user);
                 gate.forgive(user);
                 gate.wrr.end_turn(user, used);
-                let token = slot.token.swap(0, Ordering::Relaxed);
+                let token = slot.token.swap(0, Ordering::AcqRel);
                 slot.set_state(State::Idle);
                 self.pump(gate, wakes, self.own_token(user, token));
             });
@@ -177,7 +188,7 @@ impl Region {
                 return;
             }
         }
-        let token = slot.token.swap(0, Ordering::Relaxed);
+        let token = slot.token.swap(0, Ordering::AcqRel);
         slot.set_state(State::Idle);
         if let Some(token) = self.own_token(user, token) {
             self.free_token(token);
@@ -185,25 +196,23 @@ impl Region {
     }
 
     /// The client idles inside a transaction: lends its token out. Its next request goes through
-    /// [`Region::reenter`].
-    pub fn lend(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
-        match slot.state() {
-            State::Inside => {}
-            State::Overdraft => {
-                self.locked(|gate, wakes| {
-                    gate.forgive(user);
-                    self.pump(gate, wakes, None);
-                });
-            }
-            _ => return,
+    /// [`Region::reenter`]. Says whether there was anything to lend; the daemon calls it too.
+    pub fn lend(&self, user: u32) -> bool {
+        let Some(slot) = self.user(user) else { return false };
+        if slot.move_state(State::Overdraft, State::Lent) {
+            self.locked(|gate, wakes| {
+                gate.forgive(user);
+                self.pump(gate, wakes, None);
+            });
+        } else if !slot.move_state(State::Inside, State::Lent) {
+            return false;
         }
-        let token = slot.token.swap(0, Ordering::Relaxed);
-        slot.set_state(State::Lent);
+        let token = slot.token.swap(0, Ordering::AcqRel);
         if let Some(token) = self.own_token(user, token) {
             self.count(Counter::Lent);
             self.free_token(token);
         }
+        true
     }
 
     /// The socket of `user` was shut down or closed, perhaps by another thread: it is not held
@@ -231,10 +240,11 @@ impl Region {
         self.unregister(user);
     }
 
-    /// Writes new settings and lets those in or pass whom they concern.
-    pub fn apply(&self, settings: &crate::control::Settings) {
+    /// Writes new settings and lets those in or pass whom they concern. `false` if the lock was
+    /// not to be had: ζ then counts from the next time on. Leaves `off` as it is.
+    pub fn apply(&self, settings: &crate::control::Settings) -> bool {
         self.control.store(settings);
-        self.locked(|gate, wakes| {
+        let done = self.locked(|gate, wakes| {
             gate.wrr.set_zeta(settings.zeta);
             self.count_excess();
             self.pump(gate, wakes, None);
@@ -242,6 +252,7 @@ impl Region {
         if !self.control.enforcing() {
             self.wake_everybody();
         }
+        done.is_some()
     }
 
     /// Sets how many users beyond P may be inside, for the stall detector.
@@ -351,12 +362,15 @@ impl Region {
     /// Counts one request in the user's turn and says whether it still has quota for another.
     pub fn spend(&self, slot: &UserSlot) -> bool {
         bump(&slot.used, 1);
+        if matches!(slot.state(), State::Inside | State::Overdraft) {
+            bump(&slot.progress, 1);
+        }
         slot.used.load(Ordering::Relaxed) < slot.quota.load(Ordering::Relaxed)
     }
 
     /// For tests: takes the lock and never gives it back, as a thread does that is killed inside.
     #[doc(hidden)]
     pub fn die_with_the_lock(&self) {
-        core::mem::forget(self.lock.lock.acquire());
+        core::mem::forget(self.lock.lock.acquire(|_| false));
     }
 }

@@ -38,6 +38,9 @@ impl Mode {
 /// Most users that P and the stall detector's bonus together let inside.
 pub const TOKENS: usize = 1024;
 
+/// No request is held for longer, whatever the region says.
+pub const HOLD_CEILING: Nanos = Nanos::from_millis(3_600_000);
+
 /// A heartbeat older than this is no heartbeat: everybody passes.
 pub const STALE_AFTER: Nanos = Nanos::from_millis(600);
 
@@ -127,7 +130,7 @@ impl Control {
 
     /// Longest hold of a request.
     pub fn hold_max(&self) -> Nanos {
-        Nanos(self.hold_max_ns.load(Ordering::Relaxed))
+        Nanos(self.hold_max_ns.load(Ordering::Relaxed)).min(HOLD_CEILING)
     }
 
     /// How long a client may idle inside a transaction.
@@ -154,7 +157,8 @@ impl Control {
         }
     }
 
-    /// Writes all settings. The region's `apply` also wakes those whom they concern.
+    /// Writes all settings but `off`, which only `store_off` does: whoever opens the gate while
+    /// another writes settings has the last word. The region's `apply` also wakes those whom they concern.
     pub(crate) fn store(&self, settings: &Settings) {
         self.zeta.store(settings.zeta, Ordering::Relaxed);
         self.hold_max_ns.store(settings.hold_max.0, Ordering::Relaxed);
@@ -163,7 +167,6 @@ impl Control {
         self.stall_ns.store(settings.stall.0, Ordering::Relaxed);
         self.parallelism.store(settings.parallelism.clamp(1, TOKENS as u32), Ordering::SeqCst);
         self.mode.store(settings.mode as u32, Ordering::SeqCst);
-        self.off.store(u32::from(settings.off), Ordering::SeqCst);
     }
 
     /// Opens the gate for everybody, or closes it.

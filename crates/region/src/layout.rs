@@ -20,7 +20,7 @@ use headworks_policy::{CLASSES, Nanos, USERS};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
 
 /// Changes with every change of the layout or of the meaning of a field.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// Turns that the ring of a dry run keeps.
 pub const RING: usize = 1 << 15;
@@ -53,6 +53,7 @@ pub enum Counter {
     Overdraft,
     Stalls,
     Reaped,
+    Reclaimed,
     OpaqueTls,
     OpaqueCompressed,
     OpaqueUnknown,
@@ -77,6 +78,7 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (Counter::Overdraft, "overdraft", "times a transaction went on without a token because none was free"),
     (Counter::Stalls, "stalls", "times nothing completed although users waited, so that one more was admitted"),
     (Counter::Reaped, "reaped", "users whose thread or process vanished without closing the connection"),
+    (Counter::Reclaimed, "reclaimed", "places that were lost when somebody was killed while handing them over, and found again"),
     (Counter::OpaqueTls, "opaque_tls", "connections that pass because they are encrypted"),
     (Counter::OpaqueCompressed, "opaque_compressed", "connections that pass because the protocol is compressed"),
     (Counter::OpaqueUnknown, "opaque_unknown", "connections that pass because their bytes fit no known protocol"),

@@ -16,6 +16,10 @@ const SPINS: u32 = 200;
 const NAP: Nanos = Nanos::from_micros(500);
 const PATIENCE: Nanos = Nanos::from_millis(100);
 
+/// Patience when the daemon gives no sign of life: it may stand still with the lock in its hand.
+/// Long enough to notice an owner that is dead.
+const PATIENCE_STALE: Nanos = Nanos::from_millis(2);
+
 thread_local! {
     // Const initialisation and no destructor: nothing is allocated or registered on first use.
     static THREAD: Cell<u32> = const { Cell::new(0) };
@@ -61,8 +65,9 @@ pub struct Held<'a> {
 }
 
 impl RobustLock {
-    /// Takes the lock, or gives up after a tenth of a second.
-    pub fn acquire(&self) -> Option<Held<'_>> {
+    /// Takes the lock, or gives up after a tenth of a second; much sooner if `stale` says that the
+    /// daemon gives no sign of life, which is only asked when the lock is not free.
+    pub fn acquire(&self, stale: impl Fn(Nanos) -> bool) -> Option<Held<'_>> {
         let me = thread_id();
         for _ in 0..SPINS {
             if self.try_take(me) {
@@ -70,7 +75,7 @@ impl RobustLock {
             }
             core::hint::spin_loop();
         }
-        self.acquire_slowly(me)
+        self.acquire_slowly(me, &stale)
     }
 
     fn try_take(&self, me: u32) -> bool {
@@ -79,8 +84,9 @@ impl RobustLock {
     }
 
     #[cold]
-    fn acquire_slowly(&self, me: u32) -> Option<Held<'_>> {
+    fn acquire_slowly(&self, me: u32, stale: &dyn Fn(Nanos) -> bool) -> Option<Held<'_>> {
         let start = clock::now();
+        let patience = if stale(start) { PATIENCE_STALE } else { PATIENCE };
         loop {
             // A sleeper that gets the lock leaves the bit set: there may be more of its kind.
             let word = self.0.load(Ordering::Relaxed);
@@ -96,7 +102,7 @@ impl RobustLock {
             }
             let owner = word & !SLEEPERS;
             let waited = clock::now().since(start);
-            if owner == me || waited >= PATIENCE {
+            if owner == me || waited >= patience {
                 return None;
             }
             // Nobody has the number zero: somebody wrote over the word.
@@ -145,7 +151,7 @@ mod tests {
                 let lock = Arc::clone(&lock);
                 std::thread::spawn(move || {
                     for _ in 0..10_000 {
-                        let held = lock.0.acquire().expect("nobody holds it for long");
+                        let held = lock.0.acquire(|_| false).expect("nobody holds it for long");
                         let value = lock.1.load(Ordering::Relaxed);
                         lock.1.store(value + 1, Ordering::Relaxed);
                         drop(held);
@@ -163,25 +169,25 @@ mod tests {
     fn the_owner_of_a_lock_that_died_is_noticed() {
         let lock = Arc::new(RobustLock(AtomicU32::new(0)));
         let dead = Arc::clone(&lock);
-        std::thread::spawn(move || core::mem::forget(dead.acquire())).join().unwrap();
+        std::thread::spawn(move || core::mem::forget(dead.acquire(|_| false))).join().unwrap();
         // The thread took it, and its guard was never dropped.
-        let held = lock.acquire().expect("a dead owner does not block");
+        let held = lock.acquire(|_| false).expect("a dead owner does not block");
         assert!(held.inherited);
     }
 
     #[test]
     fn a_word_that_names_no_owner_does_not_block() {
         let lock = RobustLock(AtomicU32::new(SLEEPERS));
-        assert!(lock.acquire().expect("nobody holds it").inherited);
-        assert!(!lock.acquire().expect("it was given back").inherited);
+        assert!(lock.acquire(|_| false).expect("nobody holds it").inherited);
+        assert!(!lock.acquire(|_| false).expect("it was given back").inherited);
     }
 
     #[test]
     fn a_thread_that_holds_it_already_is_refused_and_not_hung() {
         let lock = RobustLock(AtomicU32::new(0));
-        let held = lock.acquire().unwrap();
-        assert!(lock.acquire().is_none());
+        let held = lock.acquire(|_| false).unwrap();
+        assert!(lock.acquire(|_| false).is_none());
         drop(held);
-        assert!(lock.acquire().is_some());
+        assert!(lock.acquire(|_| false).is_some());
     }
 }

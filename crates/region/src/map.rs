@@ -90,9 +90,18 @@ impl Mapping {
             return Err(RegionError::System("cannot create the region", errno()));
         }
         let file = Descriptor(fd);
+        Self::fill(&file, owner).inspect_err(|_| {
+            // SAFETY: the path is a C string, and the file is the one made above.
+            unsafe { libc::unlink(path.as_ptr()) };
+        })
+    }
+
+    fn fill(file: &Descriptor, owner: Option<(u32, u32)>) -> Result<Mapping, RegionError> {
+        // All of it now: a page that finds no room later would end the database with SIGBUS.
         // SAFETY: the descriptor is open.
-        if unsafe { libc::ftruncate(file.0, size_of::<Region>() as libc::off_t) } != 0 {
-            return Err(RegionError::System("cannot size the region", errno()));
+        let failed = unsafe { libc::posix_fallocate(file.0, 0, size_of::<Region>() as libc::off_t) };
+        if failed != 0 {
+            return Err(RegionError::System("there is no room for the region (10 MB of memory)", failed));
         }
         if let Some((uid, gid)) = owner {
             // SAFETY: the descriptor is open.
@@ -100,7 +109,7 @@ impl Mapping {
                 return Err(RegionError::System("cannot give the region to the database's user", errno()));
             }
         }
-        let region = map(&file)?;
+        let region = map(file)?;
         let header = &region.header;
         header.version.store(VERSION, Ordering::Relaxed);
         header.bytes.store(size_of::<Region>() as u64, Ordering::Relaxed);
@@ -123,6 +132,10 @@ impl Mapping {
             let mut stat: libc::stat = core::mem::zeroed();
             if libc::fstat(file.0, &mut stat) != 0 {
                 return Err(RegionError::System("cannot examine the region", errno()));
+            }
+            // No device, and no second name for somebody else's file.
+            if stat.st_mode & libc::S_IFMT != libc::S_IFREG || stat.st_nlink > 1 {
+                return Err(RegionError::NoRegion);
             }
             stat.st_size as u64
         };

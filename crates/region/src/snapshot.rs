@@ -6,7 +6,7 @@
 use crate::entered::PassReason;
 use crate::control::Settings;
 use crate::layout::{COUNTERS, Region};
-use crate::user::{FLAG_BYPASS, State, UserSlot};
+use crate::user::{State, UserSlot};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
 use headworks_policy::histogram::BUCKETS;
@@ -201,12 +201,12 @@ impl Region {
         }
     }
 
-    /// Requests answered so far by users that are still connected: what the stall detector
-    /// watches. Falls when a user leaves, which is progress too.
+    /// Requests that ended with a place held, over all users that ever were: what the stall
+    /// detector watches. Those that need no place (administrators) are no sign that places move.
     pub fn completed(&self) -> u64 {
         (0..self.high_water())
             .filter_map(|user| self.user(user))
-            .map(|slot| long(&slot.served.requests))
+            .map(|slot| u64::from(word(&slot.progress)))
             .sum()
     }
 
@@ -238,7 +238,7 @@ fn user_view(user: u32, slot: &UserSlot) -> UserView {
         state: slot.state(),
         class: word(&slot.class),
         class_epoch: word(&slot.class_epoch),
-        bypass: word(&slot.flags) & FLAG_BYPASS != 0,
+        bypass: word(&slot.flags) != 0,
         holding: word(&slot.holding),
         used: word(&slot.used),
         pass_reason: PassReason::from_word(word(&slot.pass_reason)),

@@ -48,6 +48,10 @@ impl Region {
         let limit = self.control.limit();
         let favourite = slot.favourite.load(Ordering::Relaxed);
         let mine = self.mark_of(slot);
+        // It has one that a granter gave back too late: not one more.
+        if self.own_token(mine, slot.token.load(Ordering::Acquire)).is_some() {
+            return true;
+        }
         let taken = if favourite < limit && self.claim(favourite, mine) {
             Some(favourite)
         } else {
@@ -154,6 +158,31 @@ impl Region {
         self.pending.excess.store(excess, Ordering::Relaxed);
     }
 
+    /// Frees the tokens whose owners do not know of them: somebody was killed between booking a
+    /// token and handing it over. `seen` is what the last look found; only a token that looks
+    /// orphaned twice is freed, because a user writes its slot a moment after the token.
+    pub fn reclaim(&self, seen: &mut [u32; TOKENS]) {
+        self.locked(|gate, wakes| {
+            for (at, token) in self.tokens.iter().enumerate() {
+                let word = token.word.load(Ordering::SeqCst);
+                let knows = |slot: &UserSlot| slot.token.load(Ordering::Acquire) == at as u32 + 1;
+                let owner = self.users.get((word & !BUSY) as usize);
+                let orphan = word & BUSY != 0 && !owner.is_some_and(knows);
+                if orphan && seen[at] == word {
+                    let free = word & !BUSY;
+                    let freed =
+                        token.word.compare_exchange(word, free, Ordering::SeqCst, Ordering::Relaxed);
+                    if freed.is_ok() {
+                        self.count(Counter::Reclaimed);
+                    }
+                }
+                seen[at] = if orphan { word } else { 0 };
+            }
+            self.count_excess();
+            self.pump(gate, wakes, None);
+        });
+    }
+
     /// Counts the busy tokens beyond the limit, after the limit changed. The lock is held.
     pub(crate) fn count_excess(&self) {
         let beyond = &self.tokens[self.control.limit() as usize..];
@@ -206,7 +235,7 @@ impl Region {
     /// Runs `work` on the policy's state with the lock held; `None` if the lock was not to be had.
     pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut Gate, &mut Wakes<'_>) -> T) -> Option<T> {
         let mut wakes = Wakes::new(self);
-        let held = self.lock.lock.acquire()?;
+        let held = self.lock.lock.acquire(|now| self.beat.stale(now))?;
         // SAFETY: the lock is held, so nobody else has a reference to the state. Its fields are
         // integers, valid whatever bytes are there, and it indexes with bounds checks.
         let gate = unsafe { &mut *self.gate.0.get() };
@@ -222,7 +251,7 @@ impl Region {
     }
 
     /// Makes the policy's state anew from the users' slots, after somebody died while changing it.
-    /// Debts are lost; places are not.
+    /// Debts are lost. A place that was being handed over is found by [`Region::reclaim`].
     #[cold]
     fn rebuild(&self, gate: &mut Gate) {
         gate.clear();

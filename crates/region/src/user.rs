@@ -1,8 +1,9 @@
 //! One slot for each user: what it does, what it holds, what it has been served.
 //!
-//! A slot is written by the one thread that serves the connection; others only read it, except
-//! for `state`, `token` and `closing`, which the granter of a token and the closer of a socket
-//! write too. Counters have a single writer, so they are plain loads and stores.
+//! A slot is written by the one thread that serves the connection. Others write only `state` and
+//! `token` (the granter of a token, the daemon that lends a dead thread's place), `closing` (who
+//! shuts a socket down), `class` and `flags` (a reload). Counters have a single writer, so they are
+//! plain loads and stores.
 
 use crate::text::SharedText;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -189,8 +190,12 @@ impl Served {
     }
 }
 
-/// Flag of a slot: never held (administrator, replication, a session the shim cannot read).
+/// Flag of a slot: never held, because a rule says so.
 pub const FLAG_BYPASS: u32 = 1;
+
+/// Flag of a slot: never held, because its conversation cannot be followed (encrypted, compressed,
+/// a replication stream).
+pub const FLAG_UNFOLLOWED: u32 = 2;
 
 /// See the module.
 #[derive(Debug)]
@@ -226,6 +231,9 @@ pub struct UserSlot {
     pub thread: AtomicU32,
     /// Counts the users that had this slot.
     pub generation: AtomicU32,
+    /// Requests that ended with a place held: what the stall detector watches. Never reset, so
+    /// that connections which come and go are no progress.
+    pub progress: AtomicU32,
     /// Local TCP port of the connection; zero on a Unix socket.
     pub local_port: AtomicU32,
     /// When it connected.

@@ -1,0 +1,175 @@
+//! Processes that are killed or stopped at the worst moment, and memory that runs out.
+
+#[allow(dead_code)] // each test program uses a part of it
+mod common;
+
+use common::{enforcing, stop_beating, user};
+use headworks_policy::Nanos;
+use headworks_region::control::TOKENS;
+use headworks_region::{Entered, Mapping, Region, RegionError, State, clock};
+use std::ffi::CString;
+use std::time::{Duration, Instant};
+
+/// A child process that runs `work` until it is killed.
+struct Child(libc::pid_t);
+
+impl Child {
+    fn start(work: impl Fn()) -> Child {
+        // SAFETY: the child only uses the region, which needs neither allocation nor a lock of
+        // this process, and never returns.
+        match unsafe { libc::fork() } {
+            0 => {
+                headworks_region::lock::forget_thread_id();
+                loop {
+                    work();
+                }
+            }
+            pid => Child(pid),
+        }
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: our own child.
+        unsafe { libc::kill(self.0, signal) };
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.signal(libc::SIGKILL);
+        // SAFETY: our own child.
+        unsafe { libc::waitpid(self.0, std::ptr::null_mut(), 0) };
+    }
+}
+
+#[test]
+fn places_survive_whoever_is_killed_while_handing_them_over() {
+    let region = enforcing(4);
+    let end = Instant::now() + Duration::from_millis(1_500);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(move || {
+                let user = user(region);
+                while Instant::now() < end {
+                    region.enter(user, clock::now());
+                    region.leave(user);
+                }
+                region.unregister(user);
+            });
+        }
+        while Instant::now() < end {
+            let child = Child::start(|| region.pump_all());
+            std::thread::sleep(Duration::from_millis(2));
+            drop(child);
+        }
+    });
+    let mut seen = [0; TOKENS];
+    region.reclaim(&mut seen);
+    region.reclaim(&mut seen);
+    for _ in 0..4 {
+        assert_eq!(region.enter(user(region), clock::now()), Entered::AtOnce);
+    }
+}
+
+#[test]
+fn a_lock_whose_owner_stands_still_costs_little_once_the_daemon_is_silent() {
+    let region = enforcing(1);
+    let first = user(region);
+    region.enter(first, clock::now());
+    let second = user(region);
+    std::thread::scope(|scope| {
+        scope.spawn(move || region.enter(second, clock::now()));
+        while region.user(second).unwrap().state() != State::Waiting {
+            std::thread::yield_now();
+        }
+        let child = Child::start(|| {
+            region.die_with_the_lock();
+            // SAFETY: sleeps until it is killed.
+            unsafe { libc::pause() };
+        });
+        stop_beating(region);
+        // Until the heartbeat is old; the waiter passes then.
+        while region.user(second).unwrap().state() == State::Waiting {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let start = Instant::now();
+        for _ in 0..5 {
+            region.leave(first);
+            region.enter(first, clock::now());
+        }
+        assert!(start.elapsed() < Duration::from_millis(400), "{:?}", start.elapsed());
+        drop(child);
+    });
+}
+
+#[test]
+fn who_needs_no_place_is_no_sign_that_places_move() {
+    let region = enforcing(1);
+    let admin = user(region);
+    region.classify(admin, 0, true, 0);
+    let before = region.completed();
+    for _ in 0..10 {
+        region.enter(admin, clock::now());
+        region.spend(region.user(admin).unwrap());
+        region.leave(admin);
+    }
+    assert_eq!(region.completed(), before);
+    let ordinary = user(region);
+    region.enter(ordinary, clock::now());
+    region.spend(region.user(ordinary).unwrap());
+    region.leave(ordinary);
+    assert_eq!(region.completed(), before + 1);
+    // And who leaves takes nothing back.
+    region.unregister(ordinary);
+    assert_eq!(user(region), ordinary);
+    assert_eq!(region.completed(), before + 1);
+}
+
+#[test]
+fn a_region_that_finds_no_room_is_refused_at_once() {
+    let dir = format!("/dev/shm/headworks-small-{}", std::process::id());
+    std::fs::create_dir(&dir).unwrap();
+    let mount = |program: &str, args: &[&str]| {
+        std::process::Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+    };
+    if !mount("mount", &["-t", "tmpfs", "-o", "size=2m", "tmpfs", &dir]) {
+        std::fs::remove_dir(&dir).unwrap();
+        println!("skipped: mounting a small tmpfs needs root");
+        return;
+    }
+    let path = CString::new(format!("{dir}/region")).unwrap();
+    let made = Mapping::create(&path, None);
+    let left = std::fs::read_dir(&dir).unwrap().count();
+    assert!(mount("umount", &[&dir]));
+    std::fs::remove_dir(&dir).unwrap();
+    assert!(matches!(made, Err(RegionError::System(_, libc::ENOSPC))), "{made:?}");
+    assert_eq!(left, 0, "nothing is left behind");
+}
+
+#[test]
+fn a_second_name_for_the_file_or_no_file_at_all_is_no_region() {
+    let dir = format!("/dev/shm/headworks-links-{}", std::process::id());
+    std::fs::create_dir(&dir).unwrap();
+    let path = |name: &str| CString::new(format!("{dir}/{name}")).unwrap();
+    Mapping::create(&path("region"), None).unwrap();
+    let found = Mapping::open(&path("region")).map(|region| region.waiting());
+    std::fs::hard_link(format!("{dir}/region"), format!("{dir}/twin")).unwrap();
+    let twin = Mapping::open(&path("twin"));
+    std::os::unix::fs::symlink("/dev/zero", format!("{dir}/zero")).unwrap();
+    let zero = Mapping::open(&path("zero"));
+    std::fs::remove_dir_all(&dir).unwrap();
+    assert_eq!(found, Ok(0));
+    assert!(matches!(twin, Err(RegionError::NoRegion)));
+    assert!(zero.is_err());
+}
+
+#[test]
+fn no_request_is_held_longer_than_the_ceiling_whatever_the_region_says() {
+    let region: &Region = enforcing(1);
+    let settings = headworks_region::control::Settings {
+        hold_max: Nanos(u64::MAX),
+        ..region.control.settings()
+    };
+    region.apply(&settings);
+    assert_eq!(region.control.hold_max(), headworks_region::control::HOLD_CEILING);
+}
