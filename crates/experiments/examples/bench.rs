@@ -11,9 +11,7 @@ use headworks_experiments::{Outcome, RunOptions, list, report, run};
 
 fn main() -> Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let task = arguments
-        .next()
-        .context("say `run DIR`, `report DIR` or `list`")?;
+    let task = arguments.next().context("say `run DIR`, `report DIR` or `list`")?;
     let outcomes: Vec<Outcome> = match task.as_str() {
         "list" => {
             for experiment in list() {
@@ -36,10 +34,8 @@ fn main() -> Result<()> {
                         options.quota = arguments.next().map(|quota| quota.parse()).transpose()?
                     }
                     "--window" => {
-                        options.window_s = arguments
-                            .next()
-                            .map(|seconds| seconds.parse())
-                            .transpose()?
+                        options.window_s =
+                            arguments.next().map(|seconds| seconds.parse()).transpose()?
                     }
                     "--repeat" => {
                         options.repeat =

@@ -5,10 +5,7 @@ const STYLE: &str = include_str!("page.css");
 
 /// Text as it may stand in HTML.
 pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 /// A whole page around a body.
@@ -24,11 +21,7 @@ pub(crate) fn page(title: &str, body: &str) -> String {
 /// A table, whose head may be empty; the cells are HTML. Columns beyond the first `left` are numbers.
 pub(crate) fn table(head: &[&str], rows: &[(String, Vec<String>)], left: usize) -> String {
     let class = |column: usize| {
-        if column < left {
-            ""
-        } else {
-            " class=\"number\""
-        }
+        if column < left { "" } else { " class=\"number\"" }
     };
     let mut out = String::from("<div class=\"wide\"><table>\n");
     if !head.is_empty() {

@@ -22,25 +22,15 @@ pub(crate) fn write(directory: &Path) -> Result<()> {
         "<h1>Experiments</h1>\n<p>What the papers claim, measured again with Headworks.</p>\n{}",
         table(&head, &rows, head.len())
     );
-    write_file(
-        &directory.join("index.html"),
-        page("Headworks: experiments", &body).as_bytes(),
-    )
+    write_file(&directory.join("index.html"), page("Headworks: experiments", &body).as_bytes())
 }
 
 fn row(summary: &Summary) -> Vec<String> {
     let header = &summary.header;
-    let holding = summary
-        .verdicts
-        .iter()
-        .filter(|verdict| verdict.holds)
-        .count();
+    let holding = summary.verdicts.iter().filter(|verdict| verdict.holds).count();
     let id = escape(&header.id);
     vec![
-        format!(
-            "<a href=\"report.html\"><b>{id}</b></a><br>{}",
-            escape(&header.title)
-        ),
+        format!("<a href=\"report.html\"><b>{id}</b></a><br>{}", escape(&header.title)),
         format!(
             "{}<br><span class=\"faint\">{}</span>",
             escape(&header.paper),

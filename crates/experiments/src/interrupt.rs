@@ -36,10 +36,7 @@ extern "C" fn note(signal: i32) {
 
 /// `CLOCK_MONOTONIC` in µs. Safe to call in a signal handler.
 pub(crate) fn monotonic_us() -> u64 {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a valid timespec; CLOCK_MONOTONIC always exists.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
@@ -98,11 +95,7 @@ impl std::error::Error for Interrupted {}
 
 /// An error once somebody asked the experiment to end.
 pub(crate) fn check() -> Result<()> {
-    if INTERRUPTED.load(Ordering::SeqCst) {
-        Err(Interrupted.into())
-    } else {
-        Ok(())
-    }
+    if INTERRUPTED.load(Ordering::SeqCst) { Err(Interrupted.into()) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -117,12 +110,7 @@ mod tests {
             // SAFETY: raise sends the signal to this thread, whose handler only stores to atomics the first times.
             unsafe { libc::raise(libc::SIGTERM) };
         }
-        assert!(
-            check()
-                .unwrap_err()
-                .context("while measuring")
-                .is::<Interrupted>()
-        );
+        assert!(check().unwrap_err().context("while measuring").is::<Interrupted>());
         drop(watch);
         INTERRUPTED.store(false, Ordering::SeqCst);
     }

@@ -8,10 +8,7 @@
 /// 0 is perfectly fair. `None` when there is no user or nobody was served.
 pub fn unfairness(counts: &[f64]) -> Option<f64> {
     let mean = mean(counts)?;
-    let largest = counts
-        .iter()
-        .map(|count| (count - mean).abs())
-        .fold(0.0, f64::max);
+    let largest = counts.iter().map(|count| (count - mean).abs()).fold(0.0, f64::max);
     (mean > 0.0).then(|| largest / mean)
 }
 
@@ -23,11 +20,8 @@ pub fn coefficient_of_variation(values: &[f64]) -> Option<f64> {
     if values.len() < 2 || mean <= 0.0 {
         return None;
     }
-    let variance = values
-        .iter()
-        .map(|value| (value - mean).powi(2))
-        .sum::<f64>()
-        / values.len() as f64;
+    let variance =
+        values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len() as f64;
     Some(variance.sqrt() / mean)
 }
 
@@ -51,9 +45,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// The value that a share `quantile` (0 to 1) of the ascending values does not exceed (nearest rank); `None` of nothing.
 pub fn percentile(ascending: &[u32], quantile: f64) -> Option<u32> {
     let rank = (quantile * ascending.len() as f64).ceil() as usize;
-    ascending
-        .get(rank.clamp(1, ascending.len().max(1)) - 1)
-        .copied()
+    ascending.get(rank.clamp(1, ascending.len().max(1)) - 1).copied()
 }
 
 #[cfg(test)]

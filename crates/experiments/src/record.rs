@@ -71,9 +71,7 @@ pub struct Outcome {
 
 /// Seconds since 1970.
 pub(crate) fn unix_now_s() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |time| time.as_secs())
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// `2026-02-28 13:05 UTC` (the calendar after Hinnant's days-to-civil).
@@ -86,18 +84,10 @@ pub(crate) fn utc(unix_s: u64) -> String {
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let shifted = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 {
-        shifted + 3
-    } else {
-        shifted - 9
-    };
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     let minutes = unix_s % 86_400 / 60;
-    format!(
-        "{year:04}-{month:02}-{day:02} {:02}:{:02} UTC",
-        minutes / 60,
-        minutes % 60
-    )
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", minutes / 60, minutes % 60)
 }
 
 /// Writes JSON that people can read: objects over several lines, lists of numbers on one.
@@ -162,10 +152,7 @@ mod tests {
     fn dates_come_out_right() {
         assert_eq!(utc(0), "1970-01-01 00:00 UTC");
         // 2024 has a leap day: 19 782 days after 1970 it is the 29th of February.
-        assert_eq!(
-            utc(19_782 * 86_400 + 13 * 3600 + 5 * 60),
-            "2024-02-29 13:05 UTC"
-        );
+        assert_eq!(utc(19_782 * 86_400 + 13 * 3600 + 5 * 60), "2024-02-29 13:05 UTC");
         assert_eq!(utc(19_783 * 86_400), "2024-03-01 00:00 UTC");
     }
 

@@ -97,22 +97,14 @@ pub fn run(ids: &[impl AsRef<str>], options: &RunOptions) -> Result<Vec<Outcome>
         let id = id.as_ref();
         match find(id) {
             Some(experiment) => experiments.push(experiment),
-            None => bail!(
-                "no experiment `{id}`; `headworks bench list` names them all: {}",
-                names()
-            ),
+            None => {
+                bail!("no experiment `{id}`; `headworks bench list` names them all: {}", names())
+            }
         }
     }
-    ensure!(
-        !experiments.is_empty(),
-        "name at least one experiment: {}",
-        names()
-    );
+    ensure!(!experiments.is_empty(), "name at least one experiment: {}", names());
     std::fs::create_dir_all(&options.out).map_err(|error| {
-        anyhow::anyhow!(
-            "cannot create the output directory {}: {error}",
-            options.out.display()
-        )
+        anyhow::anyhow!("cannot create the output directory {}: {error}", options.out.display())
     })?;
     let _watch = interrupt::Watch::new();
     let mut outcomes = Vec::new();
@@ -142,9 +134,5 @@ pub fn report(directory: &Path) -> Result<Vec<Outcome>> {
 }
 
 fn names() -> String {
-    list()
-        .iter()
-        .map(|experiment| experiment.id)
-        .collect::<Vec<_>>()
-        .join(", ")
+    list().iter().map(|experiment| experiment.id).collect::<Vec<_>>().join(", ")
 }

@@ -108,10 +108,7 @@ mod tests {
     #[test]
     fn the_directory_goes_with_its_owner() {
         let out = env::temp_dir().join(format!("headworks-work-test-{}", process::id()));
-        let options = RunOptions {
-            work: Some(out.clone()),
-            ..RunOptions::new(&out)
-        };
+        let options = RunOptions { work: Some(out.clone()), ..RunOptions::new(&out) };
         let work = Work::new(&options, 1).unwrap();
         let path = work.path().to_owned();
         assert!(path.is_dir());

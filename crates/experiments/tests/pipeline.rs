@@ -16,12 +16,8 @@ fn a_short_run_leaves_a_result_a_picture_and_pages() {
         return;
     }
     let out = std::env::temp_dir().join(format!("headworks-pipeline-{}", std::process::id()));
-    let options = RunOptions {
-        quick: true,
-        without_gate: true,
-        window_s: Some(1),
-        ..RunOptions::new(&out)
-    };
+    let options =
+        RunOptions { quick: true, without_gate: true, window_s: Some(1), ..RunOptions::new(&out) };
     let outcomes = run(&["gate-mariadb"], &options).unwrap();
     assert!(outcomes[0].text.contains("MariaDB as it is"));
     assert!(outcomes[0].files.iter().all(|file| file.exists()));
@@ -31,10 +27,7 @@ fn a_short_run_leaves_a_result_a_picture_and_pages() {
     };
     let result = read("result.json");
     let rows = result["rows"].as_array().unwrap();
-    let configs: Vec<&str> = rows
-        .iter()
-        .map(|row| row["config"].as_str().unwrap())
-        .collect();
+    let configs: Vec<&str> = rows.iter().map(|row| row["config"].as_str().unwrap()).collect();
     assert_eq!(configs, ["ungated", "pool-of-threads", "ungated-16"]);
     for row in rows {
         assert!(row["throughput_tps"].as_f64().unwrap() > 0.0, "{row}");
@@ -44,10 +37,7 @@ fn a_short_run_leaves_a_result_a_picture_and_pages() {
     let few = &rows[2];
     let statements =
         few["requests_per_s"].as_f64().unwrap() / few["throughput_tps"].as_f64().unwrap();
-    assert!(
-        (18.0..24.0).contains(&statements),
-        "{statements} statements a transaction"
-    );
+    assert!((18.0..24.0).contains(&statements), "{statements} statements a transaction");
 
     let record = read("gate-mariadb.json");
     for arm in record["arms"].as_array().unwrap() {
@@ -67,13 +57,7 @@ fn a_short_run_leaves_a_result_a_picture_and_pages() {
     names.sort();
     assert_eq!(
         names,
-        [
-            "gate-mariadb.json",
-            "gate-mariadb.svg",
-            "index.html",
-            "report.html",
-            "result.json"
-        ]
+        ["gate-mariadb.json", "gate-mariadb.svg", "index.html", "report.html", "result.json"]
     );
     report(&out).unwrap();
     assert_eq!(read("result.json"), result);
@@ -84,16 +68,8 @@ fn a_short_run_leaves_a_result_a_picture_and_pages() {
 fn wrong_requests_are_refused_with_advice() {
     let options = RunOptions::new(std::env::temp_dir().join("headworks-never-made"));
     let error = run(&["no-such-thing"], &options).unwrap_err().to_string();
-    assert!(
-        error.contains("`no-such-thing`") && error.contains("gate-mariadb"),
-        "{error}"
-    );
+    assert!(error.contains("`no-such-thing`") && error.contains("gate-mariadb"), "{error}");
     assert!(run(&[] as &[&str], &options).is_err());
     assert!(!options.out.exists());
-    assert!(
-        report(&options.out)
-            .unwrap_err()
-            .to_string()
-            .contains("holds no record")
-    );
+    assert!(report(&options.out).unwrap_err().to_string().contains("holds no record"));
 }

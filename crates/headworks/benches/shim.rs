@@ -120,7 +120,9 @@ impl Line {
 
     fn recv(&self, into: &mut [u8]) -> isize {
         // SAFETY: the buffer has that length.
-        unsafe { (self.calls.recv)(self.server, into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) }
+        unsafe {
+            (self.calls.recv)(self.server, into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT)
+        }
     }
 
     fn take(&self) {
@@ -135,7 +137,8 @@ impl Line {
         packet[3] = sequence;
         packet.extend_from_slice(body);
         // SAFETY: the buffer has that length.
-        let sent = unsafe { (self.calls.send)(self.server, packet.as_ptr().cast(), packet.len(), 0) };
+        let sent =
+            unsafe { (self.calls.send)(self.server, packet.as_ptr().cast(), packet.len(), 0) };
         assert_eq!(sent, packet.len() as isize);
     }
 
@@ -154,7 +157,8 @@ impl Line {
         self.ask(0, text);
         let mut fds = libc::pollfd { fd: self.server, events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry.
-        timed(&mut spent.poll, &mut || unsafe { (self.calls.poll)(&raw mut fds, 1, 1000) } as isize);
+        timed(&mut spent.poll, &mut || unsafe { (self.calls.poll)(&raw mut fds, 1, 1000) }
+            as isize);
         assert_eq!(timed(&mut spent.header, &mut || self.recv(&mut header)), 4);
         let length = text.len();
         assert_eq!(timed(&mut spent.body, &mut || self.recv(&mut body[..length])), length as isize);
@@ -183,7 +187,8 @@ fn interception() {
             gated.request(text, &mut with);
             plain.request(text, &mut without);
         }
-        let columns = |spent: Spent| [spent.nothing, spent.poll, spent.header, spent.body, spent.send];
+        let columns =
+            |spent: Spent| [spent.nothing, spent.poll, spent.header, spent.body, spent.send];
         for (at, (with, without)) in columns(with).into_iter().zip(columns(without)).enumerate() {
             differences[at].push((with as f64 - without as f64) / BATCH as f64);
             plains[at].push(without as f64 / BATCH as f64);
@@ -223,18 +228,28 @@ fn policy() {
         }
     }
     let rate = admitted as f64 / start.elapsed().as_secs_f64();
-    println!("  {:<58} {:>6.2} million/s", "decisions of the policy, 256 users waiting", rate / 1e6);
+    println!(
+        "  {:<58} {:>6.2} million/s",
+        "decisions of the policy, 256 users waiting",
+        rate / 1e6
+    );
 }
 
 /// Threads that enter and leave as fast as they can, `requests` to a turn.
-fn admissions(region: &'static headworks_region::Region, threads: u32, parallelism: u32, requests: u32) -> f64 {
+fn admissions(
+    region: &'static headworks_region::Region,
+    threads: u32,
+    parallelism: u32,
+    requests: u32,
+) -> f64 {
     region.apply(&Settings { parallelism, zeta: requests * threads, ..Settings::default() });
     let (stop, count, passed) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     let start = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                let user = region.register(std::process::id(), clock::now()).expect("there is room");
+                let user =
+                    region.register(std::process::id(), clock::now()).expect("there is room");
                 let slot = region.user(user).expect("it was registered");
                 let mut own = 0;
                 while !stop.load(Ordering::Relaxed) {

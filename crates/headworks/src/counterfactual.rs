@@ -85,7 +85,9 @@ impl Recorder {
                         observed: Counterfactual::percentiles(
                             own().map(|turn| turn.observed.ended.since(turn.observed.arrived)),
                         ),
-                        gated: Counterfactual::percentiles(own().map(|turn| turn.ended.since(turn.arrived))),
+                        gated: Counterfactual::percentiles(
+                            own().map(|turn| turn.ended.since(turn.arrived)),
+                        ),
                         gated_wait: Counterfactual::percentiles(
                             own().map(|turn| turn.admitted.since(turn.arrived)),
                         ),

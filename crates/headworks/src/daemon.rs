@@ -13,12 +13,13 @@ use anyhow::{Context, Result, bail};
 use headworks_hooks::ops::identity_of;
 use headworks_policy::Nanos;
 use headworks_policy::stall::{Sight, StallDetector};
+use headworks_region::control::TOKENS;
 use headworks_region::layout::Counter;
 use headworks_region::lock::thread_exists;
 use headworks_region::rules::{Rule, Verdict};
-use headworks_region::snapshot::{Snapshot, is_inside};
+use headworks_region::snapshot::Snapshot;
 use headworks_region::text::Text;
-use headworks_region::{Mapping, State, clock};
+use headworks_region::{Mapping, Mode, State, clock};
 use std::collections::VecDeque;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -37,6 +38,14 @@ const WINDOW: Nanos = Nanos::from_millis(5_000);
 
 /// Most users that the stall detector lets in beyond P.
 const BONUS_MAX: u32 = 512;
+
+/// Why a server with a pool of threads is not enforced.
+pub const POOL_REFUSED: &str = "the server runs with thread_handling=pool-of-threads, whose few threads must not be held\n  \
+     restart it with --thread-handling=one-thread-per-connection, or stay with mode observe or dry-run";
+
+/// How long a daemon that was asked to end waits for its database to do so first. A service
+/// manager asks both at once.
+const FAREWELL: Nanos = Nanos::from_millis(90_000);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -79,7 +88,8 @@ fn reclassify(region: &Mapping) {
 fn beat(region: Mapping) {
     let settings = region.control.settings();
     let mut detector = StallDetector::new(settings.stall, BONUS_MAX);
-    let mut reaped_at = Nanos(0);
+    let mut swept_at = Nanos(0);
+    let mut seen = [0; TOKENS];
     while !STOP.load(Ordering::Relaxed) {
         let now = clock::now();
         region.beat.alive_ns.store(now.0, Ordering::Relaxed);
@@ -94,22 +104,33 @@ fn beat(region: Mapping) {
             region.set_bonus(bonus);
         }
         region.pump_all();
-        if now.since(reaped_at) > Nanos::from_millis(1_000) {
-            reaped_at = now;
+        if now.since(swept_at) > Nanos::from_millis(1_000) {
+            swept_at = now;
             reclassify(&region);
-            lend_places_of_the_dead(&region);
+            sweep_the_dead(&region);
+            region.reclaim(&mut seen);
         }
         std::thread::sleep(BEAT);
     }
 }
 
-/// A thread that ended while its user had a place cannot give it back.
-fn lend_places_of_the_dead(region: &Mapping) {
+/// A thread that ended while its user had a place cannot give it back, and a process that ended
+/// gives nothing back at all.
+fn sweep_the_dead(region: &Mapping) {
     for user in 0..region.high_water() {
         let Some(slot) = region.user(user) else { break };
+        let process = slot.pid.load(Ordering::Relaxed);
         let thread = slot.thread.load(Ordering::Relaxed);
-        if is_inside(slot.state()) && thread != 0 && !thread_exists(thread) {
-            region.lend(user);
+        if slot.state() == State::Free {
+            continue;
+        }
+        if process != 0 && !thread_exists(process) {
+            region.reap(user);
+        } else if thread != 0
+            && matches!(slot.state(), State::Inside | State::Overdraft)
+            && !thread_exists(thread)
+            && region.lend(user)
+        {
             region.count(Counter::Reaped);
         }
     }
@@ -169,6 +190,9 @@ impl Daemon {
             );
         };
         match crate::config::load(path) {
+            Ok(config) if self.note.pool_of_threads && config.settings.mode == Mode::Enforce => {
+                bail!("{POOL_REFUSED}\nthe configuration from before stays in force")
+            }
             Ok(config) => {
                 apply_config(&self.region, &config, self.note.extra_port);
                 self.config_error = None;
@@ -228,8 +252,12 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
         recorder: Recorder::default(),
         config_error: None,
     };
+    let mut asked_to_end: Option<Nanos> = None;
     loop {
         daemon.tick();
+        if asked_to_end.is_some_and(|since| clock::now().since(since) > FAREWELL) {
+            break;
+        }
         let mut fds = [pidfd, listener.as_raw_fd(), signals].map(|fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
@@ -258,6 +286,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
                         let _ = writeln!(std::io::stderr(), "headworks: reload refused: {error:#}");
                     }
                 }
+                Some(libc::SIGTERM) => asked_to_end = asked_to_end.or(Some(clock::now())),
                 Some(_) => break,
                 None => {}
             }

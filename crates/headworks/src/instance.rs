@@ -5,8 +5,9 @@ use anyhow::{Context, Result, bail};
 use headworks_region::Mapping;
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Directory of one instance.
@@ -32,6 +33,8 @@ pub struct Note {
     pub config: Option<PathBuf>,
     /// Port on which administrators pass.
     pub extra_port: Option<u16>,
+    /// The server's few threads must not be held: the gate can only watch it.
+    pub pool_of_threads: bool,
 }
 
 /// The directory below which instances live: `HEADWORKS_RUN_DIR`, or one in memory, because the
@@ -157,15 +160,23 @@ impl Instance {
         serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))
     }
 
-    /// Writes how it was started.
-    pub fn write_note(&self, note: &Note) -> Result<()> {
+    /// Writes how it was started, for the database's user to read. Only before
+    /// [`Instance::hand_over`]: nothing is written as root where another user may put links.
+    pub fn write_note(&self, note: &Note, owner: Option<(u32, u32)>) -> Result<()> {
         let path = self.note_path();
-        std::fs::write(&path, serde_json::to_string_pretty(note)?)
-            .and_then(|()| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)))
-            .and_then(|()| {
-                // The daemon reads it as the database's user.
-                let dir = std::fs::metadata(&self.dir)?;
-                std::os::unix::fs::chown(&path, Some(dir.uid()), Some(dir.gid()))
+        let text = serde_json::to_string_pretty(note)?;
+        std::fs::OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&path)
+            .and_then(|mut file| {
+                file.write_all(text.as_bytes())?;
+                match owner {
+                    Some((uid, gid)) => std::os::unix::fs::fchown(&file, Some(uid), Some(gid)),
+                    None => Ok(()),
+                }
             })
             .with_context(|| format!("cannot write {}", path.display()))
     }
@@ -196,19 +207,20 @@ impl Instance {
         })
     }
 
-    /// Makes its directory and region, for the database's user.
+    /// Makes its directory, still the caller's own, and its region, for the database's user.
     pub fn create(&self, owner: Option<(u32, u32)>) -> Result<Mapping> {
-        make_run_dir(&run_dir())?;
         std::fs::create_dir(&self.dir)
             .with_context(|| format!("cannot make {}\n  {CHOOSE_RUN_DIR}", self.dir.display()))?;
         std::fs::set_permissions(&self.dir, std::fs::Permissions::from_mode(0o700))?;
-        if let Some((uid, gid)) = owner {
-            std::os::unix::fs::chown(&self.dir, Some(uid), Some(gid)).with_context(|| {
-                format!("cannot give {} to the database's user", self.dir.display())
-            })?;
-        }
         let path = CString::new(self.region_path().as_os_str().as_bytes())?;
         Ok(Mapping::create(&path, owner)?)
+    }
+
+    /// Gives the directory to the database's user, who may do there as it likes from then on.
+    pub fn hand_over(&self, owner: Option<(u32, u32)>) -> Result<()> {
+        let Some((uid, gid)) = owner else { return Ok(()) };
+        std::os::unix::fs::chown(&self.dir, Some(uid), Some(gid))
+            .with_context(|| format!("cannot give {} to the database's user", self.dir.display()))
     }
 
     /// Owner of the instance's directory.
@@ -225,6 +237,22 @@ impl Instance {
 
 const CHOOSE_RUN_DIR: &str =
     "choose a directory you may write to: HEADWORKS_RUN_DIR=… headworks run …";
+
+/// Nobody else starts or replaces an instance while this is held; `exec` lets it go.
+#[derive(Debug)]
+pub struct StartLock(#[allow(dead_code)] std::fs::File); // held, not used
+
+impl StartLock {
+    /// Makes the run directory if need be and waits until nobody else starts an instance in it.
+    pub fn take() -> Result<StartLock> {
+        let dir = run_dir();
+        make_run_dir(&dir)?;
+        let file = std::fs::File::open(&dir)
+            .with_context(|| format!("cannot open {}\n  {CHOOSE_RUN_DIR}", dir.display()))?;
+        file.lock().with_context(|| format!("cannot lock {}", dir.display()))?;
+        Ok(StartLock(file))
+    }
+}
 
 /// Makes the directory for instances if need be, open to the users of all of them.
 fn make_run_dir(dir: &Path) -> Result<()> {

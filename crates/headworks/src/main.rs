@@ -147,7 +147,12 @@ fn set(args: &cli::Set) -> Result<()> {
     if settings == before {
         bail!("nothing to change: the gate has these settings already");
     }
-    region.apply(&settings);
+    if settings.mode == headworks_region::Mode::Enforce && instance.note()?.pool_of_threads {
+        bail!("{}", daemon::POOL_REFUSED);
+    }
+    if !region.apply(&settings) {
+        bail!("the region is busy: part of the change may be missing; give the command again");
+    }
     println!(
         "instance `{}`: mode {}, P {}, quota {}, until the next reload or restart",
         instance.name,
@@ -164,6 +169,12 @@ fn switch(select: &cli::Select, off: bool) -> Result<()> {
     region.set_off(off);
     if off {
         println!("the gate of `{}` is open: nobody is held. Close it: headworks on", instance.name);
+    } else if region.counter(headworks_region::layout::Counter::Panic) > 0 {
+        println!(
+            "the gate of `{}` is switched on, but the library stands aside after an internal error: everybody \
+             passes until the database is restarted",
+            instance.name
+        );
     } else if region.beat.stale(clock::now()) {
         println!(
             "the gate of `{}` is switched on, but its daemon gives no sign of life, so everybody passes\n  \

@@ -8,7 +8,7 @@
 use crate::cli::Run;
 use crate::config::{self, Config};
 use crate::daemon::apply_config;
-use crate::instance::{Instance, Note, started_ticks};
+use crate::instance::{Instance, Note, StartLock, started_ticks};
 use crate::preflight::{self, Binary, ServerSettings};
 use anyhow::{Context, Result, anyhow, bail};
 use headworks_region::{Mode, clock};
@@ -54,20 +54,11 @@ pub fn run(args: &Run) -> Result<Infallible> {
         check_server(settings, config.settings.mode)?;
     }
     let shim = std::fs::canonicalize(shim_path()?)?;
+    let _starting = StartLock::take()?;
     let instance = claim(args, &binary)?;
     let owner = owner_of(settings.as_ref())?;
     let result = start(args, &config, &binary, settings.as_ref(), &shim, &instance, owner);
-    // Still here: the database was not started.
-    if let Ok(note) = instance.note()
-        && note.server_pid == std::process::id()
-        && let Ok(region) = instance.open_region()
-    {
-        let daemon = region.beat.daemon.load(Ordering::Relaxed);
-        if daemon > 1 {
-            // SAFETY: asks a process that this one started to end.
-            unsafe { libc::kill(daemon as i32, libc::SIGTERM) };
-        }
-    }
+    // Still here: the database was not started. The daemon sees this process end, and ends too.
     instance.remove();
     result
 }
@@ -85,9 +76,13 @@ fn override_settings(config: &mut Config, args: &Run) {
     }
 }
 
+/// Whether few threads serve all connections; holding one would hold many.
+fn has_pool(settings: &ServerSettings) -> bool {
+    settings.thread_handling.as_deref() == Some("pool-of-threads")
+}
+
 fn check_server(settings: &ServerSettings, mode: Mode) -> Result<()> {
-    let pool = settings.thread_handling.as_deref() == Some("pool-of-threads");
-    if pool && mode == Mode::Enforce {
+    if has_pool(settings) && mode == Mode::Enforce {
         bail!(
             "the server is set to thread_handling=pool-of-threads, whose few threads must not be held\n  \
              the gate does what the pool is for: start the server with --thread-handling=one-thread-per-connection\n  \
@@ -166,15 +161,18 @@ fn start(
     let region = instance.create(owner)?;
     let extra_port = settings.and_then(|settings| settings.extra_port);
     let pid = std::process::id();
-    instance.write_note(&Note {
+    let note = Note {
         server_pid: pid,
         server_started_ticks: started_ticks(pid).context("cannot read /proc: is it mounted?")?,
         command: args.command.iter().map(|part| part.to_string_lossy().into_owned()).collect(),
         config: args.config.as_ref().map(std::fs::canonicalize).transpose()?,
         extra_port,
-    })?;
+        pool_of_threads: settings.is_some_and(has_pool),
+    };
+    instance.write_note(&note, owner)?;
     apply_config(&region, config, extra_port);
     region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+    instance.hand_over(owner)?;
     spawn_daemon(instance, owner, false)?;
 
     let mut preload = OsString::from(shim);

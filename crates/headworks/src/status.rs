@@ -200,7 +200,8 @@ impl Status {
         let since = |class: &ClassView, of: fn(&ClassView) -> u64| {
             of(class).saturating_sub(past_class(class.class).map_or(0, of))
         };
-        let requests: u64 = now.classes.iter().map(|class| since(class, |c| c.totals.requests)).sum();
+        let requests: u64 =
+            now.classes.iter().map(|class| since(class, |c| c.totals.requests)).sum();
         let turns: u64 = now.classes.iter().map(|class| since(class, |c| c.totals.turns)).sum();
         let class_of = |user: &UserView| now.classes.iter().find(|class| class.class == user.class);
 
@@ -210,7 +211,11 @@ impl Status {
         });
         let shares = busy.map(|user| {
             let weight = class_of(user).map_or(1.0, |class| {
-                if class.shared { class.weight / f64::from(class.users.max(1)) } else { class.weight }
+                if class.shared {
+                    class.weight / f64::from(class.users.max(1))
+                } else {
+                    class.weight
+                }
             });
             served(user) as f64 / weight.max(1e-6)
         });
@@ -307,11 +312,12 @@ fn user_status(user: &UserView, class: String, now: Nanos, requests_per_s: f64) 
     let holding = Holding::from_bits(user.holding as u16);
     let (since, reason) = match user.state {
         State::Waiting => (Some(user.arrived), "all P places are taken: it waits for its turn"),
-        State::Passing => (
-            Some(user.admitted),
-            user.pass_reason.map_or("let pass", |reason| reason.name()),
-        ),
-        State::Overdraft => (Some(user.admitted), "in a transaction, no place was free: owed the next one"),
+        State::Passing => {
+            (Some(user.admitted), user.pass_reason.map_or("let pass", |reason| reason.name()))
+        }
+        State::Overdraft => {
+            (Some(user.admitted), "in a transaction, no place was free: owed the next one")
+        }
         State::Inside if !holding.is_empty() => {
             (Some(user.admitted), "keeps its place until its transaction or lock ends")
         }
@@ -320,7 +326,8 @@ fn user_status(user: &UserView, class: String, now: Nanos, requests_per_s: f64) 
         State::Idle if user.bypass => (None, "never held"),
         _ => (None, ""),
     };
-    let mean = |sum: f64| if user.totals.requests > 0 { sum / user.totals.requests as f64 } else { 0.0 };
+    let mean =
+        |sum: f64| if user.totals.requests > 0 { sum / user.totals.requests as f64 } else { 0.0 };
     let [account, database, application, address] = user.identity.clone();
     UserStatus {
         user: user.user,

@@ -51,7 +51,8 @@ fn no_file_is_longer_than_a_person_reads() {
 #[test]
 fn the_policy_has_no_clock_no_sleep_and_no_unsafe() {
     for (path, text) in sources(&root().join("crates/policy/src")) {
-        for word in ["Instant::now", "SystemTime", "thread::sleep", "unsafe {", "std::fs", "Mutex"] {
+        for word in ["Instant::now", "SystemTime", "thread::sleep", "unsafe {", "std::fs", "Mutex"]
+        {
             assert!(!text.contains(word), "{} uses {word}", path.display());
         }
     }
@@ -59,7 +60,8 @@ fn the_policy_has_no_clock_no_sleep_and_no_unsafe() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    let words = ["TO", "FIX"].map(|start| start.to_owned() + if start == "TO" { "DO" } else { "ME" });
+    let words =
+        ["TO", "FIX"].map(|start| start.to_owned() + if start == "TO" { "DO" } else { "ME" });
     for (path, text) in sources(&root().join("crates")) {
         for word in &words {
             assert!(!text.contains(word.as_str()), "{} has a {word}", path.display());

@@ -6,6 +6,7 @@
 //! assumed: whoever finds the entry busy passes through, and is counted.
 
 use crate::mysql::Session;
+use crate::process;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use headworks_policy::Nanos;
@@ -30,6 +31,8 @@ pub enum Work {
 /// What is known of a connection, private to this process.
 #[derive(Debug)]
 pub struct Inner {
+    /// Whose connection it is.
+    pub user: Option<u32>,
     /// Where the conversation stands.
     pub session: Session,
     /// The token is kept although the request has ended, because the next one is expected soon.
@@ -47,6 +50,7 @@ pub struct Inner {
 impl Inner {
     const fn new() -> Self {
         Inner {
+            user: None,
             session: Session::new(),
             anticipating: false,
             classified: None,
@@ -63,6 +67,8 @@ impl Inner {
 pub struct Conn {
     user: AtomicU32,
     work: AtomicU32,
+    /// User of a connection that was closed while its thread was in an operation, plus one.
+    orphan: AtomicU32,
     busy: AtomicBool,
     inner: UnsafeCell<Inner>,
 }
@@ -97,12 +103,35 @@ impl Conn {
 
     /// Takes the entry, unless another thread has it or a signal interrupted whoever had it.
     pub fn try_use(&self) -> Option<Use<'_>> {
-        (!self.busy.swap(true, Ordering::Acquire)).then_some(Use(self))
+        // Lazily: a `Use` that is made and thrown away would free the entry of whoever has it.
+        (!self.busy.swap(true, Ordering::Acquire)).then(|| Use(self))
     }
 
-    /// Ends the entry's connection and says whose it was. Of several callers one gets the user.
-    pub fn take_user(&self) -> Option<u32> {
-        self.user.swap(0, Ordering::AcqRel).checked_sub(1)
+    /// Ends the entry's connection; `gone` gets the user once its thread acts for it no more:
+    /// now, or when the operation in which that thread is comes to its end. Of several callers
+    /// one ends it.
+    pub fn end(&self, gone: impl FnOnce(u32)) {
+        let Some(user) = self.user.swap(0, Ordering::AcqRel).checked_sub(1) else { return };
+        if let Some(mut inner) = self.try_use() {
+            inner.user = None;
+            drop(inner);
+            gone(user);
+            return;
+        }
+        self.orphan.store(user + 1, Ordering::SeqCst);
+        // Its thread may have left between the two: then it has not seen the note.
+        if !self.busy.load(Ordering::SeqCst)
+            && let Some(user) = self.take_orphan()
+        {
+            gone(user);
+        }
+    }
+
+    fn take_orphan(&self) -> Option<u32> {
+        if self.orphan.load(Ordering::SeqCst) == 0 {
+            return None;
+        }
+        self.orphan.swap(0, Ordering::SeqCst).checked_sub(1)
     }
 }
 
@@ -110,6 +139,7 @@ impl Use<'_> {
     /// Begins a new connection.
     pub fn begin(&mut self, user: u32) {
         **self = Inner::new();
+        self.user = Some(user);
         self.0.set_work(Work::None);
         self.0.user.store(user + 1, Ordering::Release);
     }
@@ -132,7 +162,13 @@ impl core::ops::DerefMut for Use<'_> {
 
 impl Drop for Use<'_> {
     fn drop(&mut self) {
-        self.0.busy.store(false, Ordering::Release);
+        self.0.busy.store(false, Ordering::SeqCst);
+        // Closed by another thread meanwhile: what it held is ours to give back.
+        if let Some(user) = self.0.take_orphan()
+            && let Some(region) = process::region()
+        {
+            region.unregister(user);
+        }
     }
 }
 
@@ -178,6 +214,7 @@ pub fn find_or_make(fd: i32) -> Option<&'static Conn> {
             (&raw mut (*chunk).0[at]).write(Conn {
                 user: AtomicU32::new(0),
                 work: AtomicU32::new(0),
+                orphan: AtomicU32::new(0),
                 busy: AtomicBool::new(false),
                 inner: UnsafeCell::new(Inner::new()),
             });
@@ -200,12 +237,30 @@ mod tests {
         let conn = find_or_make(70_001).unwrap();
         let mut first = conn.try_use().unwrap();
         assert!(conn.try_use().is_none());
+        assert!(conn.try_use().is_none(), "the refusal changed nothing");
         first.begin(7);
         drop(first);
         assert!(conn.try_use().is_some());
         assert_eq!(find(70_001).unwrap().user(), Some(7));
-        assert_eq!(conn.take_user(), Some(7));
-        assert_eq!(conn.take_user(), None);
+        let gone = core::cell::Cell::new(None);
+        conn.end(|user| gone.set(Some(user)));
+        assert_eq!(gone.take(), Some(7));
+        conn.end(|user| gone.set(Some(user)));
+        assert_eq!(gone.take(), None, "it has ended already");
+    }
+
+    #[test]
+    fn a_connection_that_is_closed_in_the_middle_of_an_operation_ends_with_it() {
+        let conn = find_or_make(70_002).unwrap();
+        conn.try_use().unwrap().begin(9);
+        let inner = conn.try_use().unwrap();
+        let gone = core::cell::Cell::new(None);
+        conn.end(|user| gone.set(Some(user)));
+        assert_eq!(gone.take(), None, "its thread still acts for it");
+        assert_eq!(conn.user(), None, "but nobody new finds it");
+        assert_eq!(conn.orphan.load(Ordering::SeqCst), 10);
+        drop(inner);
+        assert_eq!(conn.orphan.load(Ordering::SeqCst), 0);
     }
 
     #[test]

@@ -15,12 +15,12 @@ use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_policy::counterfactual::ObservedTurn;
 use headworks_region::PassReason;
-use headworks_region::{Entered, clock};
 use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
 use headworks_region::rules::Identity;
 use headworks_region::user::{State, UserSlot};
+use headworks_region::{Entered, clock};
 
 /// A connection that the gate follows, with all that an operation needs.
 struct Followed {
@@ -38,13 +38,14 @@ fn follow(fd: i32) -> Option<Followed> {
 }
 
 impl Followed {
-    /// Exclusive use of the connection's private state; counted if somebody else has it.
+    /// Exclusive use of the connection; counted if somebody else has it. `None` also if it was
+    /// closed, or closed and made anew, since it was found.
     fn exclusive(&self) -> Option<Use<'static>> {
         let used = self.conn.try_use();
         if used.is_none() {
             self.region.count(Counter::ConcurrentUse);
         }
-        used
+        used.filter(|inner| inner.user == Some(self.user))
     }
 }
 
@@ -54,15 +55,13 @@ pub fn accepted(fd: i32) {
     if !process::is_attached_process() {
         return;
     }
-    let Some(peer) = peer_of(fd) else { return };
     let Some(conn) = conn::find_or_make(fd) else {
         region.count(Counter::FdTooLarge);
         return;
     };
     // A predecessor whose end we did not see: its descriptor was closed by other means.
-    if let Some(user) = conn.take_user() {
-        region.unregister(user);
-    }
+    conn.end(|user| region.unregister(user));
+    let Some(peer) = peer_of(fd) else { return };
     let Some(mut inner) = conn.try_use() else {
         region.count(Counter::ConcurrentUse);
         return;
@@ -152,9 +151,9 @@ pub fn found_nothing(fd: i32) {
 
 /// `recv` on `fd` said that the connection is over.
 pub fn hung_up(fd: i32) {
-    if let Some(it) = follow(fd) {
-        it.region.leave(it.user);
-    }
+    let Some(it) = follow(fd) else { return };
+    let Some(_inner) = it.exclusive() else { return };
+    it.region.leave(it.user);
 }
 
 /// `send` on `fd` took these bytes.
@@ -193,7 +192,10 @@ pub fn slept(fd: i32) {
 pub fn woke(fd: i32) {
     let Some(it) = follow(fd) else { return };
     let Some(inner) = it.exclusive() else { return };
-    if it.conn.work() != Work::None && !inner.session.at_boundary() && it.slot.state() == State::Lent {
+    if it.conn.work() != Work::None
+        && !inner.session.at_boundary()
+        && it.slot.state() == State::Lent
+    {
         it.region.reenter(it.user);
     }
 }
@@ -215,10 +217,9 @@ pub fn closing(fd: i32) {
         it.region.count(Counter::Foreign);
         return;
     }
-    if let Some(user) = it.conn.take_user() {
-        it.region.cancel(user);
-        it.region.unregister(user);
-    }
+    // Its thread may wait in the gate: it must not any longer.
+    it.region.cancel(it.user);
+    it.conn.end(|user| it.region.unregister(user));
 }
 
 fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
@@ -247,7 +248,7 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
                 _ if !inner.session.holding().is_empty() => it.region.reenter(it.user),
                 _ => {
                     slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
-                    hold(it, inner, now);
+                    hold(it, &mut inner, now);
                     return;
                 }
             }
@@ -256,24 +257,14 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
     }
 }
 
-/// Waits for the user's turn. The connection's private state is free meanwhile: whoever shuts the
-/// socket down must get through.
-fn hold(it: &Followed, inner: Use<'_>, arrived: Nanos) {
-    drop(inner);
+/// Waits for the user's turn. Whoever shuts the socket down or closes it meanwhile only needs the
+/// region to release this thread, and leaves the rest to it.
+fn hold(it: &Followed, inner: &mut Use<'_>, arrived: Nanos) {
     let entered = it.region.enter(it.user, arrived);
-    if entered == Entered::AtOnce {
-        it.slot.admitted_ns.store(arrived.0, Ordering::Relaxed);
-        return;
-    }
-    let admitted = clock::now();
+    let admitted = if entered == Entered::AtOnce { arrived } else { clock::now() };
     it.slot.admitted_ns.store(admitted.0, Ordering::Relaxed);
-    // Not if the connection was closed by another thread while this one waited.
-    if it.conn.user() == Some(it.user)
-        && let Some(mut inner) = it.conn.try_use()
-    {
-        inner.wait = admitted.since(arrived);
-        inner.admitted = admitted;
-    }
+    inner.wait = admitted.since(arrived);
+    inner.admitted = admitted;
 }
 
 fn classify(it: &Followed, inner: &mut Use<'_>) {
@@ -313,8 +304,5 @@ fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
         Some(Opaque::Desynchronized) => Counter::OpaqueUnknown,
         None => Counter::Replication,
     });
-    let class = it.slot.class.load(Ordering::Relaxed);
-    let epoch = it.slot.class_epoch.load(Ordering::Relaxed);
-    it.region.leave(it.user);
-    it.region.classify(it.user, class, true, epoch);
+    it.region.leave_alone(it.user);
 }

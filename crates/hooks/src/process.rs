@@ -67,12 +67,28 @@ impl InHook {
     /// `None` if the thread is inside one already: a signal handler interrupted us, or the real
     /// function came back through another hook. The caller then passes straight through.
     pub fn enter() -> Option<InHook> {
-        IN_HOOK.with(|inside| (!inside.replace(true)).then_some(InHook(())))
+        // Lazily: a guard that is made and thrown away would end the hook that is under way.
+        IN_HOOK.with(|inside| (!inside.replace(true)).then(|| InHook(())))
     }
 }
 
 impl Drop for InHook {
     fn drop(&mut self) {
         IN_HOOK.with(|inside| inside.set(false));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hook_inside_a_hook_is_refused_and_does_not_end_the_outer_one() {
+        let outer = InHook::enter();
+        assert!(outer.is_some());
+        assert!(InHook::enter().is_none());
+        assert!(InHook::enter().is_none(), "the refusal changed nothing");
+        drop(outer);
+        assert!(InHook::enter().is_some());
     }
 }

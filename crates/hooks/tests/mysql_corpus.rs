@@ -11,14 +11,9 @@ use std::path::{Path, PathBuf};
 use headworks_hooks::mysql::{ClientEvent, RequestClass, Session};
 
 fn unhex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text
-        .chars()
-        .map(|digit| digit.to_digit(16).expect("a hex digit") as u8)
-        .collect();
-    digits
-        .chunks(2)
-        .map(|pair| pair[0] << 4 | pair[1])
-        .collect()
+    let digits: Vec<u8> =
+        text.chars().map(|digit| digit.to_digit(16).expect("a hex digit") as u8).collect();
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
 fn state(session: &Session) -> String {
@@ -40,9 +35,7 @@ fn annotate(recording: &str, chunk: usize) -> String {
             Some(("#", _)) => lines.push(line.to_owned()),
             Some(("S", bytes)) => {
                 lines.push(line.to_owned());
-                unhex(bytes)
-                    .chunks(chunk)
-                    .for_each(|part| session.server_bytes(part));
+                unhex(bytes).chunks(chunk).for_each(|part| session.server_bytes(part));
                 server_spoke = true;
             }
             Some(("C", bytes)) => {
@@ -58,11 +51,7 @@ fn annotate(recording: &str, chunk: usize) -> String {
                     .collect::<Vec<_>>();
                 let requests = || {
                     events.iter().filter_map(|event| {
-                        if let ClientEvent::Request(request) = event {
-                            Some(request)
-                        } else {
-                            None
-                        }
+                        if let ClientEvent::Request(request) = event { Some(request) } else { None }
                     })
                 };
                 let reported = requests()
@@ -116,24 +105,12 @@ fn every_recording_is_understood_in_any_chunking() {
 fn no_recording_is_lost_and_each_command_begins_at_a_boundary() {
     for file in corpus() {
         let recording = fs::read_to_string(&file).expect("a text file");
-        assert!(
-            !recording.contains("= desynchronized"),
-            "{}",
-            file.display()
-        );
-        let lines: Vec<&str> = recording
-            .lines()
-            .filter(|line| !line.starts_with('#'))
-            .collect();
+        assert!(!recording.contains("= desynchronized"), "{}", file.display());
+        let lines: Vec<&str> = recording.lines().filter(|line| !line.starts_with('#')).collect();
         for window in lines.windows(3) {
             let commands = window[1].starts_with("C ") && window[2].starts_with("> ");
             if commands && window[0].starts_with("= ") {
-                assert!(
-                    window[0].starts_with("= boundary"),
-                    "{}: {}",
-                    file.display(),
-                    window[0]
-                );
+                assert!(window[0].starts_with("= boundary"), "{}: {}", file.display(), window[0]);
             }
         }
     }

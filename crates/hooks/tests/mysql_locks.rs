@@ -16,16 +16,9 @@ fn class(text: &str) -> RequestClass {
 #[test]
 fn the_latest_status_says_whether_a_transaction_is_open() {
     let mut session = plain();
+    assert_eq!(after(&mut session, "BEGIN", &ok(AUTOCOMMIT | IN_TRANS)), Holding::TRANSACTION);
     assert_eq!(
-        after(&mut session, "BEGIN", &ok(AUTOCOMMIT | IN_TRANS)),
-        Holding::TRANSACTION
-    );
-    assert_eq!(
-        after(
-            &mut session,
-            "SELECT 1",
-            &rows(AUTOCOMMIT | IN_TRANS, &["1"])
-        ),
+        after(&mut session, "SELECT 1", &rows(AUTOCOMMIT | IN_TRANS, &["1"])),
         Holding::TRANSACTION
     );
     assert_eq!(
@@ -42,11 +35,7 @@ fn the_latest_status_says_whether_a_transaction_is_open() {
         "implicit commit"
     );
     assert_eq!(
-        after(
-            &mut session,
-            "START TRANSACTION READ ONLY",
-            &ok(AUTOCOMMIT | 0x2000)
-        ),
+        after(&mut session, "START TRANSACTION READ ONLY", &ok(AUTOCOMMIT | 0x2000)),
         Holding::TRANSACTION
     );
 }
@@ -60,10 +49,7 @@ fn a_deadlock_ends_the_transaction() {
         Holding::TRANSACTION,
         "a lock wait timeout does not"
     );
-    assert_eq!(
-        after(&mut session, "UPDATE t SET a=1", &err(1213)),
-        Holding::NONE
-    );
+    assert_eq!(after(&mut session, "UPDATE t SET a=1", &err(1213)), Holding::NONE);
     after(&mut session, "BEGIN", &ok(AUTOCOMMIT | IN_TRANS));
     assert_eq!(
         after(&mut session, "SELECT GET_LOCK('a', 1)", &err(1213)),
@@ -75,10 +61,7 @@ fn a_deadlock_ends_the_transaction() {
 #[test]
 fn with_autocommit_off_an_error_counts_as_holding_until_the_next_status() {
     let mut session = plain();
-    assert_eq!(
-        after(&mut session, "SET autocommit=0", &ok(0)),
-        Holding::NONE
-    );
+    assert_eq!(after(&mut session, "SET autocommit=0", &ok(0)), Holding::NONE);
     assert_eq!(
         after(&mut session, "UPDATE t SET a=1", &err(1205)),
         Holding::AUTOCOMMIT_OFF_AFTER_ERROR
@@ -115,55 +98,28 @@ fn statements_that_take_session_locks_are_noticed() {
     for (text, holding) in [
         ("LOCK TABLES t READ", Holding::LOCK_TABLES),
         ("lock table t write", Holding::LOCK_TABLES),
-        (
-            " /* c */ -- d\n # e\n LOCK\tTABLES t READ;",
-            Holding::LOCK_TABLES,
-        ),
+        (" /* c */ -- d\n # e\n LOCK\tTABLES t READ;", Holding::LOCK_TABLES),
         ("/*!40000 LOCK TABLES t READ */", Holding::LOCK_TABLES),
         ("/*M!100100LOCK TABLES t READ */", Holding::LOCK_TABLES),
-        (
-            "/*!99999 x */ LOCK /* c */ TABLES t READ",
-            Holding::LOCK_TABLES,
-        ),
-        (
-            "SET STATEMENT max_statement_time=1 FOR LOCK TABLES t READ",
-            Holding::LOCK_TABLES,
-        ),
+        ("/*!99999 x */ LOCK /* c */ TABLES t READ", Holding::LOCK_TABLES),
+        ("SET STATEMENT max_statement_time=1 FOR LOCK TABLES t READ", Holding::LOCK_TABLES),
         ("SELECT 1; LOCK TABLES t READ", Holding::LOCK_TABLES),
         ("SELECT ';/*'; LOCK TABLES t READ", Holding::LOCK_TABLES),
-        (
-            "SELECT 'a\\'; /* x */ -- y\nLOCK TABLES t READ -- '",
-            Holding::LOCK_TABLES,
-        ),
-        (
-            "SELECT 1; /*!50000LOCK TABLES t READ*/",
-            Holding::LOCK_TABLES,
-        ),
+        ("SELECT 'a\\'; /* x */ -- y\nLOCK TABLES t READ -- '", Holding::LOCK_TABLES),
+        ("SELECT 1; /*!50000LOCK TABLES t READ*/", Holding::LOCK_TABLES),
         ("FLUSH TABLES WITH READ LOCK", Holding::GLOBAL_READ_LOCK),
-        (
-            "FLUSH LOCAL TABLES a, b FOR EXPORT",
-            Holding::GLOBAL_READ_LOCK,
-        ),
+        ("FLUSH LOCAL TABLES a, b FOR EXPORT", Holding::GLOBAL_READ_LOCK),
         ("BACKUP LOCK db.t", Holding::BACKUP),
         ("BACKUP STAGE START", Holding::BACKUP),
-        (
-            "LOCK INSTANCE FOR BACKUP",
-            Holding::BACKUP.union(Holding::GLOBAL_READ_LOCK),
-        ),
+        ("LOCK INSTANCE FOR BACKUP", Holding::BACKUP.union(Holding::GLOBAL_READ_LOCK)),
         ("XA START 'x'", Holding::XA),
         ("XA BEGIN 'x'", Holding::XA),
         ("HANDLER db.t OPEN AS h", Holding::HANDLER),
         ("SELECT GET_LOCK('a', 10)", Holding::USER_LOCK),
-        (
-            "SELECT id FROM t WHERE get_lock(CONCAT('a', id), 1)",
-            Holding::USER_LOCK,
-        ),
+        ("SELECT id FROM t WHERE get_lock(CONCAT('a', id), 1)", Holding::USER_LOCK),
         ("SELECT 1 /*!50000,GET_LOCK('a',1)*/", Holding::USER_LOCK),
         ("DO service_get_write_locks('a', 'b', 1)", Holding::UNKNOWN),
-        (
-            "PREPARE s FROM 'LOCK TABLES t READ'",
-            Holding::LOCK_TABLES.union(Holding::UNKNOWN),
-        ),
+        ("PREPARE s FROM 'LOCK TABLES t READ'", Holding::LOCK_TABLES.union(Holding::UNKNOWN)),
         ("EXECUTE IMMEDIATE CONCAT('GET', '_LOCK')", Holding::UNKNOWN),
         ("SELECT 1; EXECUTE s", Holding::UNKNOWN),
     ] {
@@ -200,11 +156,7 @@ fn ordinary_statements_hold_nothing() {
 fn a_semicolon_in_data_means_nothing_to_a_client_without_multi_statements() {
     let text = "INSERT INTO posts VALUES ('first; lock tables t read')";
     assert_eq!(after(&mut plain(), text, &ok(2)), Holding::NONE);
-    assert_eq!(
-        held_after_ok(text),
-        Holding::LOCK_TABLES,
-        "with them it is believed to be safe"
-    );
+    assert_eq!(held_after_ok(text), Holding::LOCK_TABLES, "with them it is believed to be safe");
     let mut session = plain();
     turn(&mut session, &command(0x1B, &[0, 0]), &eof(2));
     assert_eq!(
@@ -219,31 +171,15 @@ fn each_lock_has_its_release() {
     for (take, release, other) in [
         ("LOCK TABLES t READ", "UNLOCK TABLES", "BACKUP UNLOCK"),
         ("LOCK TABLES t READ", "START TRANSACTION", "COMMIT"),
-        (
-            "LOCK TABLES t READ",
-            "begin work ;",
-            "BEGIN NOT ATOMIC SELECT 1; END",
-        ),
+        ("LOCK TABLES t READ", "begin work ;", "BEGIN NOT ATOMIC SELECT 1; END"),
         ("FLUSH TABLES WITH READ LOCK", "UNLOCK TABLES", "BEGIN"),
         ("BACKUP LOCK t", "BACKUP UNLOCK", "BACKUP STAGE END"),
         ("BACKUP STAGE START", "BACKUP STAGE END", "BACKUP UNLOCK"),
         ("XA START 'x'", "XA COMMIT 'x' ONE PHASE", "XA PREPARE 'x'"),
         ("XA START 'x'", "XA ROLLBACK 'x'", "XA END 'x'"),
-        (
-            "HANDLER t OPEN",
-            "HANDLER t CLOSE",
-            "HANDLER t READ i = ('close')",
-        ),
-        (
-            "SELECT GET_LOCK('a', 1)",
-            "SELECT RELEASE_LOCK('a')",
-            "SELECT RELEASE_LOCK('b')",
-        ),
-        (
-            "SELECT GET_LOCK('a', 1), 2",
-            "DO RELEASE_ALL_LOCKS()",
-            "SELECT RELEASE_LOCK('a')",
-        ),
+        ("HANDLER t OPEN", "HANDLER t CLOSE", "HANDLER t READ i = ('close')"),
+        ("SELECT GET_LOCK('a', 1)", "SELECT RELEASE_LOCK('a')", "SELECT RELEASE_LOCK('b')"),
+        ("SELECT GET_LOCK('a', 1), 2", "DO RELEASE_ALL_LOCKS()", "SELECT RELEASE_LOCK('a')"),
         (
             "SELECT GET_LOCK(@a, 1)",
             "SELECT RELEASE_ALL_LOCKS()",
@@ -253,11 +189,7 @@ fn each_lock_has_its_release() {
         let mut session = logged_in(MULTI, 0);
         let held = after(&mut session, take, &ok(2));
         assert!(!held.is_empty(), "{take}");
-        assert_eq!(
-            after(&mut session, other, &ok(2)),
-            held,
-            "{other} does not release {take}"
-        );
+        assert_eq!(after(&mut session, other, &ok(2)), held, "{other} does not release {take}");
         assert_eq!(
             after(&mut session, release, &err(1317)),
             held,
@@ -283,14 +215,8 @@ fn two_handlers_need_two_closes() {
     let mut session = plain();
     after(&mut session, "HANDLER t OPEN", &ok(2));
     after(&mut session, "HANDLER u OPEN", &ok(2));
-    assert_eq!(
-        after(&mut session, "HANDLER t CLOSE", &ok(2)),
-        Holding::HANDLER
-    );
-    assert_eq!(
-        after(&mut session, "HANDLER u CLOSE", &ok(2)),
-        Holding::NONE
-    );
+    assert_eq!(after(&mut session, "HANDLER t CLOSE", &ok(2)), Holding::HANDLER);
+    assert_eq!(after(&mut session, "HANDLER u CLOSE", &ok(2)), Holding::NONE);
 }
 
 #[test]
@@ -312,50 +238,26 @@ fn a_failed_statement_takes_what_it_may_have_left() {
         ("LOCK TABLES t READ", 1146, Holding::NONE),
         ("XA START 'x'", 1399, Holding::NONE),
         ("FLUSH TABLES WITH READ LOCK", 1227, Holding::NONE),
-        (
-            "FLUSH TABLES WITH READ LOCK",
-            1317,
-            Holding::GLOBAL_READ_LOCK,
-        ),
+        ("FLUSH TABLES WITH READ LOCK", 1317, Holding::GLOBAL_READ_LOCK),
         ("SELECT GET_LOCK('a', 1)", 1064, Holding::NONE),
         ("SELECT GET_LOCK('a', 1)", 1317, Holding::USER_LOCK),
         ("SELECT GET_LOCK(a, 1) FROM t", 1317, Holding::USER_LOCK),
     ] {
-        assert_eq!(
-            after(&mut plain(), text, &err(code)),
-            holding,
-            "{text} with {code}"
-        );
+        assert_eq!(after(&mut plain(), text, &err(code)), holding, "{text} with {code}");
     }
     let compound = "BEGIN NOT ATOMIC XA START 'x'; SIGNAL SQLSTATE '45000'; END";
-    assert!(
-        after(&mut plain(), compound, &err(1644)).contains(Holding::XA),
-        "its first part ran"
-    );
-    assert!(
-        !after(&mut plain(), compound, &err(1064)).contains(Holding::XA),
-        "no part ran"
-    );
+    assert!(after(&mut plain(), compound, &err(1644)).contains(Holding::XA), "its first part ran");
+    assert!(!after(&mut plain(), compound, &err(1064)).contains(Holding::XA), "no part ran");
     let mut session = logged_in(MULTI, 0);
-    let held = after(
-        &mut session,
-        "LOCK TABLES t READ; nonsense",
-        &[ok(2 | MORE), err(1064)].concat(),
-    );
-    assert!(
-        held.contains(Holding::LOCK_TABLES),
-        "the first statement ran"
-    );
+    let held =
+        after(&mut session, "LOCK TABLES t READ; nonsense", &[ok(2 | MORE), err(1064)].concat());
+    assert!(held.contains(Holding::LOCK_TABLES), "the first statement ran");
 }
 
 #[test]
 fn a_prepared_text_takes_its_locks_when_executed() {
     let mut session = plain();
-    turn(
-        &mut session,
-        &command(0x16, b"SELECT GET_LOCK(?, 1)"),
-        &prepared(7),
-    );
+    turn(&mut session, &command(0x16, b"SELECT GET_LOCK(?, 1)"), &prepared(7));
     assert_eq!(session.holding(), Holding::NONE);
     turn(&mut session, &execute(8), &ok(2));
     assert_eq!(session.holding(), Holding::NONE, "another statement");
@@ -377,22 +279,10 @@ fn an_execution_pipelined_behind_its_preparation_takes_too() {
 
 #[test]
 fn dynamic_sql_from_a_variable_is_unknown_once_executed() {
-    for source in [
-        "@x",
-        "CONCAT('GET', '_LOCK(1,1)')",
-        "'G\\ET_LOCK'",
-        "'a' 'b'",
-    ] {
+    for source in ["@x", "CONCAT('GET', '_LOCK(1,1)')", "'G\\ET_LOCK'", "'a' 'b'"] {
         let mut session = plain();
-        assert_eq!(
-            after(&mut session, &format!("PREPARE s FROM {source}"), &ok(2)),
-            Holding::NONE
-        );
-        assert_eq!(
-            after(&mut session, "EXECUTE s", &ok(2)),
-            Holding::UNKNOWN,
-            "{source}"
-        );
+        assert_eq!(after(&mut session, &format!("PREPARE s FROM {source}"), &ok(2)), Holding::NONE);
+        assert_eq!(after(&mut session, "EXECUTE s", &ok(2)), Holding::UNKNOWN, "{source}");
     }
 }
 
@@ -452,28 +342,16 @@ fn a_class_is_reported_as_soon_as_it_is_certain() {
         headworks_hooks::mysql::ClientEvent::None,
         "SELECT may still become SELECTED"
     );
-    assert_eq!(
-        class_of(session.client_bytes(&bytes[11..12])),
-        RequestClass::Gated
-    );
+    assert_eq!(class_of(session.client_bytes(&bytes[11..12])), RequestClass::Gated);
 }
 
 #[test]
 fn overlong_texts_are_unknown_unless_their_bulk_is_data() {
     let bulk = "x".repeat(2 << 20);
-    assert_eq!(
-        held_after_ok(&format!("INSERT INTO t VALUES ('{bulk}')")),
-        Holding::NONE
-    );
+    assert_eq!(held_after_ok(&format!("INSERT INTO t VALUES ('{bulk}')")), Holding::NONE);
     assert_eq!(held_after_ok(&format!("SELECT '{bulk}'")), Holding::UNKNOWN);
-    assert_eq!(
-        held_after_ok(&format!("SELECT '{}'", &bulk[..1 << 19])),
-        Holding::NONE
-    );
-    assert_eq!(
-        held_after_ok(&format!("/*{bulk}*/ SELECT 1")),
-        Holding::UNKNOWN
-    );
+    assert_eq!(held_after_ok(&format!("SELECT '{}'", &bulk[..1 << 19])), Holding::NONE);
+    assert_eq!(held_after_ok(&format!("/*{bulk}*/ SELECT 1")), Holding::UNKNOWN);
 }
 
 #[test]

@@ -19,10 +19,7 @@ fn wire() -> impl Strategy<Value = Vec<u8>> {
         vec(any::<u8>(), 0..40),
         (any::<u8>(), "[ -~]{0,60}")
             .prop_map(|(first, text)| [&[first][..], text.as_bytes()].concat()),
-        (
-            select(vec![0u8, 1, 2, 0xFB, 0xFE, 0xFF]),
-            vec(any::<u8>(), 0..12)
-        )
+        (select(vec![0u8, 1, 2, 0xFB, 0xFE, 0xFF]), vec(any::<u8>(), 0..12))
             .prop_map(|(first, rest)| [&[first][..], &rest].concat()),
     ];
     let piece = prop_oneof![
@@ -37,10 +34,7 @@ fn check_invariants(session: &Session) {
         !(session.opaque().is_some() && session.at_boundary()),
         "an opaque session has no boundaries"
     );
-    assert_eq!(
-        session.holding().is_empty(),
-        session.holding().names().next().is_none()
-    );
+    assert_eq!(session.holding().is_empty(), session.holding().names().next().is_none());
     if let Some(identity) = session.identity() {
         assert!(
             identity.account().len() <= 64
@@ -84,14 +78,9 @@ fn exchange() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
         status.clone().prop_map(ok),
         select(vec![1064u16, 1213, 1205, 1317, 1146]).prop_map(err),
         (status.clone(), vec("[a-z]{0,20}", 0..5)).prop_map(|(status, values)| {
-            rows(
-                status,
-                &values.iter().map(String::as_str).collect::<Vec<_>>(),
-            )
+            rows(status, &values.iter().map(String::as_str).collect::<Vec<_>>())
         }),
-        status
-            .clone()
-            .prop_map(|status| [ok(status | MORE), rows(status, &["1"])].concat()),
+        status.clone().prop_map(|status| [ok(status | MORE), rows(status, &["1"])].concat()),
     ];
     prop_oneof![
         4 => (text.clone().prop_map(query), answer.clone()),
@@ -120,14 +109,10 @@ fn converse(
 ) -> (Vec<Request>, Vec<Holding>, String) {
     let mut session = Session::new();
     let (mut requests, mut holdings) = (Vec::new(), Vec::new());
-    feed(chunks, &greeting(SERVER, 0), |part| {
-        session.server_bytes(part)
+    feed(chunks, &greeting(SERVER, 0), |part| session.server_bytes(part));
+    feed(chunks, &response(BASE | MULTI, 0, "app", "shop", "props"), |part| {
+        assert_eq!(session.client_bytes(part), ClientEvent::None)
     });
-    feed(
-        chunks,
-        &response(BASE | MULTI, 0, "app", "shop", "props"),
-        |part| assert_eq!(session.client_bytes(part), ClientEvent::None),
-    );
     feed(chunks, &ok(AUTOCOMMIT), |part| session.server_bytes(part));
     for (request, answer) in conversation {
         assert!(session.at_boundary());
@@ -170,13 +155,11 @@ fn holding_after(text: &str, chunks: &[usize]) -> Holding {
 fn cased(word: &str, bits: u64) -> String {
     word.chars()
         .enumerate()
-        .map(|(at, letter)| {
-            if bits >> (at % 64) & 1 == 0 {
-                letter
-            } else {
-                letter.to_ascii_uppercase()
-            }
-        })
+        .map(
+            |(at, letter)| {
+                if bits >> (at % 64) & 1 == 0 { letter } else { letter.to_ascii_uppercase() }
+            },
+        )
         .collect()
 }
 

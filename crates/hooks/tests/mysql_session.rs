@@ -19,11 +19,7 @@ fn the_login_tells_account_database_and_application() {
     let session = plain();
     let identity = session.identity().expect("the response was read");
     assert_eq!(
-        (
-            identity.account(),
-            identity.database(),
-            identity.application()
-        ),
+        (identity.account(), identity.database(), identity.application()),
         (&b"app"[..], &b"shop"[..], &b"sysbench"[..])
     );
 }
@@ -34,9 +30,7 @@ fn an_overlong_account_is_cut() {
     session.server_bytes(&greeting(SERVER, 0));
     session.client_bytes(&response(BASE, 0, &"u".repeat(200), "shop", "x"));
     assert_eq!(
-        session
-            .identity()
-            .map(|it| (it.account().len(), it.database())),
+        session.identity().map(|it| (it.account().len(), it.database())),
         Some((64, &b"shop"[..]))
     );
 }
@@ -75,10 +69,7 @@ fn tls_and_compression_make_a_session_opaque() {
     tls.server_bytes(&greeting(SERVER, 0));
     let request = response(BASE | SSL, 0, "", "", "");
     tls.client_bytes(&packet(1, &request[4..36]));
-    assert_eq!(
-        (tls.opaque(), tls.identity().is_some()),
-        (Some(Opaque::Tls), false)
-    );
+    assert_eq!((tls.opaque(), tls.identity().is_some()), (Some(Opaque::Tls), false));
     for (flag, offered, expected) in [
         (COMPRESS, SERVER, Some(Opaque::Compressed)),
         (ZSTD, SERVER, Some(Opaque::Compressed)),
@@ -159,37 +150,20 @@ fn cached_metadata_leaves_out_the_definitions() {
         (DEPRECATE_EOF, [packet(2, &[0, 0, 1]), end(2)].concat()),
     ] {
         let mut session = logged_in(capabilities, CACHE_METADATA);
-        turn(
-            &mut session,
-            &execute(1),
-            &[packet(1, &[1, 0]), tail].concat(),
-        );
+        turn(&mut session, &execute(1), &[packet(1, &[1, 0]), tail].concat());
     }
     let mut session = logged_in(0, CACHE_METADATA);
-    turn(
-        &mut session,
-        &execute(1),
-        &[packet(1, &[1, 1]), definition(), eof(2), eof(2)].concat(),
-    );
+    turn(&mut session, &execute(1), &[packet(1, &[1, 1]), definition(), eof(2), eof(2)].concat());
 }
 
 #[test]
 fn a_cursor_leaves_out_the_rows_and_fetch_brings_them() {
     let mut session = plain();
-    turn(
-        &mut session,
-        &execute(1),
-        &[packet(1, &[1]), definition(), eof(CURSOR | 2)].concat(),
-    );
+    turn(&mut session, &execute(1), &[packet(1, &[1]), definition(), eof(CURSOR | 2)].concat());
     turn(
         &mut session,
         &command(0x1C, &[1, 0, 0, 0, 10, 0, 0, 0]),
-        &[
-            packet(1, &[0, 0, 5]),
-            packet(2, &[0, 0, 6]),
-            eof(CURSOR | 2),
-        ]
-        .concat(),
+        &[packet(1, &[0, 0, 5]), packet(2, &[0, 0, 6]), eof(CURSOR | 2)].concat(),
     );
 }
 
@@ -198,13 +172,7 @@ fn binary_rows_begin_like_an_ok_packet_and_are_not_one() {
     let mut session = plain();
     session.client_bytes(&execute(1));
     session.server_bytes(
-        &[
-            packet(1, &[1]),
-            definition(),
-            eof(2),
-            packet(4, &[0, 0, 0, 1, 0, 0, 0]),
-        ]
-        .concat(),
+        &[packet(1, &[1]), definition(), eof(2), packet(4, &[0, 0, 0, 1, 0, 0, 0])].concat(),
     );
     assert!(!session.at_boundary());
     assert_eq!(session.holding(), Holding::NONE);
@@ -238,10 +206,7 @@ fn a_local_file_belongs_to_its_request() {
     let mut session = plain();
     session.client_bytes(&query("LOAD DATA LOCAL INFILE 'f' INTO TABLE t"));
     session.server_bytes(&packet(1, b"\xFBf"));
-    assert_eq!(
-        session.client_bytes(&packet(2, b"\x03KILL 5")),
-        ClientEvent::None
-    );
+    assert_eq!(session.client_bytes(&packet(2, b"\x03KILL 5")), ClientEvent::None);
     assert_eq!(
         session.client_bytes(&packet(0, b"\x01")),
         ClientEvent::None,
@@ -264,16 +229,8 @@ fn a_prepare_answer_ends_after_its_definitions() {
         &command(0x16, b"SELECT ?"),
         &[answer(1, 1), definition(), eof(2), definition(), eof(2)].concat(),
     );
-    turn(
-        &mut session,
-        &command(0x16, b"DO ?"),
-        &[answer(0, 1), definition(), eof(2)].concat(),
-    );
-    turn(
-        &mut session,
-        &command(0x16, b"SELECT 1"),
-        &[answer(1, 0), definition(), eof(2)].concat(),
-    );
+    turn(&mut session, &command(0x16, b"DO ?"), &[answer(0, 1), definition(), eof(2)].concat());
+    turn(&mut session, &command(0x16, b"SELECT 1"), &[answer(1, 0), definition(), eof(2)].concat());
     turn(&mut session, &command(0x16, b"COMMIT"), &answer(0, 0));
     turn(&mut session, &command(0x16, b"nonsense"), &err(1064));
     let mut session = logged_in(DEPRECATE_EOF, 0);
@@ -287,35 +244,21 @@ fn a_prepare_answer_ends_after_its_definitions() {
 #[test]
 fn other_answers_end_where_they_should() {
     let mut session = plain();
-    turn(
-        &mut session,
-        &command(0x09, b""),
-        &packet(1, b"Uptime: 5  Threads: 1"),
-    );
-    turn(
-        &mut session,
-        &command(0x04, b"t\0"),
-        &[definition(), definition(), eof(2)].concat(),
-    );
+    turn(&mut session, &command(0x09, b""), &packet(1, b"Uptime: 5  Threads: 1"));
+    turn(&mut session, &command(0x04, b"t\0"), &[definition(), definition(), eof(2)].concat());
     turn(&mut session, &command(0x0E, b""), &ok(AUTOCOMMIT));
     turn(&mut session, &command(0x1B, &[0, 0]), &eof(AUTOCOMMIT));
     turn(&mut session, &command(0x77, b"?"), &err(1047));
     turn(&mut session, &packet(0, b""), &err(1047));
-    turn(
-        &mut session,
-        &command(0xFA, &[1, 0, 0, 0, 128, 0]),
-        &rows(AUTOCOMMIT, &["1"]),
-    );
+    turn(&mut session, &command(0xFA, &[1, 0, 0, 0, 128, 0]), &rows(AUTOCOMMIT, &["1"]));
 }
 
 #[test]
 fn commands_without_an_answer_leave_the_boundary_where_it_is() {
     let mut session = plain();
-    for (code, reason) in [
-        (0x19, PassReason::NoAnswer),
-        (0x18, PassReason::NoAnswer),
-        (0x01, PassReason::Quit),
-    ] {
+    for (code, reason) in
+        [(0x19, PassReason::NoAnswer), (0x18, PassReason::NoAnswer), (0x01, PassReason::Quit)]
+    {
         assert_eq!(
             class_of(session.client_bytes(&command(code, &[1, 0, 0, 0]))),
             RequestClass::Pass(reason)
@@ -341,13 +284,9 @@ fn pipelined_requests_are_counted() {
 #[test]
 fn a_chunk_of_several_commands_reports_the_first_gated_one() {
     let mut session = plain();
-    let chunk = [
-        command(0x19, &[1, 0, 0, 0]),
-        command(0x0E, b""),
-        query("SELECT 1"),
-        query("KILL 4"),
-    ]
-    .concat();
+    let chunk =
+        [command(0x19, &[1, 0, 0, 0]), command(0x0E, b""), query("SELECT 1"), query("KILL 4")]
+            .concat();
     assert!(
         matches!(session.client_bytes(&chunk), ClientEvent::Request(request) if request.class == GATED && request.command == Command::QUERY)
     );
@@ -356,10 +295,7 @@ fn a_chunk_of_several_commands_reports_the_first_gated_one() {
     session.server_bytes(&ok(2));
     assert!(session.at_boundary());
     let chunk = [command(0x19, &[1, 0, 0, 0]), command(0x0E, b"")].concat();
-    assert_eq!(
-        class_of(session.client_bytes(&chunk)),
-        RequestClass::Pass(PassReason::NoAnswer)
-    );
+    assert_eq!(class_of(session.client_bytes(&chunk)), RequestClass::Pass(PassReason::NoAnswer));
 }
 
 #[test]
@@ -389,18 +325,10 @@ fn change_user_may_take_several_rounds_and_changes_the_identity_only_if_accepted
     assert!(session.at_boundary());
     assert_eq!(session.identity().map(|it| it.account()), Some(&b"app"[..]));
     assert_eq!(session.holding(), Holding::LOCK_TABLES);
-    turn(
-        &mut session,
-        &change_user("other", "mysql", "tool"),
-        &ok(AUTOCOMMIT),
-    );
+    turn(&mut session, &change_user("other", "mysql", "tool"), &ok(AUTOCOMMIT));
     let identity = session.identity().copied().unwrap_or_default();
     assert_eq!(
-        (
-            identity.account(),
-            identity.database(),
-            identity.application()
-        ),
+        (identity.account(), identity.database(), identity.application()),
         (&b"other"[..], &b"mysql"[..], &b"tool"[..])
     );
     assert_eq!(session.holding(), Holding::NONE);
@@ -419,10 +347,7 @@ fn a_replica_is_one_once_the_server_agrees() {
     session.server_bytes(&packet(1, &[0; 40]));
     assert!(session.replication());
     assert!(!session.at_boundary());
-    assert_eq!(
-        session.client_bytes(&packet(0, b"\xEFack")),
-        ClientEvent::None
-    );
+    assert_eq!(session.client_bytes(&packet(0, b"\xEFack")), ClientEvent::None);
     assert_eq!(session.opaque(), None);
 }
 
@@ -437,20 +362,12 @@ fn an_idle_connection_may_be_told_that_it_was_killed() {
 fn bytes_that_do_not_parse_end_it_for_good() {
     let mut session = plain();
     session.server_bytes(&ok(AUTOCOMMIT));
-    assert_eq!(
-        session.opaque(),
-        Some(Opaque::Desynchronized),
-        "an answer to nothing"
-    );
+    assert_eq!(session.opaque(), Some(Opaque::Desynchronized), "an answer to nothing");
     assert_eq!(session.client_bytes(&query("SELECT 1")), ClientEvent::None);
     assert!(!session.at_boundary());
     let mut session = plain();
     session.client_bytes(&packet(3, b"\x03SELECT 1"));
-    assert_eq!(
-        session.opaque(),
-        Some(Opaque::Desynchronized),
-        "a command cannot have number 3"
-    );
+    assert_eq!(session.opaque(), Some(Opaque::Desynchronized), "a command cannot have number 3");
 }
 
 #[test]
@@ -461,9 +378,6 @@ fn query_attributes_are_skipped_or_distrusted() {
         RequestClass::Pass(PassReason::Kill)
     );
     let with_attributes = command(3, b"\x01\x01\x00\x01\xFE\x00\x02ab\x01xLOCK TABLES t READ");
-    assert_eq!(
-        class_of(turn(&mut session, &with_attributes, &ok(2))),
-        GATED
-    );
+    assert_eq!(class_of(turn(&mut session, &with_attributes, &ok(2))), GATED);
     assert!(session.holding().contains(Holding::LOCK_TABLES));
 }

@@ -210,12 +210,14 @@ mod tests {
 
     #[test]
     fn every_turn_is_replayed_once_and_the_loop_is_closed() {
-        let turns: Vec<_> =
-            (0..40).map(|n| turn(n % 4, u64::from(n / 4) * 50, u64::from(n / 4) * 50 + 40)).collect();
+        let turns: Vec<_> = (0..40)
+            .map(|n| turn(n % 4, u64::from(n / 4) * 50, u64::from(n / 4) * 50 + 40))
+            .collect();
         let replayed = replay(&turns, &setting(2));
         assert_eq!(replayed.len(), 40);
         for user in 0..4 {
-            let mut own: Vec<_> = replayed.iter().filter(|turn| turn.observed.user == user).collect();
+            let mut own: Vec<_> =
+                replayed.iter().filter(|turn| turn.observed.user == user).collect();
             own.sort_by_key(|turn| turn.arrived);
             for pair in own.windows(2) {
                 // It thought 10 ms between two turns in the record, and does so in the replay.

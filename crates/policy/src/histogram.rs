@@ -70,7 +70,12 @@ mod tests {
     #[test]
     fn the_buckets_tile_the_line() {
         for bucket in 1..BUCKETS {
-            assert_eq!(bounds(bucket - 1).1, bounds(bucket).0, "between {} and {bucket}", bucket - 1);
+            assert_eq!(
+                bounds(bucket - 1).1,
+                bounds(bucket).0,
+                "between {} and {bucket}",
+                bucket - 1
+            );
         }
     }
 

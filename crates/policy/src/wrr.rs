@@ -175,7 +175,8 @@ impl Wrr {
     /// place.
     pub fn join(&mut self, user: u32, class: u32) {
         self.withdraw(user);
-        self.users[user as usize] = User { class: class.min(CLASSES as u32 - 1), ..User::default() };
+        self.users[user as usize] =
+            User { class: class.min(CLASSES as u32 - 1), ..User::default() };
     }
 
     /// Moves a user to another class. Its credit or debt stays.
@@ -195,7 +196,8 @@ impl Wrr {
         if entry.flags & KNOWN == 0 {
             entry.flags |= KNOWN;
             entry.round = now;
-            entry.credit = quota.saturating_sub(mean.min(quota.saturating_mul(NEWCOMER_ROUNDS_MAX)));
+            entry.credit =
+                quota.saturating_sub(mean.min(quota.saturating_mul(NEWCOMER_ROUNDS_MAX)));
         }
         if entry.round < now {
             let earned = earned(now - entry.round, quota);
@@ -294,7 +296,8 @@ impl Wrr {
         let class = self.users[user as usize].class as usize;
         let own = self.shares[class].of_user(self.backlogged[class]);
         let least = least.min(own).max(1);
-        let by_zeta = ((u128::from(own) * u128::from(self.zeta)) << 16) / total.max(u128::from(own)).max(1);
+        let by_zeta =
+            ((u128::from(own) * u128::from(self.zeta)) << 16) / total.max(u128::from(own)).max(1);
         let by_least = (u128::from(own) << 16) / u128::from(least);
         by_zeta.max(by_least).min((QUOTA_MAX * ONE) as u128) as i64
     }

@@ -115,7 +115,8 @@ fn a_class_that_shares_its_weight_gets_it_once_however_many_its_users() {
         sim.step(2);
     }
     let total = |class| {
-        sim.users.iter().filter(|user| user.class == class).map(|user| user.requests).sum::<u64>() as f64
+        sim.users.iter().filter(|user| user.class == class).map(|user| user.requests).sum::<u64>()
+            as f64
     };
     let ratio = total(0) / total(1);
     assert!((ratio - 1.0).abs() < 0.05, "{ratio}");

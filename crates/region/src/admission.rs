@@ -273,7 +273,14 @@ impl Region {
     }
 
     /// Writes name and weight of a class.
-    pub fn set_class(&self, class: usize, name: &str, weight: u32, share: ClassShare, shared: bool) {
+    pub fn set_class(
+        &self,
+        class: usize,
+        name: &str,
+        weight: u32,
+        share: ClassShare,
+        shared: bool,
+    ) {
         let Some(slot) = self.classes.get(class) else { return };
         slot.name.set(name.as_bytes());
         slot.weight.store(weight, Ordering::Relaxed);

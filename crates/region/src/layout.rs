@@ -67,26 +67,90 @@ pub enum Counter {
 
 /// Name and meaning of each [`Counter`], in order: read by status, metrics and documentation.
 pub const COUNTERS: &[(Counter, &str, &str)] = &[
-    (Counter::SlotTableFull, "slot_table_full", "connections that pass because the table of users is full"),
-    (Counter::HoldLimit, "hold_limit", "requests let pass because they were held for the configured maximum"),
+    (
+        Counter::SlotTableFull,
+        "slot_table_full",
+        "connections that pass because the table of users is full",
+    ),
+    (
+        Counter::HoldLimit,
+        "hold_limit",
+        "requests let pass because they were held for the configured maximum",
+    ),
     (Counter::Stale, "stale", "requests let pass because the daemon gave no sign of life"),
     (Counter::GateOpen, "gate_open", "waiting requests let pass because the gate was opened"),
-    (Counter::LockBusy, "lock_busy", "requests let pass because the region's lock was not to be had"),
-    (Counter::LockInherited, "lock_inherited", "times the region's lock was taken over from a dead thread"),
-    (Counter::Cancelled, "cancelled", "waiting requests released because their connection was shut down"),
-    (Counter::Lent, "lent", "times a token was lent out because its owner idled inside a transaction"),
-    (Counter::Overdraft, "overdraft", "times a transaction went on without a token because none was free"),
-    (Counter::Stalls, "stalls", "times nothing completed although users waited, so that one more was admitted"),
-    (Counter::Reaped, "reaped", "users whose thread or process vanished without closing the connection"),
-    (Counter::Reclaimed, "reclaimed", "places that were lost when somebody was killed while handing them over, and found again"),
+    (
+        Counter::LockBusy,
+        "lock_busy",
+        "requests let pass because the region's lock was not to be had",
+    ),
+    (
+        Counter::LockInherited,
+        "lock_inherited",
+        "times the region's lock was taken over from a dead thread",
+    ),
+    (
+        Counter::Cancelled,
+        "cancelled",
+        "waiting requests released because their connection was shut down",
+    ),
+    (
+        Counter::Lent,
+        "lent",
+        "times a token was lent out because its owner idled inside a transaction",
+    ),
+    (
+        Counter::Overdraft,
+        "overdraft",
+        "times a transaction went on without a token because none was free",
+    ),
+    (
+        Counter::Stalls,
+        "stalls",
+        "times nothing completed although users waited, so that one more was admitted",
+    ),
+    (
+        Counter::Reaped,
+        "reaped",
+        "users whose thread or process vanished without closing the connection",
+    ),
+    (
+        Counter::Reclaimed,
+        "reclaimed",
+        "places that were lost when somebody was killed while handing them over, and found again",
+    ),
     (Counter::OpaqueTls, "opaque_tls", "connections that pass because they are encrypted"),
-    (Counter::OpaqueCompressed, "opaque_compressed", "connections that pass because the protocol is compressed"),
-    (Counter::OpaqueUnknown, "opaque_unknown", "connections that pass because their bytes fit no known protocol"),
+    (
+        Counter::OpaqueCompressed,
+        "opaque_compressed",
+        "connections that pass because the protocol is compressed",
+    ),
+    (
+        Counter::OpaqueUnknown,
+        "opaque_unknown",
+        "connections that pass because their bytes fit no known protocol",
+    ),
     (Counter::Administrator, "administrator", "connections that pass because a rule says so"),
-    (Counter::Replication, "replication", "connections that pass because they stream a replication log"),
-    (Counter::FdTooLarge, "fd_too_large", "connections that pass because their descriptor is beyond the table"),
-    (Counter::ConcurrentUse, "concurrent_use", "calls passed through because two threads used a connection at once"),
-    (Counter::Foreign, "foreign", "calls passed through in a child process that does not serve the connection"),
+    (
+        Counter::Replication,
+        "replication",
+        "connections that pass because they stream a replication log",
+    ),
+    (
+        Counter::FdTooLarge,
+        "fd_too_large",
+        "connections that pass because their descriptor is beyond the table",
+    ),
+    (
+        Counter::ConcurrentUse,
+        "concurrent_use",
+        "calls passed through because two threads used a connection at once",
+    ),
+    (
+        Counter::Foreign,
+        "foreign",
+        "calls passed through in a child process that does not serve the connection",
+    ),
     (Counter::Panic, "panic", "errors inside the library, after which it stands aside for good"),
 ];
 
@@ -289,6 +353,9 @@ mod tests {
         assert_eq!(size_of::<Token>(), 64);
         assert_eq!(size_of::<UserSlot>() % 64, 0);
         assert_eq!(core::mem::offset_of!(Region, pending) % 64, 0);
-        assert_eq!(core::mem::offset_of!(Region, lock) - core::mem::offset_of!(Region, pending), 64);
+        assert_eq!(
+            core::mem::offset_of!(Region, lock) - core::mem::offset_of!(Region, pending),
+            64
+        );
     }
 }

@@ -23,8 +23,8 @@ pub mod text;
 mod tokens;
 pub mod user;
 
-pub use entered::{Entered, PassReason};
 pub use control::Mode;
+pub use entered::{Entered, PassReason};
 pub use layout::Region;
 pub use map::{Mapping, RegionError};
 pub use user::{State, UserSlot};

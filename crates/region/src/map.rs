@@ -84,7 +84,11 @@ impl Mapping {
     pub fn create(path: &CStr, owner: Option<(u32, u32)>) -> Result<Mapping, RegionError> {
         // SAFETY: `path` is a C string; the flags ask for a new file.
         let fd = unsafe {
-            libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC, 0o600)
+            libc::open(
+                path.as_ptr(),
+                libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC,
+                0o600,
+            )
         };
         if fd < 0 {
             return Err(RegionError::System("cannot create the region", errno()));
@@ -99,14 +103,21 @@ impl Mapping {
     fn fill(file: &Descriptor, owner: Option<(u32, u32)>) -> Result<Mapping, RegionError> {
         // All of it now: a page that finds no room later would end the database with SIGBUS.
         // SAFETY: the descriptor is open.
-        let failed = unsafe { libc::posix_fallocate(file.0, 0, size_of::<Region>() as libc::off_t) };
+        let failed =
+            unsafe { libc::posix_fallocate(file.0, 0, size_of::<Region>() as libc::off_t) };
         if failed != 0 {
-            return Err(RegionError::System("there is no room for the region (10 MB of memory)", failed));
+            return Err(RegionError::System(
+                "there is no room for the region (10 MB of memory)",
+                failed,
+            ));
         }
         if let Some((uid, gid)) = owner {
             // SAFETY: the descriptor is open.
             if unsafe { libc::fchown(file.0, uid, gid) } != 0 {
-                return Err(RegionError::System("cannot give the region to the database's user", errno()));
+                return Err(RegionError::System(
+                    "cannot give the region to the database's user",
+                    errno(),
+                ));
             }
         }
         let region = map(file)?;
@@ -121,7 +132,8 @@ impl Mapping {
     /// Maps an existing region. Does not allocate.
     pub fn open(path: &CStr) -> Result<Mapping, RegionError> {
         // SAFETY: `path` is a C string.
-        let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
+        let fd =
+            unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
         if fd < 0 {
             return Err(RegionError::System("cannot open the region", errno()));
         }
@@ -144,7 +156,9 @@ impl Mapping {
             let mut head = [0u8; 16];
             // SAFETY: reads at most 16 bytes into a buffer of 16.
             let read = unsafe { libc::pread(file.0, head.as_mut_ptr().cast(), head.len(), 0) };
-            let magic = u64::from_ne_bytes([head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7]]);
+            let magic = u64::from_ne_bytes([
+                head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7],
+            ]);
             let version = u32::from_ne_bytes([head[8], head[9], head[10], head[11]]);
             if read == 16 && magic != MAGIC {
                 return Err(RegionError::NoRegion);

@@ -3,8 +3,8 @@
 //! Taken without stopping anybody: each number is exact for some moment during the copying, not
 //! all for the same.
 
-use crate::entered::PassReason;
 use crate::control::Settings;
+use crate::entered::PassReason;
 use crate::layout::{COUNTERS, Region};
 use crate::user::{State, UserSlot};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -108,7 +108,8 @@ impl Region {
             if gate.pending() == 0 && self.excess() == 0 {
                 break;
             }
-            let Some(token) = in_hand.take().or_else(|| (0..limit).find(|&token| self.claim(token, 0)))
+            let Some(token) =
+                in_hand.take().or_else(|| (0..limit).find(|&token| self.claim(token, 0)))
             else {
                 break;
             };
@@ -170,8 +171,12 @@ impl Region {
                 let orphan = word & BUSY != 0 && !owner.is_some_and(knows);
                 if orphan && seen[at] == word {
                     let free = word & !BUSY;
-                    let freed =
-                        token.word.compare_exchange(word, free, Ordering::SeqCst, Ordering::Relaxed);
+                    let freed = token.word.compare_exchange(
+                        word,
+                        free,
+                        Ordering::SeqCst,
+                        Ordering::Relaxed,
+                    );
                     if freed.is_ok() {
                         self.count(Counter::Reclaimed);
                     }
@@ -195,7 +200,8 @@ impl Region {
     fn replace_excess(&self, limit: u32, token: u32) -> Option<u32> {
         for beyond in limit..TOKENS as u32 {
             let word = self.tokens[beyond as usize].word.load(Ordering::Relaxed);
-            let Some(slot) = self.users.get((word & !BUSY) as usize).filter(|_| word & BUSY != 0) else {
+            let Some(slot) = self.users.get((word & !BUSY) as usize).filter(|_| word & BUSY != 0)
+            else {
                 continue;
             };
             self.tokens[token as usize].word.store(word, Ordering::SeqCst);

@@ -110,6 +110,11 @@ fn held<'scope, 'env>(
     (user, handle)
 }
 
+/// Whether a held user got a place in the end, even in the moment between queueing and sleeping.
+fn admitted(waiter: std::thread::ScopedJoinHandle<'_, (Entered, Duration)>) -> bool {
+    matches!(waiter.join().unwrap().0, Entered::Waited | Entered::AtOnce)
+}
+
 #[test]
 fn a_stale_daemon_lets_everybody_pass_within_a_second() {
     let region = enforcing(1);
@@ -197,10 +202,10 @@ fn shrinking_blocks_nobody_and_growing_admits_at_once() {
         assert_eq!(region.user(waiting).unwrap().state(), State::Waiting);
         // One more: now there is room for one.
         region.leave(inside[2]);
-        assert_eq!(waiter.join().unwrap().0, Entered::Waited);
+        assert!(admitted(waiter));
         let (_, waiter) = held(scope, region);
         region.apply(&Settings { parallelism: 8, ..Settings::default() });
-        assert!(matches!(waiter.join().unwrap().0, Entered::Waited));
+        assert!(admitted(waiter));
     });
 }
 
@@ -219,7 +224,7 @@ fn after_shrinking_no_more_than_the_new_p_enter() {
     std::thread::scope(|scope| {
         let (_, waiter) = held(scope, region);
         region.leave(users[5]);
-        assert_eq!(waiter.join().unwrap().0, Entered::Waited);
+        assert!(admitted(waiter));
     });
 }
 
@@ -231,10 +236,13 @@ fn a_lent_token_serves_others_and_its_owner_comes_back_at_once() {
     std::thread::scope(|scope| {
         let (other, waiter) = held(scope, region);
         region.lend(owner);
-        assert_eq!(waiter.join().unwrap().0, Entered::Waited, "the token went to who waited");
+        assert!(admitted(waiter), "the token went to who waited");
         let start = Instant::now();
         region.reenter(owner);
-        assert!(start.elapsed() < Duration::from_millis(50), "an owner of a transaction never waits");
+        assert!(
+            start.elapsed() < Duration::from_millis(50),
+            "an owner of a transaction never waits"
+        );
         assert_eq!(region.user(owner).unwrap().state(), State::Overdraft);
 
         // The next free token settles the debt, before anybody who waits.
@@ -243,7 +251,7 @@ fn a_lent_token_serves_others_and_its_owner_comes_back_at_once() {
         assert_eq!(region.user(owner).unwrap().state(), State::Inside);
         assert_eq!(region.user(third).unwrap().state(), State::Waiting);
         region.leave(owner);
-        assert_eq!(third_waiter.join().unwrap().0, Entered::Waited);
+        assert!(admitted(third_waiter));
     });
     assert_eq!(region.counter(Counter::Lent), 1);
     assert_eq!(region.counter(Counter::Overdraft), 1);
@@ -271,7 +279,7 @@ fn unregistering_gives_everything_back_whatever_the_user_was_doing() {
     std::thread::scope(|scope| {
         let (_, waiter) = held(scope, region);
         region.unregister(first);
-        assert_eq!(waiter.join().unwrap().0, Entered::Waited);
+        assert!(admitted(waiter));
     });
     assert_eq!(user(region), first, "the slot is free again");
 }
@@ -307,7 +315,7 @@ fn what_a_dead_thread_left_half_done_is_made_anew() {
         // A thread dies with the lock in its hand.
         std::thread::spawn(move || region.die_with_the_lock()).join().unwrap();
         region.leave(first);
-        assert_eq!(waiter.join().unwrap().0, Entered::Waited, "the queue survived");
+        assert!(admitted(waiter), "the queue survived");
     });
     assert_eq!(region.counter(Counter::LockInherited), 1);
 }

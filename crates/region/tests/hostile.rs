@@ -29,7 +29,11 @@ fn scribble(region: &Region, random: &mut Random, words: u64) {
     let length = size_of::<Region>() as u64 / 4;
     for _ in 0..words {
         // The part before the users is denser with meaning.
-        let at = if random.next() % 4 > 0 { random.next() % (length / 40) } else { random.next() % length };
+        let at = if !random.next().is_multiple_of(4) {
+            random.next() % (length / 40)
+        } else {
+            random.next() % length
+        };
         let value = match random.next() % 4 {
             0 => 0,
             1 => u32::MAX,
@@ -67,7 +71,8 @@ fn no_bytes_crash_or_hang_an_operation() {
     let (mut panics, start) = (0, Instant::now());
     for round in 0..60 {
         let region = region();
-        let settings = Settings { parallelism: 4, hold_max: Nanos::from_millis(20), ..Settings::default() };
+        let settings =
+            Settings { parallelism: 4, hold_max: Nanos::from_millis(20), ..Settings::default() };
         stop_beating(region);
         region.apply(&settings);
         for _ in 0..20 {
@@ -81,7 +86,10 @@ fn no_bytes_crash_or_hang_an_operation() {
             panics += u32::from(result.is_err());
             // A scribbled limit or heartbeat may allow a long hold; each operation looks around
             // every fifth of a second, and here there is always a reason to pass.
-            assert!(began.elapsed() < Duration::from_secs(2), "seed {seed} round {round} step {step}");
+            assert!(
+                began.elapsed() < Duration::from_secs(2),
+                "seed {seed} round {round} step {step}"
+            );
             region.apply(&settings);
         }
     }

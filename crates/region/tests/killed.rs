@@ -130,7 +130,10 @@ fn a_region_that_finds_no_room_is_refused_at_once() {
     let dir = format!("/dev/shm/headworks-small-{}", std::process::id());
     std::fs::create_dir(&dir).unwrap();
     let mount = |program: &str, args: &[&str]| {
-        std::process::Command::new(program).args(args).output().is_ok_and(|output| output.status.success())
+        std::process::Command::new(program)
+            .args(args)
+            .output()
+            .is_ok_and(|output| output.status.success())
     };
     if !mount("mount", &["-t", "tmpfs", "-o", "size=2m", "tmpfs", &dir]) {
         std::fs::remove_dir(&dir).unwrap();

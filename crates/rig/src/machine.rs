@@ -109,11 +109,7 @@ fn parse_pressure(text: &str) -> Pressure {
             .find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse().ok())
             .unwrap_or_default()
     };
-    let line = |kind: &str| {
-        text.lines()
-            .find(|line| line.starts_with(kind))
-            .unwrap_or_default()
-    };
+    let line = |kind: &str| text.lines().find(|line| line.starts_with(kind)).unwrap_or_default();
     let (some, full) = (line("some"), line("full"));
     Pressure {
         some_avg10_percent: value(some, "avg10"),

@@ -12,12 +12,8 @@ pub const SKIPPED: &str =
     "skipped: mariadbd is not installed (apt-get install mariadb-server-core)";
 
 /// Where distributions put daemons that are not on an ordinary user's `PATH`.
-const DAEMON_DIRECTORIES: [&str; 4] = [
-    "/usr/sbin",
-    "/usr/local/sbin",
-    "/usr/libexec",
-    "/usr/local/bin",
-];
+const DAEMON_DIRECTORIES: [&str; 4] =
+    ["/usr/sbin", "/usr/local/sbin", "/usr/libexec", "/usr/local/bin"];
 
 /// The MariaDB programs of this machine.
 #[derive(Debug, Clone)]

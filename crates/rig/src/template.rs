@@ -51,14 +51,8 @@ impl Owner {
                     "no account `{UNPRIVILEGED}` to run the server as; start it as an ordinary user"
                 )
             })?;
-        ensure!(
-            fields.len() > 3,
-            "the entry of `{UNPRIVILEGED}` in /etc/passwd is damaged"
-        );
-        Ok(Some(Self {
-            uid: fields[2].parse()?,
-            gid: fields[3].parse()?,
-        }))
+        ensure!(fields.len() > 3, "the entry of `{UNPRIVILEGED}` in /etc/passwd is damaged");
+        Ok(Some(Self { uid: fields[2].parse()?, gid: fields[3].parse()? }))
     }
 
     /// The name to pass as `--user`.
@@ -68,16 +62,14 @@ impl Owner {
 
     /// Whether this account can reach a directory: every parent must be searchable by others or by it.
     pub(crate) fn can_reach(self, directory: &Path) -> bool {
-        directory
-            .ancestors()
-            .skip(1)
-            .filter(|parent| !parent.as_os_str().is_empty())
-            .all(|parent| {
+        directory.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()).all(
+            |parent| {
                 parent.metadata().is_ok_and(|metadata| {
                     let mode = metadata.mode();
                     mode & 0o001 != 0 || (metadata.uid() == self.uid && mode & 0o100 != 0)
                 })
-            })
+            },
+        )
     }
 
     /// Gives a directory and everything below it to this account.
@@ -131,10 +123,8 @@ pub(crate) fn fresh_directory(parent: &Path) -> Result<PathBuf> {
 pub(crate) fn default_cache() -> PathBuf {
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
-    env::var_os("HEADWORKS_RIG_CACHE").map_or_else(
-        || env::temp_dir().join(format!("headworks-rig-{uid}")),
-        PathBuf::from,
-    )
+    env::var_os("HEADWORKS_RIG_CACHE")
+        .map_or_else(|| env::temp_dir().join(format!("headworks-rig-{uid}")), PathBuf::from)
 }
 
 /// Fills `data_directory` (which must not exist) from the template, making the template first if need be.
@@ -146,11 +136,7 @@ pub(crate) fn new_data_directory(
 ) -> Result<()> {
     let template = template(programs, cache, owner)?;
     copy_tree(&template, data_directory).with_context(|| {
-        format!(
-            "cannot copy {} to {} (disk full?)",
-            template.display(),
-            data_directory.display()
-        )
+        format!("cannot copy {} to {} (disk full?)", template.display(), data_directory.display())
     })?;
     owner.map_or(Ok(()), |owner| owner.take(data_directory))
 }

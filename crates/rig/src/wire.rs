@@ -95,11 +95,7 @@ impl<'a> Fields<'a> {
 
     /// A little-endian integer of up to eight bytes.
     pub(crate) fn integer(&mut self, length: usize) -> Result<u64, ClientError> {
-        Ok(self
-            .take(length)?
-            .iter()
-            .rev()
-            .fold(0, |value, byte| (value << 8) | u64::from(*byte)))
+        Ok(self.take(length)?.iter().rev().fold(0, |value, byte| (value << 8) | u64::from(*byte)))
     }
 
     pub(crate) fn byte(&mut self) -> Result<u8, ClientError> {
@@ -139,11 +135,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(crate) fn until_nul(&mut self) -> &'a [u8] {
-        let end = self
-            .0
-            .iter()
-            .position(|byte| *byte == 0)
-            .unwrap_or(self.0.len());
+        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
         let head = &self.0[..end];
         self.0 = self.0.get(end + 1..).unwrap_or_default();
         head
@@ -171,10 +163,7 @@ pub(crate) fn put_encoded(out: &mut Vec<u8>, bytes: &[u8]) {
 /// `packet(command::QUERY, b"BEGIN")` is `06 00 00 00 03 42 45 47 49 4e`.
 pub fn packet(command: u8, body: &[u8]) -> Vec<u8> {
     let length = body.len() + 1;
-    assert!(
-        length < 0xff_ffff,
-        "a command of more than 16 MiB needs several packets"
-    );
+    assert!(length < 0xff_ffff, "a command of more than 16 MiB needs several packets");
     let mut out = Vec::with_capacity(length + 4);
     out.extend_from_slice(&(length as u32).to_le_bytes()[..3]);
     out.extend_from_slice(&[0, command]);

@@ -192,7 +192,14 @@ pub unsafe extern "C-unwind" fn ppoll(
         // SAFETY: the arguments are the caller's.
         return unsafe { real::ppoll(fds, count, timeout, mask) };
     };
-    // SAFETY: the caller passes null or a valid time.
+    // SAFETY: the caller passes null or a readable time.
+    let valid = unsafe { timeout.as_ref() }
+        .is_none_or(|time| time.tv_sec >= 0 && (0..1_000_000_000).contains(&time.tv_nsec));
+    if !valid {
+        // SAFETY: the arguments are the caller's; the real function refuses them.
+        return unsafe { real::ppoll(fds, count, timeout, mask) };
+    }
+    // SAFETY: as above.
     let total = unsafe { timeout.as_ref() }.map(|time| {
         Nanos(
             (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64),

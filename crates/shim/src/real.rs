@@ -5,7 +5,9 @@
 
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
-use libc::{c_int, c_long, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use libc::{
+    c_int, c_long, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
+};
 
 /// A function of the next library in the search order.
 pub(crate) struct Real(AtomicPtr<c_void>, &'static CStr);
@@ -97,7 +99,12 @@ real! {
 real! {
     /// The real `poll`.
     poll = POLL or |fds: *mut pollfd, count: nfds_t, timeout_ms: c_int| -> c_long {
-        libc::syscall(libc::SYS_poll, fds, count, timeout_ms)
+        let time = timespec {
+            tv_sec: libc::time_t::from(timeout_ms / 1000),
+            tv_nsec: c_long::from(timeout_ms % 1000) * 1_000_000,
+        };
+        let time = if timeout_ms < 0 { core::ptr::null() } else { &raw const time };
+        libc::syscall(libc::SYS_ppoll, fds, count, time, 0, 8)
     };
     (fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int
 }

@@ -54,12 +54,7 @@ pub(crate) fn rows(record: &Record) -> anyhow::Result<Vec<Row>> {
         .iter()
         .map(|arm| {
             let rounds: Vec<Numbers> = arm.rounds.iter().map(numbers).collect();
-            Row {
-                config: arm.config,
-                users: arm.users,
-                median: medians(&rounds),
-                rounds,
-            }
+            Row { config: arm.config, users: arm.users, median: medians(&rounds), rounds }
         })
         .collect())
 }
@@ -70,29 +65,18 @@ pub(crate) fn row(rows: &[Row], config: Config) -> Option<&Row> {
 }
 
 fn numbers(round: &Round) -> Numbers {
-    let mut latencies_us: Vec<u32> = round
-        .clients
-        .iter()
-        .flat_map(|client| client.latencies_us.iter().copied())
-        .collect();
+    let mut latencies_us: Vec<u32> =
+        round.clients.iter().flat_map(|client| client.latencies_us.iter().copied()).collect();
     latencies_us.sort_unstable();
     let at_ms =
         |quantile| percentile(&latencies_us, quantile).map_or(0.0, |us| f64::from(us) / 1000.0);
-    let requests: Vec<f64> = round
-        .clients
-        .iter()
-        .map(|client| client.requests as f64)
-        .collect();
+    let requests: Vec<f64> = round.clients.iter().map(|client| client.requests as f64).collect();
     let retries: u64 = round.clients.iter().map(|client| client.retries).sum();
     let variations: Vec<f64> = round
         .clients
         .iter()
         .filter_map(|client| {
-            let latencies: Vec<f64> = client
-                .latencies_us
-                .iter()
-                .map(|&us| f64::from(us))
-                .collect();
+            let latencies: Vec<f64> = client.latencies_us.iter().map(|&us| f64::from(us)).collect();
             coefficient_of_variation(&latencies)
         })
         .collect();
@@ -136,9 +120,6 @@ pub(crate) fn ratio(
     under: Config,
     number: fn(&Numbers) -> f64,
 ) -> Option<f64> {
-    let (over, under) = (
-        number(&row(rows, over)?.median),
-        number(&row(rows, under)?.median),
-    );
+    let (over, under) = (number(&row(rows, over)?.median), number(&row(rows, under)?.median));
     (under > 0.0).then(|| over / under)
 }

@@ -28,13 +28,8 @@ pub(crate) enum Config {
 
 impl Config {
     /// In the order of tables and pictures.
-    pub(crate) const ALL: [Self; 5] = [
-        Self::Ungated,
-        Self::PoolOfThreads,
-        Self::Gated,
-        Self::Ungated16,
-        Self::Gated16,
-    ];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Ungated, Self::PoolOfThreads, Self::Gated, Self::Ungated16, Self::Gated16];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -68,11 +63,7 @@ impl Config {
 
     /// The arm that this one is compared with: the same users on MariaDB as it is.
     pub(crate) fn baseline(self) -> Self {
-        if self.users() == MANY {
-            Self::Ungated
-        } else {
-            Self::Ungated16
-        }
+        if self.users() == MANY { Self::Ungated } else { Self::Ungated16 }
     }
 
     /// Options for the server, beyond those of every arm.

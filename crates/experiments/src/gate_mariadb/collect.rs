@@ -91,19 +91,15 @@ pub(crate) fn collect(options: &RunOptions) -> Result<Record> {
 /// The version without the path that `--version` begins with.
 fn server_version(programs: &Programs) -> Result<String> {
     let version = programs.version()?;
-    Ok(version
-        .split_once("Ver ")
-        .map_or(version.as_str(), |(_, version)| version)
-        .to_owned())
+    Ok(version.split_once("Ver ").map_or(version.as_str(), |(_, version)| version).to_owned())
 }
 
 /// The arms that can run; without a gate only if that was asked for.
 fn arms(options: &RunOptions) -> Result<Vec<Config>> {
     match &options.headworks_exe {
-        _ if options.without_gate => Ok(Config::ALL
-            .into_iter()
-            .filter(|config| !config.is_gated())
-            .collect()),
+        _ if options.without_gate => {
+            Ok(Config::ALL.into_iter().filter(|config| !config.is_gated()).collect())
+        }
         None => bail!("no `headworks` program was given to put the gate in front of the server"),
         Some(program) => {
             ensure!(
@@ -127,10 +123,8 @@ struct Bench<'a> {
 impl Bench<'_> {
     fn prepare(&mut self) -> Result<()> {
         let rows = self.plan.rows_per_table;
-        self.progress.step(
-            &format!("loading {TABLES} tables of {rows} rows"),
-            self.plan.expected_prepare,
-        );
+        self.progress
+            .step(&format!("loading {TABLES} tables of {rows} rows"), self.plan.expected_prepare);
         let mut server = self.server(Config::Ungated).start()?;
         server.sql(&format!("CREATE DATABASE {DATABASE}"))?;
         self.sysbench.prepare(server.port(), &self.progress)?;
@@ -146,16 +140,14 @@ impl Bench<'_> {
             random.shuffle(&mut order);
             for (place, config) in order.iter().enumerate() {
                 let title = format!("round {round}/{} · {}", self.plan.rounds, config.name());
-                let run = self
-                    .run_arm(*config, round, place + 1, &title)
-                    .map_err(|error| {
-                        // Who interrupts does not need to be told where.
-                        if error.is::<Interrupted>() {
-                            error
-                        } else {
-                            error.context(format!("{} in round {round}", config.name()))
-                        }
-                    })?;
+                let run = self.run_arm(*config, round, place + 1, &title).map_err(|error| {
+                    // Who interrupts does not need to be told where.
+                    if error.is::<Interrupted>() {
+                        error
+                    } else {
+                        error.context(format!("{} in round {round}", config.name()))
+                    }
+                })?;
                 rounds.entry(config.name()).or_default().push(run);
             }
         }
@@ -170,8 +162,7 @@ impl Bench<'_> {
         title: &str,
     ) -> Result<Round> {
         interrupt::check()?;
-        self.progress
-            .step(&format!("{title} · starting"), self.plan.expected_start);
+        self.progress.step(&format!("{title} · starting"), self.plan.expected_start);
         let begun = Instant::now();
         let mut server = self.server(config).start()?;
         let server_start_s = begun.elapsed().as_secs_f64();
@@ -187,34 +178,23 @@ impl Bench<'_> {
         let load_before = Load::read();
         let lead = self.plan.lead(config.users());
         let begin_us = monotonic_us() + lead.as_micros() as u64;
-        let window = Window {
-            begin_us,
-            end_us: begin_us + self.plan.window.as_micros() as u64,
-        };
+        let window = Window { begin_us, end_us: begin_us + self.plan.window.as_micros() as u64 };
         let notebooks = self.work.path().join("notebooks");
         // Every arm of a round draws the same keys.
         let seed = (self.options.seed as u32).wrapping_add(round as u32);
         // sysbench counts its time from when all clients are connected, so that this always outlasts the window.
         let time = lead + self.plan.window + Duration::from_secs(1);
         self.progress.step(&format!("{title} · warming up"), lead);
-        let mut clients = self.sysbench.start(
-            server.port(),
-            config.users(),
-            seed,
-            window,
-            time,
-            &notebooks,
-        )?;
+        let mut clients =
+            self.sysbench.start(server.port(), config.users(), seed, window, time, &notebooks)?;
         let measured = (|| {
             clients.wait_until(window.begin_us, &self.progress)?;
             let load_at_window_begin = Load::read();
-            self.progress
-                .step(&format!("{title} · measuring"), self.plan.window);
+            self.progress.step(&format!("{title} · measuring"), self.plan.window);
             clients.wait_until(window.end_us, &self.progress)?;
             let load_at_window_end = Load::read();
             let gate = self.gate_status(config)?;
-            self.progress
-                .step(&format!("{title} · stopping"), self.plan.expected_stop);
+            self.progress.step(&format!("{title} · stopping"), self.plan.expected_stop);
             clients.wait(Duration::from_secs(120), &self.progress)?;
             Ok((load_at_window_begin, load_at_window_end, gate))
         })();
@@ -247,7 +227,8 @@ impl Bench<'_> {
 
     /// What the gate says of itself. An arm whose gate is not closed would measure nothing.
     fn gate_status(&self, config: Config) -> Result<Option<serde_json::Value>> {
-        let Some(program) = self.options.headworks_exe.as_ref().filter(|_| config.is_gated()) else {
+        let Some(program) = self.options.headworks_exe.as_ref().filter(|_| config.is_gated())
+        else {
             return Ok(None);
         };
         let output = std::process::Command::new(program)
@@ -317,10 +298,7 @@ fn warm_buffer_pool(server: &Server, progress: &Progress) -> Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(15) {
         let status = server.sql("SHOW GLOBAL STATUS LIKE 'Innodb_history_list_length'")?;
-        let length = status
-            .rows
-            .first()
-            .and_then(|row| row.get(1)?.as_ref()?.parse::<u64>().ok());
+        let length = status.rows.first().and_then(|row| row.get(1)?.as_ref()?.parse::<u64>().ok());
         if length.is_none_or(|length| length < 1000) {
             break;
         }

@@ -41,9 +41,7 @@ pub(crate) fn picture(record: &Record, rows: &[Row]) -> Result<String> {
     {
         let canvas = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         draw(&canvas, record, rows).map_err(|error| anyhow!("cannot draw the picture: {error}"))?;
-        canvas
-            .present()
-            .map_err(|error| anyhow!("cannot draw the picture: {error}"))?;
+        canvas.present().map_err(|error| anyhow!("cannot draw the picture: {error}"))?;
     }
     Ok(svg)
 }
@@ -61,38 +59,14 @@ fn draw(canvas: &Canvas<'_>, record: &Record, rows: &[Row]) -> Drawn {
         thousands(f64::from(workload.rows_per_table)),
         record.header.machine.cores,
         rows.iter().map(|row| row.rounds.len()).max().unwrap_or(0),
-        if rows.iter().any(|row| row.rounds.len() > 1) {
-            "s"
-        } else {
-            ""
-        },
+        if rows.iter().any(|row| row.rounds.len() > 1) { "s" } else { "" },
         workload.window_s,
-        if record.header.quick {
-            " (quick run, no measurement)"
-        } else {
-            ""
-        },
+        if record.header.quick { " (quick run, no measurement)" } else { "" },
     );
     text(canvas, (32, 68), &caption, 15, FAINT, HPos::Left, false)?;
 
-    text(
-        canvas,
-        (BARS.0, 112),
-        "Throughput, transactions/s",
-        17,
-        INK,
-        HPos::Left,
-        true,
-    )?;
-    text(
-        canvas,
-        (BARS.0, 132),
-        "bar: median · dots: rounds",
-        13,
-        FAINT,
-        HPos::Left,
-        false,
-    )?;
+    text(canvas, (BARS.0, 112), "Throughput, transactions/s", 17, INK, HPos::Left, true)?;
+    text(canvas, (BARS.0, 132), "bar: median · dots: rounds", 13, FAINT, HPos::Left, false)?;
     text(
         canvas,
         (DOTS.0, 112),
@@ -173,10 +147,7 @@ fn bars(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
     let largest = rows
         .iter()
         .flat_map(|row| {
-            row.rounds
-                .iter()
-                .map(|round| round.throughput_tps)
-                .chain([row.median.throughput_tps])
+            row.rounds.iter().map(|round| round.throughput_tps).chain([row.median.throughput_tps])
         })
         .fold(1.0, f64::max);
     // Room for the number behind the longest bar.
@@ -184,10 +155,7 @@ fn bars(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
     for (row, &y) in rows.iter().zip(places) {
         let colour = colour(row);
         let end = BARS.0 + (row.median.throughput_tps * scale) as i32;
-        canvas.draw(&Rectangle::new(
-            [(BARS.0, y - 17), (end, y + 17)],
-            colour.filled(),
-        ))?;
+        canvas.draw(&Rectangle::new([(BARS.0, y - 17), (end, y + 17)], colour.filled()))?;
         let mut rightmost = end;
         for round in &row.rounds {
             let x = BARS.0 + (round.throughput_tps * scale) as i32;
@@ -196,15 +164,7 @@ fn bars(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
             canvas.draw(&Circle::new((x, y), 5, INK.stroke_width(2)))?;
         }
         let label = thousands(row.median.throughput_tps);
-        text(
-            canvas,
-            (rightmost + 8, y),
-            &label,
-            17,
-            INK,
-            HPos::Left,
-            row.config.is_gated(),
-        )?;
+        text(canvas, (rightmost + 8, y), &label, 17, INK, HPos::Left, row.config.is_gated())?;
     }
     let top = ROWS_TOP;
     canvas.draw(&PathElement::new(
@@ -216,15 +176,9 @@ fn bars(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
 
 fn latencies(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
     let values = || {
-        rows.iter()
-            .flat_map(|row| [row.median.p50_ms, row.median.max_ms])
-            .filter(|ms| *ms > 0.0)
+        rows.iter().flat_map(|row| [row.median.p50_ms, row.median.max_ms]).filter(|ms| *ms > 0.0)
     };
-    let low = values()
-        .fold(f64::INFINITY, f64::min)
-        .min(10.0)
-        .log10()
-        .floor();
+    let low = values().fold(f64::INFINITY, f64::min).min(10.0).log10().floor();
     let high = values().fold(100.0, f64::max).log10() + 0.08;
     let x = |ms: f64| {
         let share = (ms.max(1e-3).log10() - low) / (high - low);
@@ -237,20 +191,8 @@ fn latencies(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
             vec![(x(ms), ROWS_TOP), (x(ms), below)],
             GRID.stroke_width(1),
         ))?;
-        let label = if decade < 0 {
-            format!("{ms}")
-        } else {
-            thousands(ms)
-        };
-        text(
-            canvas,
-            (x(ms), below + 14),
-            &label,
-            13,
-            FAINT,
-            HPos::Center,
-            false,
-        )?;
+        let label = if decade < 0 { format!("{ms}") } else { thousands(ms) };
+        text(canvas, (x(ms), below + 14), &label, 13, FAINT, HPos::Center, false)?;
     }
     legend(canvas)?;
     for (row, &y) in rows.iter().zip(places) {
@@ -260,22 +202,9 @@ fn latencies(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
             vec![(x(m.p50_ms), y), (x(m.max_ms), y)],
             colour.stroke_width(3),
         ))?;
-        marks(
-            canvas,
-            [x(m.p50_ms), x(m.p95_ms), x(m.p99_ms), x(m.max_ms)],
-            y,
-            colour,
-        )?;
+        marks(canvas, [x(m.p50_ms), x(m.p95_ms), x(m.p99_ms), x(m.max_ms)], y, colour)?;
         let label = format!("p95 {}", thousands(m.p95_ms));
-        text(
-            canvas,
-            (x(m.p95_ms), y - 19),
-            &label,
-            14,
-            INK,
-            HPos::Center,
-            row.config.is_gated(),
-        )?;
+        text(canvas, (x(m.p95_ms), y - 19), &label, 14, INK, HPos::Center, row.config.is_gated())?;
     }
     Ok(())
 }
@@ -309,10 +238,9 @@ fn mark(canvas: &Canvas<'_>, name: &str, x: i32, y: i32, colour: RGBColor) -> Dr
             canvas.draw(&Circle::new((x, y), 5, WHITE.filled()))?;
             canvas.draw(&Circle::new((x, y), 5, colour.stroke_width(2)))?;
         }
-        _ => canvas.draw(&PathElement::new(
-            vec![(x, y - 8), (x, y + 8)],
-            colour.stroke_width(3),
-        ))?,
+        _ => {
+            canvas.draw(&PathElement::new(vec![(x, y - 8), (x, y + 8)], colour.stroke_width(3)))?
+        }
     }
     Ok(())
 }
@@ -332,11 +260,7 @@ pub(super) fn text(
     side: HPos,
     bold: bool,
 ) -> Drawn {
-    let weight = if bold {
-        FontStyle::Bold
-    } else {
-        FontStyle::Normal
-    };
+    let weight = if bold { FontStyle::Bold } else { FontStyle::Normal };
     let style = TextStyle::from(("sans-serif", size, weight).into_font())
         .color(&colour)
         .pos(Pos::new(side, VPos::Center));

@@ -22,25 +22,9 @@ const LABEL_DISTANCE: f64 = 21.0;
 
 /// Draws the panel with its title at `top`.
 pub(super) fn draw(canvas: &Canvas<'_>, record: &Record, rows: &[Row], top: i32) -> Drawn {
-    text(
-        canvas,
-        (LEFT, top),
-        "Service per user, 256 users",
-        17,
-        INK,
-        HPos::Left,
-        true,
-    )?;
+    text(canvas, (LEFT, top), "Service per user, 256 users", 17, INK, HPos::Left, true)?;
     let caption = "requests of each user relative to the mean, from the least to the best served; flat is fair";
-    text(
-        canvas,
-        (LEFT, top + 20),
-        caption,
-        13,
-        FAINT,
-        HPos::Left,
-        false,
-    )?;
+    text(canvas, (LEFT, top + 20), caption, 13, FAINT, HPos::Left, false)?;
     let curves: Vec<(&Row, Vec<f64>)> = rows
         .iter()
         .filter(|row| is_crowded(row))
@@ -62,31 +46,17 @@ pub(super) fn draw(canvas: &Canvas<'_>, record: &Record, rows: &[Row], top: i32)
             vec![(LEFT, y(tick)), (RIGHT, y(tick))],
             GRID.stroke_width(width),
         ))?;
-        text(
-            canvas,
-            (LEFT - 10, y(tick)),
-            &format!("{tick:.2} ×"),
-            13,
-            FAINT,
-            HPos::Right,
-            false,
-        )?;
+        text(canvas, (LEFT - 10, y(tick)), &format!("{tick:.2} ×"), 13, FAINT, HPos::Right, false)?;
         tick += step;
     }
-    canvas.draw(&PathElement::new(
-        vec![(LEFT, upper), (LEFT, lower)],
-        GRID.stroke_width(1),
-    ))?;
+    canvas.draw(&PathElement::new(vec![(LEFT, upper), (LEFT, lower)], GRID.stroke_width(1)))?;
     for (row, shares) in &curves {
         let last = (shares.len().max(2) - 1) as f64;
         let line: Vec<(i32, i32)> = shares
             .iter()
             .enumerate()
             .map(|(place, share)| {
-                (
-                    LEFT + (place as f64 / last * f64::from(RIGHT - LEFT)) as i32,
-                    y(*share),
-                )
+                (LEFT + (place as f64 / last * f64::from(RIGHT - LEFT)) as i32, y(*share))
             })
             .collect();
         canvas.draw(&PathElement::new(
@@ -94,24 +64,8 @@ pub(super) fn draw(canvas: &Canvas<'_>, record: &Record, rows: &[Row], top: i32)
             colour(row).stroke_width(if row.config.is_gated() { 4 } else { 3 }),
         ))?;
     }
-    text(
-        canvas,
-        (LEFT, lower + 16),
-        "least served user",
-        13,
-        FAINT,
-        HPos::Left,
-        false,
-    )?;
-    text(
-        canvas,
-        (RIGHT, lower + 16),
-        "best served user",
-        13,
-        FAINT,
-        HPos::Right,
-        false,
-    )?;
+    text(canvas, (LEFT, lower + 16), "least served user", 13, FAINT, HPos::Left, false)?;
+    text(canvas, (RIGHT, lower + 16), "best served user", 13, FAINT, HPos::Right, false)?;
     labels(canvas, &curves, y)
 }
 
@@ -122,22 +76,12 @@ fn labels(canvas: &Canvas<'_>, curves: &[(&Row, Vec<f64>)], y: impl Fn(f64) -> i
         .map(|(_, shares)| f64::from(y(shares.last().copied().unwrap_or(1.0))))
         .collect();
     for ((row, _), place) in curves.iter().zip(spread(&wanted, LABEL_DISTANCE)) {
-        let unfairness = row
-            .median
-            .unfairness
-            .map_or("–".to_owned(), |value| format!("{value:.3}"));
+        let unfairness =
+            row.median.unfairness.map_or("–".to_owned(), |value| format!("{value:.3}"));
         let label = format!("{}: U_f {unfairness}", row.config.label());
         let (x, y) = (RIGHT + 16, place as i32);
         canvas.draw(&Circle::new((x, y), 6, colour(row).filled()))?;
-        text(
-            canvas,
-            (x + 12, y),
-            &label,
-            14,
-            INK,
-            HPos::Left,
-            row.config.is_gated(),
-        )?;
+        text(canvas, (x + 12, y), &label, 14, INK, HPos::Left, row.config.is_gated())?;
     }
     Ok(())
 }
@@ -159,10 +103,7 @@ fn middle_round<'a>(record: &'a Record, row: &Row) -> Option<&'a Round> {
     let mut order: Vec<usize> = (0..arm.rounds.len()).collect();
     order.sort_by(|&a, &b| {
         let unfairness = |round: usize| {
-            row.rounds
-                .get(round)
-                .and_then(|round| round.unfairness)
-                .unwrap_or(f64::MAX)
+            row.rounds.get(round).and_then(|round| round.unfairness).unwrap_or(f64::MAX)
         };
         unfairness(a).total_cmp(&unfairness(b))
     });
@@ -170,11 +111,7 @@ fn middle_round<'a>(record: &'a Record, row: &Row) -> Option<&'a Round> {
 }
 
 fn curve(round: &Round) -> Option<Vec<f64>> {
-    let requests: Vec<f64> = round
-        .clients
-        .iter()
-        .map(|client| client.requests as f64)
-        .collect();
+    let requests: Vec<f64> = round.clients.iter().map(|client| client.requests as f64).collect();
     let mean = crate::metrics::mean(&requests).filter(|mean| *mean > 0.0)?;
     let mut shares: Vec<f64> = requests.iter().map(|requests| requests / mean).collect();
     shares.sort_by(f64::total_cmp);

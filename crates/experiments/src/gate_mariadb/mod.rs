@@ -62,12 +62,7 @@ fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
     files.insert(0, record_path);
     files.push(directory.join("index.html"));
     let text = text::summary(&record, &rows, &files, fresh);
-    Ok(Outcome {
-        id: ID,
-        verdicts: record.verdicts,
-        files,
-        text,
-    })
+    Ok(Outcome { id: ID, verdicts: record.verdicts, files, text })
 }
 
 #[cfg(test)]

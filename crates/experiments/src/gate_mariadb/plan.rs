@@ -21,11 +21,8 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(options: &RunOptions) -> Self {
-        let (rounds, rows_per_table, warm_up_s, window_s) = if options.quick {
-            (1, 25_000, 2, 5)
-        } else {
-            (3, 250_000, 6, 20)
-        };
+        let (rounds, rows_per_table, warm_up_s, window_s) =
+            if options.quick { (1, 25_000, 2, 5) } else { (3, 250_000, 6, 20) };
         let window_s = options.window_s.map_or(window_s, |asked| asked.max(1));
         Self {
             rounds: options.repeat.unwrap_or(rounds).max(1),
@@ -74,15 +71,9 @@ mod tests {
 
     #[test]
     fn a_short_window_shortens_the_warm_up() {
-        let options = RunOptions {
-            window_s: Some(1),
-            ..RunOptions::new("")
-        };
+        let options = RunOptions { window_s: Some(1), ..RunOptions::new("") };
         assert_eq!(Plan::new(&options).warm_up, Duration::from_secs(1));
-        let options = RunOptions {
-            window_s: Some(60),
-            ..RunOptions::new("")
-        };
+        let options = RunOptions { window_s: Some(60), ..RunOptions::new("") };
         assert_eq!(Plan::new(&options).warm_up, Duration::from_secs(6));
     }
 }

@@ -13,11 +13,7 @@ use crate::record::utc;
 /// Everything between the tags of the body.
 fn page_body(record: &Record, rows: &[Row], svg: &str) -> String {
     let header = &record.header;
-    let mut body = format!(
-        "<h1>{}</h1>\n<p>{}</p>\n",
-        escape(&header.title),
-        lead(rows)
-    );
+    let mut body = format!("<h1>{}</h1>\n<p>{}</p>\n", escape(&header.title), lead(rows));
     body += &format!(
         "<p class=\"faint\">{} · {}</p>\n",
         utc(header.recorded_at_unix_s),
@@ -36,10 +32,7 @@ fn page_body(record: &Record, rows: &[Row], svg: &str) -> String {
              coefficient of variation of each user's latencies, averaged over users.</p>\n";
     body += &format!("<h2>Where and how</h2>\n{}", machine_table(record));
     body += &format!("<h2>How busy the machine was</h2>\n{}", load_table(record));
-    body += &format!(
-        "<h2>Do it again</h2>\n<pre>{}</pre>\n",
-        escape(&commands(record))
-    );
+    body += &format!("<h2>Do it again</h2>\n<pre>{}</pre>\n", escape(&commands(record)));
     body += "<p>The raw record is <a href=\"gate-mariadb.json\">gate-mariadb.json</a>: every latency of every user. \
              <code>headworks bench report DIR</code> analyses and draws it again.</p>\n";
     body
@@ -69,16 +62,11 @@ fn verdict_table(record: &Record) -> String {
         .verdicts
         .iter()
         .map(|verdict| {
-            let ours = verdict
-                .ours
-                .map_or("–".to_owned(), |value| format!("<b>{value:.3}</b>"));
+            let ours = verdict.ours.map_or("–".to_owned(), |value| format!("<b>{value:.3}</b>"));
             let cells = vec![
                 mark(verdict.holds).to_owned(),
                 escape(&verdict.statement),
-                format!(
-                    "{ours}<br><span class=\"faint\">{}</span>",
-                    escape(&verdict.unit)
-                ),
+                format!("{ours}<br><span class=\"faint\">{}</span>", escape(&verdict.unit)),
                 escape(&verdict.paper),
                 format!("<span class=\"faint\">{}</span>", escape(&verdict.note)),
             ];
@@ -106,9 +94,7 @@ fn number_table(rows: &[Row]) -> String {
         .iter()
         .map(|row| {
             let n = &row.median;
-            let versus = ratio(rows, row.config, row.config.baseline(), |n| {
-                n.throughput_tps
-            });
+            let versus = ratio(rows, row.config, row.config.baseline(), |n| n.throughput_tps);
             let optional = |value: Option<f64>, digits: usize| {
                 value.map_or("–".to_owned(), |v| format!("{v:.digits$}"))
             };
@@ -125,10 +111,7 @@ fn number_table(rows: &[Row]) -> String {
                 optional(n.latency_cv, 2),
                 format!("{:.2} %", n.retries_percent),
             ];
-            (
-                if row.config.is_gated() { "ours" } else { "" }.to_owned(),
-                cells,
-            )
+            (if row.config.is_gated() { "ours" } else { "" }.to_owned(), cells)
         })
         .collect();
     table(&head, &cells, 1)
@@ -140,27 +123,11 @@ fn machine_table(record: &Record) -> String {
     let lines = [
         (
             "machine",
-            format!(
-                "{}, {} cores, {} MiB",
-                machine.cpu_model, machine.cores, machine.memory_mib
-            ),
+            format!("{}, {} cores, {} MiB", machine.cpu_model, machine.cores, machine.memory_mib),
         ),
-        (
-            "system",
-            format!("{}, Linux {}", machine.distribution, machine.kernel),
-        ),
-        (
-            "server",
-            format!(
-                "{} {}",
-                record.software.mariadb,
-                workload.server_options.join(" ")
-            ),
-        ),
-        (
-            "clients",
-            format!("{}; {}", record.software.sysbench, workload.description),
-        ),
+        ("system", format!("{}, Linux {}", machine.distribution, machine.kernel)),
+        ("server", format!("{} {}", record.software.mariadb, workload.server_options.join(" "))),
+        ("clients", format!("{}; {}", record.software.sysbench, workload.description)),
         (
             "data and time",
             format!(
@@ -171,23 +138,12 @@ fn machine_table(record: &Record) -> String {
                 workload.window_s
             ),
         ),
-        (
-            "parallelism P",
-            chosen(workload.parallelism.map(|value| value.to_string())),
-        ),
-        (
-            "quota ζ",
-            chosen(workload.quota.map(|value| value.to_string())),
-        ),
+        ("parallelism P", chosen(workload.parallelism.map(|value| value.to_string()))),
+        ("quota ζ", chosen(workload.quota.map(|value| value.to_string()))),
     ];
     let rows: Vec<_> = lines
         .into_iter()
-        .map(|(name, value)| {
-            (
-                String::new(),
-                vec![format!("<b>{name}</b>"), escape(&value)],
-            )
-        })
+        .map(|(name, value)| (String::new(), vec![format!("<b>{name}</b>"), escape(&value)]))
         .collect();
     table(&[], &rows, 2)
 }
@@ -209,18 +165,12 @@ fn load_table(record: &Record) -> String {
         .iter()
         .map(|arm| {
             let share = |total: fn(&Load) -> u64| {
-                let shares: Vec<f64> = arm
-                    .rounds
-                    .iter()
-                    .map(|round| stall_percent(round, total))
-                    .collect();
+                let shares: Vec<f64> =
+                    arm.rounds.iter().map(|round| stall_percent(round, total)).collect();
                 format!("{:.1} %", median(&shares).unwrap_or_default())
             };
-            let averages: Vec<f64> = arm
-                .rounds
-                .iter()
-                .map(|round| round.load_at_window_end.load_average_1min)
-                .collect();
+            let averages: Vec<f64> =
+                arm.rounds.iter().map(|round| round.load_at_window_end.load_average_1min).collect();
             let cells = vec![
                 escape(arm.config.label()),
                 arm.users.to_string(),
@@ -255,10 +205,7 @@ fn stall_percent(round: &Round, total: fn(&Load) -> u64) -> f64 {
 }
 
 fn commands(record: &Record) -> String {
-    let mut run = format!(
-        "headworks bench run {} --seed {}",
-        record.header.id, record.header.seed
-    );
+    let mut run = format!("headworks bench run {} --seed {}", record.header.id, record.header.seed);
     if record.header.quick {
         run += " --quick";
     }

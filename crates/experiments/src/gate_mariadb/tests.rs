@@ -14,11 +14,7 @@ use crate::record::{Header, Verdict};
 /// for each; the first user only half as many.
 fn round(number: usize, users: usize, transactions: usize, latency_us: u32) -> Round {
     let client = |user: usize| {
-        let transactions = if user == 0 {
-            transactions / 2
-        } else {
-            transactions
-        };
+        let transactions = if user == 0 { transactions / 2 } else { transactions };
         Client {
             requests: 20 * transactions as u64,
             retries: 0,
@@ -118,11 +114,7 @@ fn an_arm_that_did_not_run_proves_nothing() {
     let record = record(&[(Config::Ungated, 40, 900_000)]);
     let rows = rows(&record).unwrap();
     let verdicts = verdicts(&rows, true);
-    assert!(
-        verdicts
-            .iter()
-            .all(|verdict| !verdict.holds && verdict.ours.is_none())
-    );
+    assert!(verdicts.iter().all(|verdict| !verdict.holds && verdict.ours.is_none()));
     assert!(verdicts[0].note.contains("did not run"));
     let svg = draw::picture(&record, &rows).unwrap();
     well_formed(&svg);
@@ -142,20 +134,8 @@ fn result_json_keeps_its_contract() {
     let rows = rows(&full_record()).unwrap();
     let value: Value = serde_json::to_value(Result { rows }).unwrap();
     let rows = value["rows"].as_array().unwrap();
-    let names: Vec<&str> = rows
-        .iter()
-        .map(|row| row["config"].as_str().unwrap())
-        .collect();
-    assert_eq!(
-        names,
-        [
-            "ungated",
-            "pool-of-threads",
-            "gated",
-            "ungated-16",
-            "gated-16"
-        ]
-    );
+    let names: Vec<&str> = rows.iter().map(|row| row["config"].as_str().unwrap()).collect();
+    assert_eq!(names, ["ungated", "pool-of-threads", "gated", "ungated-16", "gated-16"]);
     for row in rows {
         for key in [
             "users",
@@ -185,10 +165,7 @@ fn the_record_survives_a_round_trip_and_has_the_common_keys() {
         assert!(!value["verdicts"][0][key].is_null(), "{key}");
     }
     let again: Record = serde_json::from_value(value).unwrap();
-    assert_eq!(
-        again.arms[2].rounds[1].clients,
-        record.arms[2].rounds[1].clients
-    );
+    assert_eq!(again.arms[2].rounds[1].clients, record.arms[2].rounds[1].clients);
     assert_eq!(again.verdicts, record.verdicts);
 }
 
@@ -223,11 +200,7 @@ fn well_formed(svg: &str) {
         let tag = &rest[begin + 1..end];
         rest = &rest[end + 1..];
         assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
-        let name = tag
-            .trim_start_matches('/')
-            .split([' ', '/', '\n'])
-            .next()
-            .unwrap();
+        let name = tag.trim_start_matches('/').split([' ', '/', '\n']).next().unwrap();
         if tag.starts_with('/') {
             assert_eq!(open.pop(), Some(name));
         } else if !tag.ends_with('/') && !tag.starts_with(['?', '!']) {

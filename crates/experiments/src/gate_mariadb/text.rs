@@ -16,11 +16,7 @@ pub(crate) fn summary(record: &Record, rows: &[Row], files: &[PathBuf], fresh: b
         rounds,
         record.workload.window_s,
         record.header.machine.cores,
-        if record.header.quick {
-            " · quick run, no measurement"
-        } else {
-            ""
-        },
+        if record.header.quick { " · quick run, no measurement" } else { "" },
         if fresh { "" } else { " · from the record" },
     );
     out += &table(rows);
@@ -32,9 +28,7 @@ pub(crate) fn summary(record: &Record, rows: &[Row], files: &[PathBuf], fresh: b
             Some(_) if verdict.holds => '✓',
             Some(_) => '✗',
         };
-        let ours = verdict
-            .ours
-            .map_or("–".to_owned(), |value| format!("{value:.3}"));
+        let ours = verdict.ours.map_or("–".to_owned(), |value| format!("{value:.3}"));
         let note = match (verdict.ours, record.header.quick) {
             (Some(_), false) => String::new(),
             _ => format!(" ({})", verdict.note),
@@ -49,9 +43,8 @@ pub(crate) fn summary(record: &Record, rows: &[Row], files: &[PathBuf], fresh: b
 }
 
 fn table(rows: &[Row]) -> String {
-    let head = [
-        "arm", "users", "tx/s", "×", "p50 ms", "p95 ms", "×", "p99 ms", "max ms", "U_f", "CV",
-    ];
+    let head =
+        ["arm", "users", "tx/s", "×", "p50 ms", "p95 ms", "×", "p99 ms", "max ms", "U_f", "CV"];
     let optional = |value: Option<f64>, digits: usize| {
         value.map_or("–".to_owned(), |v| format!("{v:.digits$}"))
     };
@@ -78,33 +71,17 @@ fn table(rows: &[Row]) -> String {
 
 /// Columns as wide as their widest cell; the first to the left, numbers to the right.
 fn align<const N: usize>(lines: &[[String; N]]) -> String {
-    let width = |column: usize| {
-        lines
-            .iter()
-            .map(|line| line[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
+    let width =
+        |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..N).map(width).collect();
     let mut out = String::new();
     for (number, line) in lines.iter().enumerate() {
-        let cells = line
-            .iter()
-            .zip(&widths)
-            .enumerate()
-            .map(|(column, (cell, &width))| {
-                if column == 0 {
-                    format!("{cell:<width$}")
-                } else {
-                    format!("{cell:>width$}")
-                }
-            });
+        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
         out += &format!("  {}\n", cells.collect::<Vec<_>>().join("  "));
         if number == 0 {
-            out += &format!(
-                "  {}\n",
-                "─".repeat(widths.iter().sum::<usize>() + 2 * (N - 1))
-            );
+            out += &format!("  {}\n", "─".repeat(widths.iter().sum::<usize>() + 2 * (N - 1)));
         }
     }
     out
@@ -119,10 +96,7 @@ mod tests {
         let lines = [["arm", "tx/s"], ["gated", "1,100"], ["as it is", "9"]]
             .map(|line| line.map(str::to_owned));
         let text = align(&lines);
-        assert!(
-            text.lines().all(|line| line.chars().count() == 17),
-            "{text}"
-        );
+        assert!(text.lines().all(|line| line.chars().count() == 17), "{text}");
         assert!(text.contains("  as it is      9\n"), "{text}");
     }
 }

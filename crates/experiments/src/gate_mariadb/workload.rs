@@ -47,10 +47,7 @@ impl Sysbench {
     pub(crate) fn find(directory: &Path, rows_per_table: u32) -> Result<Self> {
         let program = find_program("sysbench")
             .context("sysbench is not installed (apt-get install sysbench)")?;
-        let output = Command::new(&program)
-            .arg("--version")
-            .env_remove("LD_PRELOAD")
-            .output()?;
+        let output = Command::new(&program).arg("--version").env_remove("LD_PRELOAD").output()?;
         let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         ensure!(
             version.starts_with("sysbench 1."),
@@ -58,13 +55,7 @@ impl Sysbench {
         );
         let script = directory.join("workload.lua");
         fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
-        Ok(Self {
-            program,
-            version,
-            script,
-            directory: directory.to_owned(),
-            rows_per_table,
-        })
+        Ok(Self { program, version, script, directory: directory.to_owned(), rows_per_table })
     }
 
     /// Creates and fills the tables.
@@ -134,11 +125,7 @@ impl Running {
     fn spawn(mut command: Command, log: &Path) -> Result<Self> {
         let output =
             File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .process_group(0);
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
         // SAFETY: prctl with PR_SET_PDEATHSIG only sets a field of the calling process, and may be called between fork
         // and exec.
         unsafe {
@@ -148,10 +135,7 @@ impl Running {
             });
         }
         let child = command.spawn().context("cannot start sysbench")?;
-        Ok(Self {
-            child,
-            log: log.to_owned(),
-        })
+        Ok(Self { child, log: log.to_owned() })
     }
 
     /// Waits until the clock reads `until_us`; a sysbench that ends before is an error.
@@ -180,10 +164,7 @@ impl Running {
                 Some(status) if status.success() => return Ok(()),
                 Some(status) => bail!("sysbench failed ({status}):\n{}", self.log_tail()),
                 None if begun.elapsed() > deadline => {
-                    bail!(
-                        "sysbench has not ended after {deadline:?}:\n{}",
-                        self.log_tail()
-                    )
+                    bail!("sysbench has not ended after {deadline:?}:\n{}", self.log_tail())
                 }
                 None => sleep(LOOK_EVERY),
             }
@@ -260,11 +241,7 @@ mod tests {
     #[test]
     fn notebooks_are_read_and_damage_is_noticed() {
         let text = "ready_us 1500\nrequests 41\nretries 1\ntransactions 2\nlatencies_us 700 1300\n";
-        let expected = Client {
-            requests: 41,
-            retries: 1,
-            latencies_us: vec![700, 1300],
-        };
+        let expected = Client { requests: 41, retries: 1, latencies_us: vec![700, 1300] };
         assert_eq!(parse_notebook(text).unwrap(), (expected, 1500));
         let idle = "ready_us 1\nrequests 0\nretries 0\ntransactions 0\nlatencies_us \n";
         assert_eq!(parse_notebook(idle).unwrap().0, Client::default());
@@ -274,10 +251,7 @@ mod tests {
 
     /// The number behind a name in sysbench's own report.
     fn reported(log: &str, name: &str) -> u64 {
-        let line = log
-            .lines()
-            .find_map(|line| line.trim().strip_prefix(name))
-            .expect(name);
+        let line = log.lines().find_map(|line| line.trim().strip_prefix(name)).expect(name);
         line.split_whitespace().next().unwrap().parse().unwrap()
     }
 
@@ -298,31 +272,19 @@ mod tests {
         let progress = Progress::new("test", Duration::ZERO);
         sysbench.prepare(server.port(), &progress).unwrap();
         // So few rows that many transactions meet a deadlock and are repeated.
-        let always = Window {
-            begin_us: 0,
-            end_us: 1 << 52,
-        };
+        let always = Window { begin_us: 0, end_us: 1 << 52 };
         let notebooks = directory.join("notebooks");
         let time = Duration::from_secs(2);
-        let mut running = sysbench
-            .start(server.port(), 24, 1, always, time, &notebooks)
-            .unwrap();
+        let mut running = sysbench.start(server.port(), 24, 1, always, time, &notebooks).unwrap();
         running.wait(Duration::from_secs(60), &progress).unwrap();
         let log = fs::read_to_string(directory.join("sysbench.log")).unwrap();
-        let after_connecting = Window {
-            begin_us: u64::MAX,
-            ..always
-        };
+        let after_connecting = Window { begin_us: u64::MAX, ..always };
         let clients = read_notebooks(&notebooks, 24, after_connecting).unwrap();
 
         let transactions: usize = clients.iter().map(|client| client.latencies_us.len()).sum();
         let retries: u64 = clients.iter().map(|client| client.retries).sum();
         let requests: u64 = clients.iter().map(|client| client.requests).sum();
-        assert_eq!(
-            transactions as u64,
-            reported(&log, "total number of events:"),
-            "{log}"
-        );
+        assert_eq!(transactions as u64, reported(&log, "total number of events:"), "{log}");
         assert_eq!(retries, reported(&log, "ignored errors:"), "{log}");
         assert_eq!(requests, reported(&log, "queries:") + retries, "{log}");
         assert!(

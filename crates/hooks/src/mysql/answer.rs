@@ -64,18 +64,9 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
-    const MORE: Verdict = Verdict {
-        status: None,
-        end: End::No,
-    };
-    const INVALID: Verdict = Verdict {
-        status: None,
-        end: End::Invalid,
-    };
-    const DONE: Verdict = Verdict {
-        status: None,
-        end: End::Done,
-    };
+    const MORE: Verdict = Verdict { status: None, end: End::No };
+    const INVALID: Verdict = Verdict { status: None, end: End::Invalid };
+    const DONE: Verdict = Verdict { status: None, end: End::Done };
 }
 
 /// The answer at the head of the queue.
@@ -94,13 +85,7 @@ pub(super) struct Answer {
 
 impl Answer {
     pub(super) const fn new() -> Answer {
-        Answer {
-            stage: Stage::First,
-            left: 0,
-            columns: 0,
-            succeeded_before: false,
-            statement: 0,
-        }
+        Answer { stage: Stage::First, left: 0, columns: 0, succeeded_before: false, statement: 0 }
     }
 
     pub(super) const fn succeeded_before(&self) -> bool {
@@ -136,10 +121,7 @@ impl Answer {
             if is_progress(head) {
                 return Verdict::MORE;
             }
-            return Verdict {
-                status: None,
-                end: End::Failed(u16_at(head, 1).unwrap_or(0)),
-            };
+            return Verdict { status: None, end: End::Failed(u16_at(head, 1).unwrap_or(0)) };
         }
         match self.stage {
             Stage::Rows => self.row(expect, head, len, dialect),
@@ -148,11 +130,8 @@ impl Answer {
             Stage::Definitions => {
                 self.left = self.left.saturating_sub(1);
                 if self.left == 0 {
-                    self.stage = if dialect.deprecate_eof {
-                        Stage::Rows
-                    } else {
-                        Stage::DefinitionsEnd
-                    };
+                    self.stage =
+                        if dialect.deprecate_eof { Stage::Rows } else { Stage::DefinitionsEnd };
                 }
                 Verdict::MORE
             }
@@ -168,10 +147,7 @@ impl Answer {
                     {
                         self.result_ended(status)
                     }
-                    _ => Verdict {
-                        status,
-                        end: End::No,
-                    },
+                    _ => Verdict { status, end: End::No },
                 }
             }
             Stage::Parameters | Stage::ParametersEnd | Stage::Columns | Stage::ColumnsEnd => {
@@ -184,31 +160,20 @@ impl Answer {
         let first = head.first().copied();
         match expect {
             Expect::One => match first {
-                Some(0x00) => Verdict {
-                    status: ok_status(head),
-                    end: End::Done,
-                },
-                Some(0xFE) => Verdict {
-                    status: end_status(head, len),
-                    end: End::Done,
-                },
+                Some(0x00) => Verdict { status: ok_status(head), end: End::Done },
+                Some(0xFE) => Verdict { status: end_status(head, len), end: End::Done },
                 _ => Verdict::DONE,
             },
             Expect::Text => Verdict::DONE,
             Expect::Stream => Verdict {
                 status: None,
-                end: if first == Some(0xFE) && len < 9 {
-                    End::Done
-                } else {
-                    End::No
-                },
+                end: if first == Some(0xFE) && len < 9 { End::Done } else { End::No },
             },
             Expect::Login => login_packet(head, len),
             Expect::Rows => self.row(expect, head, len, dialect),
-            Expect::Definitions if first == Some(0xFE) => Verdict {
-                status: end_status(head, len),
-                end: End::Done,
-            },
+            Expect::Definitions if first == Some(0xFE) => {
+                Verdict { status: end_status(head, len), end: End::Done }
+            }
             Expect::Definitions => Verdict::MORE,
             Expect::Prepared => self.prepared_first(head, dialect),
             Expect::Results | Expect::Execution => match first {
@@ -250,11 +215,7 @@ impl Answer {
     /// value is longer than 16 MiB and the packet is full.
     fn row(&mut self, expect: Expect, head: &[u8], len: u32, dialect: Dialect) -> Verdict {
         let ends = head.first() == Some(&0xFE)
-            && if dialect.deprecate_eof {
-                len < FULL_PACKET
-            } else {
-                len < 9
-            };
+            && if dialect.deprecate_eof { len < FULL_PACKET } else { len < 9 };
         if !ends {
             return Verdict::MORE;
         }
@@ -262,11 +223,7 @@ impl Answer {
         if expect == Expect::Rows {
             return Verdict {
                 status,
-                end: if status.is_some() {
-                    End::Done
-                } else {
-                    End::Invalid
-                },
+                end: if status.is_some() { End::Done } else { End::Invalid },
             };
         }
         self.result_ended(status)
@@ -279,25 +236,15 @@ impl Answer {
         if bits & status::MORE_RESULTS != 0 {
             self.stage = Stage::First;
             self.succeeded_before = true;
-            return Verdict {
-                status,
-                end: End::No,
-            };
+            return Verdict { status, end: End::No };
         }
-        Verdict {
-            status,
-            end: End::Done,
-        }
+        Verdict { status, end: End::Done }
     }
 
     fn prepared_first(&mut self, head: &[u8], dialect: Dialect) -> Verdict {
-        let (Some(0), Some(low), Some(high), Some(columns), Some(parameters)) = (
-            head.first(),
-            u16_at(head, 1),
-            u16_at(head, 3),
-            u16_at(head, 5),
-            u16_at(head, 7),
-        ) else {
+        let (Some(0), Some(low), Some(high), Some(columns), Some(parameters)) =
+            (head.first(), u16_at(head, 1), u16_at(head, 3), u16_at(head, 5), u16_at(head, 7))
+        else {
             return Verdict::INVALID;
         };
         self.statement = u32::from(high) << 16 | u32::from(low);
@@ -349,10 +296,7 @@ impl Answer {
 /// 0x01, a plugin's own data) asks the client for more.
 pub(super) fn login_packet(head: &[u8], len: u32) -> Verdict {
     if len >= 7 && head.starts_with(&[0, 0, 0]) {
-        return Verdict {
-            status: ok_status(head),
-            end: End::Done,
-        };
+        return Verdict { status: ok_status(head), end: End::Done };
     }
     Verdict::MORE
 }

@@ -156,10 +156,8 @@ fn tokenize<'a>(text: &'a [u8], tokens: &mut [Token<'a>; TOKENS_MAX]) -> Option<
             }
             b'`' => (Token::Name, tail.iter().position(|&byte| byte == b'`')? + 2),
             b'0'..=b'9' => {
-                let size = rest
-                    .iter()
-                    .take_while(|byte| byte.is_ascii_digit() || **byte == b'.')
-                    .count();
+                let size =
+                    rest.iter().take_while(|byte| byte.is_ascii_digit() || **byte == b'.').count();
                 if rest.get(size).is_some_and(|&byte| is_word(byte)) {
                     return None;
                 }
@@ -190,15 +188,8 @@ fn skip_blank(mut text: &[u8]) -> Option<&[u8]> {
             }
             [b'#', rest @ ..] | [b'-', b'-', b' ' | b'\t' | b'\n', rest @ ..] => {
                 // The line's end may be the byte that made `--` a comment.
-                let line = if text.starts_with(b"--") {
-                    text.get(2..)?
-                } else {
-                    rest
-                };
-                let end = line
-                    .iter()
-                    .position(|&byte| byte == b'\n')
-                    .unwrap_or(line.len());
+                let line = if text.starts_with(b"--") { text.get(2..)? } else { rest };
+                let end = line.iter().position(|&byte| byte == b'\n').unwrap_or(line.len());
                 text = line.get(end..)?;
             }
             _ => return Some(text),
@@ -222,10 +213,7 @@ mod tests {
             ("HANDLER `a b`.t CLOSE", Op::HandlerClose),
             ("SELECT GET_LOCK('job', 10)", Op::GetLock),
             ("do get_lock('job',-1.5)", Op::GetLock),
-            (
-                "select get_lock ( 'job' , 0 ) as `got it` ; # x",
-                Op::GetLock,
-            ),
+            ("select get_lock ( 'job' , 0 ) as `got it` ; # x", Op::GetLock),
             ("SELECT RELEASE_LOCK('job') AS x", Op::ReleaseLock),
             ("DO RELEASE_ALL_LOCKS()", Op::ReleaseAllLocks),
         ];
@@ -258,13 +246,7 @@ mod tests {
     #[test]
     fn the_name_decides_the_hash() {
         let name = |text: &str| parse(text.as_bytes()).map(|(_, name)| name);
-        assert_eq!(
-            name("DO GET_LOCK('a', 1)"),
-            name("SELECT RELEASE_LOCK('a')")
-        );
-        assert_ne!(
-            name("DO GET_LOCK('a', 1)"),
-            name("SELECT RELEASE_LOCK('A')")
-        );
+        assert_eq!(name("DO GET_LOCK('a', 1)"), name("SELECT RELEASE_LOCK('a')"));
+        assert_ne!(name("DO GET_LOCK('a', 1)"), name("SELECT RELEASE_LOCK('A')"));
     }
 }

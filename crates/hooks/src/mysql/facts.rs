@@ -149,11 +149,7 @@ impl Facts {
         }
         // `/*!50000 LOCK`: the version stands between the mark and the statement.
         self.starts &= version;
-        if opens {
-            self.opened(word)
-        } else {
-            self.later_word(word)
-        }
+        if opens { self.opened(word) } else { self.later_word(word) }
     }
 
     /// A word that may have bytes of an attribute's value in front: its end may start a statement.
@@ -308,10 +304,7 @@ impl Facts {
 
     /// The class, once no further byte can change it.
     pub(super) fn class_so_far(&self) -> Option<RequestClass> {
-        let may_pass = matches!(
-            self.first,
-            Word::None | Word::Kill | Word::Shutdown | Word::Xa
-        );
+        let may_pass = matches!(self.first, Word::None | Word::Kill | Word::Shutdown | Word::Xa);
         (self.unsure || self.over || !may_pass).then_some(RequestClass::Gated)
     }
 
@@ -359,22 +352,14 @@ impl Facts {
             }
         }
         let Some((op, name)) = self.release(text) else {
-            return Effect {
-                takes,
-                op: Op::None,
-                name: NO_NAME,
-            };
+            return Effect { takes, op: Op::None, name: NO_NAME };
         };
         let counted = match op {
             Op::GetLock => Takes::USER_LOCK,
             Op::BackupEnd => Takes::BACKUP_STAGE,
             _ => Takes::NONE,
         };
-        Effect {
-            takes: takes.without(counted),
-            op,
-            name,
-        }
+        Effect { takes: takes.without(counted), op, name }
     }
 
     /// The release, or the GET_LOCK by name, that this text is as a whole.

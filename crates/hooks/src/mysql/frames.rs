@@ -30,14 +30,7 @@ pub(super) struct Frames {
 
 impl Frames {
     pub(super) const fn new() -> Frames {
-        Frames {
-            header: [0; 4],
-            have: 0,
-            left: 0,
-            in_body: false,
-            full: false,
-            continued: false,
-        }
+        Frames { header: [0; 4], have: 0, left: 0, in_body: false, full: false, continued: false }
     }
 
     /// Whether the next byte begins a logical packet.
@@ -51,10 +44,7 @@ impl Frames {
             if !self.in_body {
                 let begins = self.header_complete(bytes)?;
                 if begins {
-                    return Some(Piece::Start {
-                        len: self.left,
-                        sequence: self.header[3],
-                    });
+                    return Some(Piece::Start { len: self.left, sequence: self.header[3] });
                 }
                 continue;
             }
@@ -62,9 +52,7 @@ impl Frames {
                 if bytes.is_empty() {
                     return None;
                 }
-                let take = usize::try_from(self.left)
-                    .unwrap_or(usize::MAX)
-                    .min(bytes.len());
+                let take = usize::try_from(self.left).unwrap_or(usize::MAX).min(bytes.len());
                 let (data, rest) = bytes.split_at(take);
                 *bytes = rest;
                 // `take` is at most `left`, a 24-bit number, so the conversion loses nothing.

@@ -33,10 +33,7 @@ impl Holding {
 
     const NAMES: [(Holding, &'static str); 9] = [
         (Holding::TRANSACTION, "transaction"),
-        (
-            Holding::AUTOCOMMIT_OFF_AFTER_ERROR,
-            "autocommit-off-after-error",
-        ),
+        (Holding::AUTOCOMMIT_OFF_AFTER_ERROR, "autocommit-off-after-error"),
         (Holding::LOCK_TABLES, "lock-tables"),
         (Holding::GLOBAL_READ_LOCK, "global-read-lock"),
         (Holding::BACKUP, "backup"),
@@ -78,10 +75,7 @@ impl Holding {
 
     /// The names of the reasons in this set, in the order of the constants.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
-        Holding::NAMES
-            .into_iter()
-            .filter(move |(bit, _)| self.contains(*bit))
-            .map(|(_, name)| name)
+        Holding::NAMES.into_iter().filter(move |(bit, _)| self.contains(*bit)).map(|(_, name)| name)
     }
 }
 

@@ -18,10 +18,7 @@ impl InlineStr {
 
     /// The empty string.
     pub const fn new() -> InlineStr {
-        InlineStr {
-            bytes: [0; InlineStr::CAPACITY],
-            len: 0,
-        }
+        InlineStr { bytes: [0; InlineStr::CAPACITY], len: 0 }
     }
 
     /// The bytes as the client sent them, cut to the capacity.

@@ -101,11 +101,7 @@ pub(super) struct Effect {
 }
 
 impl Effect {
-    pub(super) const NONE: Effect = Effect {
-        takes: Takes::NONE,
-        op: Op::None,
-        name: NO_NAME,
-    };
+    pub(super) const NONE: Effect = Effect { takes: Takes::NONE, op: Op::None, name: NO_NAME };
 }
 
 const NAMES: usize = 8;
@@ -154,11 +150,7 @@ impl Locks {
             .with_if(Holding::GLOBAL_READ_LOCK, self.held.any(Takes::READ_LOCK))
             .with_if(
                 Holding::BACKUP,
-                self.held.any(
-                    Takes::BACKUP_LOCK
-                        .with(Takes::BACKUP_STAGE)
-                        .with(Takes::INSTANCE),
-                ),
+                self.held.any(Takes::BACKUP_LOCK.with(Takes::BACKUP_STAGE).with(Takes::INSTANCE)),
             )
             .with_if(Holding::USER_LOCK, named || self.held.any(Takes::USER_LOCK))
             .with_if(Holding::XA, self.held.any(Takes::XA))
@@ -224,15 +216,10 @@ impl Locks {
     }
 
     fn take(&mut self, takes: Takes) {
-        self.held = self
-            .held
-            .with(takes.and(Takes::LOCKS).without(Takes::HANDLER));
+        self.held = self.held.with(takes.and(Takes::LOCKS).without(Takes::HANDLER));
         if takes.any(Takes::HANDLER) {
-            self.handlers = if takes.any(Takes::COMPOUND) {
-                u8::MAX
-            } else {
-                self.handlers.saturating_add(1)
-            };
+            self.handlers =
+                if takes.any(Takes::COMPOUND) { u8::MAX } else { self.handlers.saturating_add(1) };
         }
     }
 
@@ -300,19 +287,10 @@ impl Locks {
 
     /// What executing the statement takes.
     pub(super) fn execution(&self, id: u32) -> Takes {
-        let latest = if id == u32::MAX {
-            self.last_prepared
-        } else {
-            Takes::NONE
-        };
-        let known = self
-            .statements
-            .iter()
-            .zip(&self.statement_takes)
-            .filter(|(known, _)| **known == id);
-        known.fold(self.everywhere.with(latest), |takes, (_, more)| {
-            takes.with(*more)
-        })
+        let latest = if id == u32::MAX { self.last_prepared } else { Takes::NONE };
+        let known =
+            self.statements.iter().zip(&self.statement_takes).filter(|(known, _)| **known == id);
+        known.fold(self.everywhere.with(latest), |takes, (_, more)| takes.with(*more))
     }
 }
 
@@ -321,10 +299,7 @@ const ER_PARSE: u16 = 1064;
 /// Errors with which a FLUSH, BACKUP or LOCK INSTANCE statement is refused before it takes anything: syntax, rights, no such
 /// table, locked tables or an active transaction, an update blocked by a read lock.
 fn refuses_statement(code: u16) -> bool {
-    matches!(
-        code,
-        ER_PARSE | 1044 | 1045 | 1142 | 1146 | 1192 | 1223 | 1227
-    )
+    matches!(code, ER_PARSE | 1044 | 1045 | 1142 | 1146 | 1192 | 1223 | 1227)
 }
 
 /// Errors with which a plain GET_LOCK has not got its lock: syntax, lock wait timeout, deadlock (MariaDB), wrong name, deadlock (MySQL).
@@ -337,11 +312,7 @@ mod tests {
     use super::*;
 
     fn effect(takes: Takes, op: Op, name: u64) -> Effect {
-        Effect {
-            takes,
-            op,
-            name: name.to_le_bytes(),
-        }
+        Effect { takes, op, name: name.to_le_bytes() }
     }
 
     #[test]
@@ -383,11 +354,7 @@ mod tests {
         assert_eq!(locks.holding(), left);
         let mut locks = Locks::new();
         locks.failed(effect(all, Op::None, 0), ER_PARSE, false);
-        assert_eq!(
-            locks.holding(),
-            Holding::NONE,
-            "a syntax error runs nothing"
-        );
+        assert_eq!(locks.holding(), Holding::NONE, "a syntax error runs nothing");
         locks.failed(effect(Takes::TABLES, Op::None, 0), ER_PARSE, true);
         assert_eq!(
             locks.holding(),

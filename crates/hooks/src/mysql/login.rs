@@ -20,12 +20,7 @@ pub(super) struct Greeting {
 
 impl Greeting {
     pub(super) const fn new() -> Greeting {
-        Greeting {
-            at: 0,
-            version: 0,
-            capabilities: 0,
-            extended: 0,
-        }
+        Greeting { at: 0, version: 0, capabilities: 0, extended: 0 }
     }
 
     /// Whether the lower capabilities were read: all that a server must send.
@@ -114,11 +109,7 @@ impl Login {
 
     /// Begins a handshake response to a server with these capabilities.
     pub(super) fn begin_response(&mut self, server: u32) {
-        *self = Login {
-            field: Field::Fixed,
-            server,
-            ..Login::new()
-        };
+        *self = Login { field: Field::Fixed, server, ..Login::new() };
     }
 
     /// Begins a COM_CHANGE_USER after its command byte.
@@ -251,11 +242,8 @@ impl Login {
 
     fn after_plugin(&mut self) {
         self.count = 0;
-        self.field = if self.both(caps::CONNECT_ATTRS) {
-            Field::AttributesLength
-        } else {
-            Field::Done
-        };
+        self.field =
+            if self.both(caps::CONNECT_ATTRS) { Field::AttributesLength } else { Field::Done };
     }
 
     /// One byte of a length-encoded integer into `count`; the value once it is complete.
@@ -284,11 +272,7 @@ impl Login {
         if self.field == Field::AttributesLength {
             if let Some(length) = self.lenenc(byte) {
                 self.attributes_left = length;
-                self.field = if length == 0 {
-                    Field::Done
-                } else {
-                    Field::KeyLength
-                };
+                self.field = if length == 0 { Field::Done } else { Field::KeyLength };
             }
             return;
         }
@@ -296,26 +280,14 @@ impl Login {
         match self.field {
             Field::KeyLength => {
                 if let Some(length) = self.lenenc(byte) {
-                    self.matched = if length == PROGRAM_NAME.len() as u64 {
-                        0
-                    } else {
-                        0xFF
-                    };
-                    self.field = if length == 0 {
-                        Field::ValueLength
-                    } else {
-                        Field::Key
-                    };
+                    self.matched = if length == PROGRAM_NAME.len() as u64 { 0 } else { 0xFF };
+                    self.field = if length == 0 { Field::ValueLength } else { Field::Key };
                 }
             }
             Field::Key => {
                 if self.matched != 0xFF {
                     let expected = PROGRAM_NAME.get(usize::from(self.matched));
-                    self.matched = if expected == Some(&byte) {
-                        self.matched + 1
-                    } else {
-                        0xFF
-                    };
+                    self.matched = if expected == Some(&byte) { self.matched + 1 } else { 0xFF };
                 }
                 self.count = self.count.saturating_sub(1);
                 if self.count == 0 {
@@ -327,11 +299,7 @@ impl Login {
                     if self.is_program() {
                         identity.application = InlineStr::new();
                     }
-                    self.field = if length == 0 {
-                        Field::KeyLength
-                    } else {
-                        Field::Value
-                    };
+                    self.field = if length == 0 { Field::KeyLength } else { Field::Value };
                 }
             }
             Field::Value => {

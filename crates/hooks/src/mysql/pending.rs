@@ -28,10 +28,7 @@ pub(super) struct Pending {
 impl Pending {
     pub(super) const fn new() -> Pending {
         Pending {
-            entries: [Entry {
-                expect: Expect::One,
-                effect: Effect::NONE,
-            }; CAPACITY],
+            entries: [Entry { expect: Expect::One, effect: Effect::NONE }; CAPACITY],
             counts: [0; CAPACITY],
             len: 0,
             open: false,
@@ -43,11 +40,7 @@ impl Pending {
     }
 
     pub(super) fn front(&self) -> Option<Entry> {
-        if self.len == 0 {
-            None
-        } else {
-            self.entries.first().copied()
-        }
+        if self.len == 0 { None } else { self.entries.first().copied() }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
@@ -61,10 +54,7 @@ impl Pending {
         let (Some(entry), Some(count)) = (self.entries.get_mut(at), self.counts.get_mut(at)) else {
             return false;
         };
-        *entry = Entry {
-            expect,
-            effect: Effect::NONE,
-        };
+        *entry = Entry { expect, effect: Effect::NONE };
         *count = 1;
         self.len += 1;
         self.open = true;
@@ -138,17 +128,11 @@ mod tests {
         let mut pending = Pending::new();
         for index in 0..8 {
             assert!(pending.open(Expect::Results));
-            pending.close(Effect {
-                takes: Takes(index),
-                ..Effect::NONE
-            });
+            pending.close(Effect { takes: Takes(index), ..Effect::NONE });
         }
         assert!(!pending.open(Expect::Results));
         for index in 0..8 {
-            assert_eq!(
-                pending.front().map(|entry| entry.effect.takes),
-                Some(Takes(index))
-            );
+            assert_eq!(pending.front().map(|entry| entry.effect.takes), Some(Takes(index)));
             pending.pop();
         }
         assert_eq!(pending.front(), None);

@@ -49,11 +49,7 @@ pub(super) struct Dialect {
 
 impl Dialect {
     pub(super) const fn new() -> Dialect {
-        Dialect {
-            deprecate_eof: false,
-            metadata_flag: false,
-            metadata_mysql: false,
-        }
+        Dialect { deprecate_eof: false, metadata_flag: false, metadata_mysql: false }
     }
 }
 
@@ -67,20 +63,14 @@ pub(super) fn lenenc(bytes: &[u8]) -> Option<(u64, usize)> {
         0xFE => 8,
         _ => return None,
     };
-    let value = rest
-        .get(..size)?
-        .iter()
-        .rev()
-        .fold(0u64, |value, &byte| value << 8 | u64::from(byte));
+    let value =
+        rest.get(..size)?.iter().rev().fold(0u64, |value, &byte| value << 8 | u64::from(byte));
     Some((value, size + 1))
 }
 
 /// A little-endian u16 at `at`.
 pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes([
-        *bytes.get(at)?,
-        *bytes.get(at.checked_add(1)?)?,
-    ]))
+    Some(u16::from_le_bytes([*bytes.get(at)?, *bytes.get(at.checked_add(1)?)?]))
 }
 
 /// The status word of an OK packet (header byte, affected rows, last insert id, status).
@@ -93,11 +83,7 @@ pub(super) fn ok_status(head: &[u8]) -> Option<u16> {
 /// The status word of a packet with header 0xFE, which is an EOF (5 bytes: warnings, status) or an OK
 /// packet in its place (7 bytes and more). The length tells them apart.
 pub(super) fn end_status(head: &[u8], len: u32) -> Option<u16> {
-    if len < 7 {
-        u16_at(head, 3)
-    } else {
-        ok_status(head)
-    }
+    if len < 7 { u16_at(head, 3) } else { ok_status(head) }
 }
 
 /// Whether an ERR packet is a MariaDB progress report: error code 0xFFFF, and then a count where a
@@ -122,10 +108,7 @@ mod tests {
 
     #[test]
     fn status_of_ok_follows_two_length_encoded_integers() {
-        assert_eq!(
-            ok_status(&[0, 0xFC, 1, 1, 5, 0x03, 0x20, 0, 0]),
-            Some(0x2003)
-        );
+        assert_eq!(ok_status(&[0, 0xFC, 1, 1, 5, 0x03, 0x20, 0, 0]), Some(0x2003));
         assert_eq!(end_status(&[0xFE, 9, 9, 0x0A, 0], 5), Some(0x000A));
         assert_eq!(end_status(&[0xFE, 0, 0, 0x02, 0, 0, 0], 7), Some(0x0002));
     }

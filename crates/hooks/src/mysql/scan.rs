@@ -79,11 +79,7 @@ impl Scan {
     /// Begins a text. `multi`: several statements may come; `attributes`: MySQL's query attributes precede it.
     pub(super) fn begin(&mut self, multi: bool, attributes: bool) {
         // The buffers keep their bytes: their lengths say what is valid, and clearing 160 bytes per statement is not free.
-        self.mode = if attributes {
-            Mode::Attributes
-        } else {
-            Mode::Lead(Lead::Blank)
-        };
+        self.mode = if attributes { Mode::Attributes } else { Mode::Lead(Lead::Blank) };
         self.facts = Facts::new(multi);
         self.word_len = 0;
         self.at = 0;
@@ -282,12 +278,8 @@ impl Scan {
                 .rev()
                 .take_while(|byte| is_word(**byte))
                 .count();
-            let size = rest
-                .get(found..)
-                .unwrap_or(&[])
-                .iter()
-                .take_while(|byte| is_word(**byte))
-                .count();
+            let size =
+                rest.get(found..).unwrap_or(&[]).iter().take_while(|byte| is_word(**byte)).count();
             if found + size == rest.len() {
                 at += found - back;
                 break;
@@ -297,12 +289,7 @@ impl Scan {
             at += found + size;
         }
         let rest = bytes.get(at..).unwrap_or(&[]);
-        let cut = rest
-            .iter()
-            .rev()
-            .take_while(|byte| is_word(**byte))
-            .take(WORD_MAX + 1)
-            .count();
+        let cut = rest.iter().rev().take_while(|byte| is_word(**byte)).take(WORD_MAX + 1).count();
         for &byte in rest.get(rest.len() - cut..).unwrap_or(&[]) {
             self.push(byte);
         }
@@ -347,7 +334,6 @@ impl Scan {
 
     /// What the complete text does; see [`Facts::effect`].
     pub(super) fn effect(&self, dynamic: bool) -> Effect {
-        self.facts
-            .effect(dynamic, self.text.get(..usize::from(self.text_len)))
+        self.facts.effect(dynamic, self.text.get(..usize::from(self.text_len)))
     }
 }

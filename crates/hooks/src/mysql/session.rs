@@ -253,7 +253,5 @@ impl Session {
     }
 }
 
-const _: () = assert!(
-    size_of::<Session>() <= 1024,
-    "one session per file descriptor: keep it small"
-);
+const _: () =
+    assert!(size_of::<Session>() <= 1024, "one session per file descriptor: keep it small");

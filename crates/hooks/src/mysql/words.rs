@@ -188,10 +188,7 @@ fn block_has_candidate<const N: usize>(bytes: &[u8], at: usize, semicolons: bool
 fn find_bytewise(bytes: &[u8], from: usize, semicolons: bool) -> Option<usize> {
     let rest = bytes.get(from..)?;
     let found = rest.iter().enumerate().position(|(index, &byte)| {
-        (byte == b'_'
-            && rest
-                .get(index + 1)
-                .is_some_and(|after| after | 0x20 == b'l'))
+        (byte == b'_' && rest.get(index + 1).is_some_and(|after| after | 0x20 == b'l'))
             || (semicolons && byte == b';')
     });
     found.map(|index| from + index)
@@ -217,13 +214,8 @@ mod tests {
 
     #[test]
     fn common_words_mean_the_same_either_way() {
-        for word in [
-            "select", "insert", "replace", "update", "delete", "commit", "rollback",
-        ] {
-            assert_eq!(
-                classify_common(word.as_bytes()),
-                Some(classify(word.as_bytes()))
-            );
+        for word in ["select", "insert", "replace", "update", "delete", "commit", "rollback"] {
+            assert_eq!(classify_common(word.as_bytes()), Some(classify(word.as_bytes())));
             assert_eq!(
                 classify_common(word.to_ascii_uppercase().as_bytes()),
                 Some(classify(word.as_bytes()))

@@ -1,9 +1,5 @@
 //! Hand-made packets for the tests of the MySQL session.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "every test crate uses a part of it"
-)]
+#![allow(dead_code, unreachable_pub, reason = "every test crate uses a part of it")]
 
 use headworks_hooks::mysql::{ClientEvent, Holding, Request, RequestClass, Session};
 
@@ -135,10 +131,7 @@ pub fn err(code: u16) -> Vec<u8> {
 }
 
 pub fn definition() -> Vec<u8> {
-    packet(
-        2,
-        b"\x03def\x00\x00\x00\x01a\x00\x0c\x3f\x00\x01\x00\x00\x00\x03\x81\x00\x00\x00\x00",
-    )
+    packet(2, b"\x03def\x00\x00\x00\x01a\x00\x0c\x3f\x00\x01\x00\x00\x00\x03\x81\x00\x00\x00\x00")
 }
 
 /// A text result set of one column, without CLIENT_DEPRECATE_EOF.
@@ -181,13 +174,7 @@ pub fn execute(id: u32) -> Vec<u8> {
 pub fn logged_in(capabilities: u32, extended: u32) -> Session {
     let mut session = Session::new();
     session.server_bytes(&greeting(SERVER, u32::MAX));
-    session.client_bytes(&response(
-        BASE | capabilities,
-        extended,
-        "app",
-        "shop",
-        "sysbench",
-    ));
+    session.client_bytes(&response(BASE | capabilities, extended, "app", "shop", "sysbench"));
     session.server_bytes(&ok(AUTOCOMMIT));
     assert_eq!(session.opaque(), None);
     assert!(session.at_boundary());

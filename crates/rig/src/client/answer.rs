@@ -58,11 +58,7 @@ pub(super) fn ok_packet(packet: &[u8]) -> Result<Answer, ClientError> {
 pub(super) fn eof_packet(packet: &[u8]) -> Result<Answer, ClientError> {
     let mut fields = Fields(packet);
     fields.take(1)?;
-    Ok(Answer {
-        warnings: fields.u16()?,
-        status: fields.u16()?,
-        ..Answer::default()
-    })
+    Ok(Answer { warnings: fields.u16()?, status: fields.u16()?, ..Answer::default() })
 }
 
 pub(super) fn server_error(packet: &[u8]) -> ClientError {
@@ -71,18 +67,11 @@ pub(super) fn server_error(packet: &[u8]) -> ClientError {
         return ClientError::Protocol("an error packet without an error");
     };
     let text = String::from_utf8_lossy(fields.0).into_owned();
-    let (state, message) = match text
-        .strip_prefix('#')
-        .and_then(|text| text.split_at_checked(5))
-    {
+    let (state, message) = match text.strip_prefix('#').and_then(|text| text.split_at_checked(5)) {
         Some((state, message)) => (state.to_owned(), message.to_owned()),
         None => (String::new(), text),
     };
-    ClientError::Server {
-        code,
-        state,
-        message,
-    }
+    ClientError::Server { code, state, message }
 }
 
 pub(super) fn column_definition(packet: &[u8]) -> Result<(String, u8), ClientError> {
@@ -100,9 +89,7 @@ pub(super) fn text_row(packet: &[u8], columns: usize) -> Result<Vec<Option<Strin
     let mut fields = Fields(packet);
     (0..columns)
         .map(|_| {
-            Ok(fields
-                .encoded_bytes()?
-                .map(|value| String::from_utf8_lossy(value).into_owned()))
+            Ok(fields.encoded_bytes()?.map(|value| String::from_utf8_lossy(value).into_owned()))
         })
         .collect()
 }
@@ -126,11 +113,7 @@ pub(super) fn binary_row(packet: &[u8], types: &[u8]) -> Result<Vec<Option<Strin
             }
             (0x07 | 0x0a | 0x0b | 0x0c, None) => {
                 let length = usize::from(fields.byte()?);
-                fields
-                    .take(length)?
-                    .iter()
-                    .map(|byte| format!("{byte:02x}"))
-                    .collect()
+                fields.take(length)?.iter().map(|byte| format!("{byte:02x}")).collect()
             }
             _ => String::from_utf8_lossy(fields.encoded_bytes()?.unwrap_or_default()).into_owned(),
         };

@@ -40,11 +40,9 @@ impl fmt::Display for ClientError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Io(error) => write!(f, "connection: {error}"),
-            Self::Server {
-                code,
-                state,
-                message,
-            } => write!(f, "server error {code} ({state}): {message}"),
+            Self::Server { code, state, message } => {
+                write!(f, "server error {code} ({state}): {message}")
+            }
             Self::Protocol(what) => write!(f, "protocol: {what}"),
         }
     }

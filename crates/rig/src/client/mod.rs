@@ -67,9 +67,7 @@ impl Client {
         }
         let mut fields = Fields(&greeting);
         if fields.byte()? != 10 {
-            return Err(ClientError::Protocol(
-                "the server does not greet in protocol version 10",
-            ));
+            return Err(ClientError::Protocol("the server does not greet in protocol version 10"));
         }
         self.server_version = String::from_utf8_lossy(fields.until_nul()).into_owned();
         self.connection_id = fields.u32()?;
@@ -82,11 +80,7 @@ impl Client {
 
     fn log_in(&mut self, options: &ConnectOptions) -> Result<(), ClientError> {
         let mut flags = self.capabilities;
-        flags |= if options.database.is_some() {
-            capability::CONNECT_WITH_DB
-        } else {
-            0
-        };
+        flags |= if options.database.is_some() { capability::CONNECT_WITH_DB } else { 0 };
         let mut body = Vec::new();
         body.extend_from_slice(&flags.to_le_bytes());
         body.extend_from_slice(&(1_u32 << 30).to_le_bytes()); // largest packet accepted
@@ -175,8 +169,7 @@ impl Client {
 
     /// Reads everything that belongs to one command and returns the last result.
     pub fn read_answer(&mut self) -> Result<Answer, ClientError> {
-        self.read_answers()
-            .map(|mut answers| answers.pop().unwrap_or_default())
+        self.read_answers().map(|mut answers| answers.pop().unwrap_or_default())
     }
 
     /// Reads everything that belongs to one command.
@@ -186,11 +179,8 @@ impl Client {
 
     /// Whether bytes of the server arrive within this time. Consumes none; a closed connection counts as readable.
     pub fn readable_within(&self, timeout: Duration) -> io::Result<bool> {
-        let mut poll = libc::pollfd {
-            fd: self.stream.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let mut poll =
+            libc::pollfd { fd: self.stream.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
         // SAFETY: `poll` is one valid pollfd, and 1 is its count.
         match unsafe { libc::poll(&raw mut poll, 1, timeout_ms) } {
@@ -211,11 +201,8 @@ impl Client {
         let answer = self.read_ok_or_error()?;
         let mut fields = Fields(&answer);
         fields.take(1)?;
-        let statement = Statement {
-            id: fields.u32()?,
-            columns: fields.u16()?,
-            parameters: fields.u16()?,
-        };
+        let statement =
+            Statement { id: fields.u32()?, columns: fields.u16()?, parameters: fields.u16()? };
         for definitions in [statement.parameters, statement.columns] {
             for _ in 0..definitions {
                 self.read_packet()?;
@@ -230,8 +217,7 @@ impl Client {
     /// Runs a prepared statement without parameters and reads its binary rows.
     pub fn execute(&mut self, statement: Statement) -> Result<Answer, ClientError> {
         self.send_execute(statement, 0)?;
-        self.read_results(true)
-            .map(|mut answers| answers.pop().unwrap_or_default())
+        self.read_results(true).map(|mut answers| answers.pop().unwrap_or_default())
     }
 
     /// Sends `COM_STMT_EXECUTE` without parameters; `cursor` is 0, or 1 for a read-only cursor.
@@ -319,11 +305,7 @@ impl Client {
 
     fn read_ok_or_error(&mut self) -> Result<Vec<u8>, ClientError> {
         let answer = self.read_packet()?;
-        if answer.first() == Some(&0xff) {
-            Err(server_error(&answer))
-        } else {
-            Ok(answer)
-        }
+        if answer.first() == Some(&0xff) { Err(server_error(&answer)) } else { Ok(answer) }
     }
 
     fn read_results(&mut self, binary: bool) -> Result<Vec<Answer>, ClientError> {
@@ -384,16 +366,9 @@ impl Client {
                 && packet.len() < PACKET_BYTES_MAX
                 && self.is_end_of_rows(&packet)
             {
-                let end = if self.deprecate_eof() {
-                    ok_packet(&packet)?
-                } else {
-                    eof_packet(&packet)?
-                };
-                return Ok(Answer {
-                    columns: answer.columns,
-                    rows: answer.rows,
-                    ..end
-                });
+                let end =
+                    if self.deprecate_eof() { ok_packet(&packet)? } else { eof_packet(&packet)? };
+                return Ok(Answer { columns: answer.columns, rows: answer.rows, ..end });
             }
             answer.rows.push(if binary {
                 binary_row(&packet, &types)?

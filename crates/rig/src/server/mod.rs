@@ -129,12 +129,8 @@ impl Server {
 
     /// Runs one statement as the administrator.
     pub fn sql(&self, sql: &str) -> Result<crate::Answer> {
-        let mut admin = self
-            .admin()
-            .context("cannot connect as the administrator")?;
-        let answer = admin
-            .query(sql)
-            .with_context(|| format!("statement: {sql}"))?;
+        let mut admin = self.admin().context("cannot connect as the administrator")?;
+        let answer = admin.query(sql).with_context(|| format!("statement: {sql}"))?;
         admin.quit()?;
         Ok(answer)
     }
@@ -194,10 +190,7 @@ impl Server {
         let begun = Instant::now();
         self.signal(signal)?;
         let status = self.wait(deadline)?;
-        Ok(Stopped {
-            took: begun.elapsed(),
-            status,
-        })
+        Ok(Stopped { took: begun.elapsed(), status })
     }
 
     fn poll(&mut self) -> io::Result<Option<ExitStatus>> {
@@ -255,9 +248,7 @@ impl Server {
         self.sql(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"))?;
         self.sql("DELETE FROM mysql.global_priv WHERE User = ''")?;
         self.sql(&format!("CREATE OR REPLACE USER '{ACCOUNT}'@'%'"))?;
-        self.sql(&format!(
-            "GRANT ALL ON *.* TO '{ACCOUNT}'@'%' WITH GRANT OPTION"
-        ))?;
+        self.sql(&format!("GRANT ALL ON *.* TO '{ACCOUNT}'@'%' WITH GRANT OPTION"))?;
         self.sql("FLUSH PRIVILEGES")?;
         Ok(())
     }

@@ -35,10 +35,7 @@ impl Session {
             }
             // A replica acknowledges events in its own packets (semi-synchronous replication).
             Phase::Commands
-                if self
-                    .pending
-                    .front()
-                    .is_some_and(|entry| entry.expect == Expect::Stream) =>
+                if self.pending.front().is_some_and(|entry| entry.expect == Expect::Stream) =>
             {
                 Some(Route::Skip)
             }
@@ -46,12 +43,7 @@ impl Session {
                 self.reported = false;
                 Some(Route::Command)
             }
-            Phase::Commands
-                if self
-                    .pending
-                    .iter()
-                    .any(|entry| entry.expect == Expect::Login) =>
-            {
+            Phase::Commands if self.pending.iter().any(|entry| entry.expect == Expect::Login) => {
                 Some(Route::Skip)
             }
             _ => None,
@@ -203,61 +195,33 @@ impl Session {
             }
             Command::STMT_EXECUTE | Command::STMT_BULK_EXECUTE if self.statement_have == 4 => {
                 // The statement may still be in preparation, its id guessed by the client.
-                let preparing = self
-                    .pending
-                    .iter()
-                    .filter(|entry| entry.effect.op == Op::Remember);
-                let takes = preparing.fold(self.locks.execution(id), |takes, entry| {
-                    takes.with(entry.effect.takes)
-                });
-                Effect {
-                    takes,
-                    ..Effect::NONE
-                }
+                let preparing = self.pending.iter().filter(|entry| entry.effect.op == Op::Remember);
+                let takes = preparing
+                    .fold(self.locks.execution(id), |takes, entry| takes.with(entry.effect.takes));
+                Effect { takes, ..Effect::NONE }
             }
             Command::STMT_CLOSE if self.statement_have == 4 => {
                 self.locks.closed(id);
                 return None;
             }
-            Command::RESET_CONNECTION => Effect {
-                op: Op::Reset,
-                ..Effect::NONE
-            },
-            Command::CHANGE_USER => Effect {
-                op: Op::ChangeUser,
-                ..Effect::NONE
-            },
-            _ if command.replicates() => Effect {
-                op: Op::Replicate,
-                ..Effect::NONE
-            },
+            Command::RESET_CONNECTION => Effect { op: Op::Reset, ..Effect::NONE },
+            Command::CHANGE_USER => Effect { op: Op::ChangeUser, ..Effect::NONE },
+            _ if command.replicates() => Effect { op: Op::Replicate, ..Effect::NONE },
             _ => Effect::NONE,
         };
         if command.answer().is_some() {
             self.pending.close(effect);
         }
-        if command == Command::QUERY {
-            self.report(command, self.scan.class())
-        } else {
-            None
-        }
+        if command == Command::QUERY { self.report(command, self.scan.class()) } else { None }
     }
 
     /// What a prepared text will take each time it is executed. Its releases are not believed, and its
     /// user locks not counted: a name may be a parameter.
     fn prepare_effect(&mut self) -> Effect {
         let text = self.scan.effect(self.locks.dynamic);
-        let named = if text.op == Op::GetLock {
-            Takes::USER_LOCK
-        } else {
-            Takes::NONE
-        };
+        let named = if text.op == Op::GetLock { Takes::USER_LOCK } else { Takes::NONE };
         let takes = text.takes.with(named);
         self.locks.preparing(takes);
-        Effect {
-            takes,
-            op: Op::Remember,
-            ..Effect::NONE
-        }
+        Effect { takes, op: Op::Remember, ..Effect::NONE }
     }
 }

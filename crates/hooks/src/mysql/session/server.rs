@@ -58,9 +58,7 @@ impl Session {
     }
 
     fn answer_packet(&mut self, entry: Entry, head: &[u8]) {
-        let verdict = self
-            .answer
-            .packet(entry.expect, head, self.server_len, self.dialect);
+        let verdict = self.answer.packet(entry.expect, head, self.server_len, self.dialect);
         self.status(verdict.status);
         self.replication |=
             entry.effect.op == Op::Replicate && matches!(verdict.end, End::No | End::Done);
@@ -103,7 +101,6 @@ impl Session {
         }
         self.after_error |=
             !self.autocommit || effect.takes.any(Takes::MAY_BEGIN) && effect.op != Op::Remember;
-        self.locks
-            .failed(effect, code, self.answer.succeeded_before());
+        self.locks.failed(effect, code, self.answer.succeeded_before());
     }
 }
