@@ -6,16 +6,17 @@
 //! so that whatever disturbs the machine disturbs both.
 
 use core::ffi::{c_int, c_void};
+use headworks_policy::Nanos;
 use headworks_policy::gate::{Gate, Next};
 use headworks_region::control::Settings;
-use headworks_region::{Entered, Mapping, clock};
+use headworks_region::{Entered, Mapping, clock, futex};
 use std::ffi::CString;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 const BATCH: usize = 200;
@@ -277,12 +278,45 @@ fn admissions(
     rate
 }
 
+/// Hand-overs between two threads that wake each other and sleep, with nothing in between: what
+/// the kernel allows.
+fn kernel_limit() -> f64 {
+    let turns = [AtomicU32::new(0), AtomicU32::new(1)];
+    let stop = AtomicBool::new(false);
+    let (count, start) = (AtomicU64::new(0), Instant::now());
+    std::thread::scope(|scope| {
+        for me in 0..2 {
+            let (turns, stop, count) = (&turns, &stop, &count);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    while turns[me].load(Ordering::Acquire) == 0 && !stop.load(Ordering::Relaxed) {
+                        futex::wait(&turns[me], 0, Nanos::from_millis(50));
+                    }
+                    turns[me].store(0, Ordering::Relaxed);
+                    turns[1 - me].store(1, Ordering::Release);
+                    futex::wake(&turns[1 - me], 1);
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_secs(2));
+        stop.store(true, Ordering::Relaxed);
+    });
+    count.load(Ordering::Relaxed) as f64 / start.elapsed().as_secs_f64()
+}
+
 fn child(path: std::ffi::OsString) {
     let path = CString::new(path.into_vec()).unwrap();
     let region = Mapping::open(&path).expect("the region is there").region();
     interception();
     println!("admissions");
     policy();
+    let limit = kernel_limit();
+    println!(
+        "  {:<58} {:>6.2} million/s",
+        "two threads that only wake each other: the kernel's limit",
+        limit / 1e6
+    );
     for (threads, parallelism, requests, what) in [
         (2, 8, 1, "2 threads, P = 8: nobody waits"),
         (64, 2, 1, "64 threads, P = 2: each admission wakes a sleeping thread"),
