@@ -22,6 +22,7 @@ use crate::futex;
 use crate::layout::{Counter, Region};
 use crate::user::{FLAG_BYPASS, FLAG_UNFOLLOWED, State, UserSlot, bump};
 use core::sync::atomic::{AtomicU64, Ordering};
+use headworks_policy::histogram::BUCKETS;
 use headworks_policy::wrr::ClassShare;
 use headworks_policy::{CLASSES, Nanos};
 
@@ -85,11 +86,10 @@ impl Region {
         ] {
             add(to, from.load(Ordering::Relaxed));
         }
-        for (sums, histogram) in
-            [(&departed.wait, &served.wait), (&departed.latency, &served.latency)]
-        {
-            let mut counts = [0; headworks_policy::histogram::BUCKETS];
-            histogram.add_to(&mut counts);
+        let (mut waits, mut latencies) = ([0; BUCKETS], [0; BUCKETS]);
+        served.add_waits_to(&mut waits);
+        served.latency.add_to(&mut latencies);
+        for (sums, counts) in [(&departed.wait, waits), (&departed.latency, latencies)] {
             for (to, by) in sums.iter().zip(counts) {
                 if by > 0 {
                     add(to, by);

@@ -180,7 +180,7 @@ impl Region {
                 class.inside += u32::from(is_inside(view.state));
                 class.waiting += u32::from(view.state == State::Waiting);
                 class.totals.add(&view.totals);
-                slot.served.wait.add_to(&mut class.wait);
+                slot.served.add_waits_to(&mut class.wait);
                 slot.served.latency.add_to(&mut class.latency);
             }
             users.push(view);

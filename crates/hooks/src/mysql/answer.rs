@@ -88,6 +88,11 @@ impl Answer {
         Answer { stage: Stage::First, left: 0, columns: 0, succeeded_before: false, statement: 0 }
     }
 
+    /// Whether the next packet is a row, or what ends the rows.
+    pub(super) const fn in_rows(&self) -> bool {
+        matches!(self.stage, Stage::Rows)
+    }
+
     pub(super) const fn succeeded_before(&self) -> bool {
         self.succeeded_before
     }

@@ -93,6 +93,23 @@ impl Frames {
     }
 }
 
+/// Takes whole packets off the front of `bytes` that can be nothing but rows: neither full, nor
+/// beginning as an EOF, OK or ERR packet does. Most bytes that a server sends are rows, and of
+/// those nothing but their number of bytes matters.
+pub(super) fn skip_rows(bytes: &mut &[u8]) {
+    while let [low, middle, high, _, first, ..] = *bytes {
+        let len = u32::from_le_bytes([*low, *middle, *high, 0]);
+        let whole = len as usize + 4;
+        if len == 0 || len == FULL_PACKET || *first >= 0xFE {
+            return;
+        }
+        match bytes.get(whole..) {
+            Some(rest) => *bytes = rest,
+            None => return,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,7 +5,7 @@ mod server;
 
 use super::answer::Answer;
 use super::command::{Command, Request, RequestClass};
-use super::frames::{Frames, Piece};
+use super::frames::{Frames, Piece, skip_rows};
 use super::holding::Holding;
 use super::identity::Identity;
 use super::locks::Locks;
@@ -182,6 +182,9 @@ impl Session {
     pub fn server_bytes(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while self.opaque.is_none() {
+            if self.answer.in_rows() && self.server.idle() {
+                skip_rows(&mut rest);
+            }
             let Some(piece) = self.server.next(&mut rest) else {
                 break;
             };
