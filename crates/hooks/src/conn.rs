@@ -8,13 +8,16 @@
 use crate::mysql::Session;
 use crate::process;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
 
 /// Descriptors that can be followed; a connection with a larger one passes, and is counted.
 pub const DESCRIPTORS: usize = 1 << 17;
 
 const CHUNK: usize = 64;
+
+/// Set in a kept header.
+const HEADER: u64 = 1 << 63;
 
 /// What the server does for a connection at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +38,6 @@ pub struct Inner {
     pub user: Option<u32>,
     /// Where the conversation stands.
     pub session: Session,
-    /// The token is kept although the request has ended, because the next one is expected soon.
-    pub anticipating: bool,
     /// The identity by which it got its class (`Session::identity_number`), if it has one.
     pub classified: Option<u8>,
     /// It is left alone from here on, and was counted for it.
@@ -52,7 +53,6 @@ impl Inner {
         Inner {
             user: None,
             session: Session::new(),
-            anticipating: false,
             classified: None,
             left_alone: false,
             wait: Nanos(0),
@@ -67,6 +67,10 @@ impl Inner {
 pub struct Conn {
     user: AtomicU32,
     work: AtomicU32,
+    anticipating: AtomicBool,
+    /// A packet's header that came alone, not yet shown to the session: bit 63 says that there is
+    /// one. MariaDB reads each header by a call of its own, which then costs next to nothing.
+    header: AtomicU64,
     /// User of a connection that was closed while its thread was in an operation, plus one.
     orphan: AtomicU32,
     busy: AtomicBool,
@@ -101,10 +105,38 @@ impl Conn {
         self.work.store(work as u32, Ordering::Relaxed);
     }
 
+    /// The token is kept although the request has ended, because the next one is expected soon.
+    pub fn anticipating(&self) -> bool {
+        self.anticipating.load(Ordering::Relaxed)
+    }
+
+    /// Sets it; only for the thread that serves the connection.
+    pub fn set_anticipating(&self, anticipating: bool) {
+        self.anticipating.store(anticipating, Ordering::Relaxed);
+    }
+
+    /// Keeps a header for later; says whether there was room. Only for the thread that serves the
+    /// connection.
+    pub fn keep_header(&self, header: [u8; 4]) -> bool {
+        if self.header.load(Ordering::Relaxed) != 0 {
+            return false;
+        }
+        self.header.store(HEADER | u64::from(u32::from_le_bytes(header)), Ordering::Relaxed);
+        true
+    }
+
     /// Takes the entry, unless another thread has it or a signal interrupted whoever had it.
     pub fn try_use(&self) -> Option<Use<'_>> {
         // Lazily: a `Use` that is made and thrown away would free the entry of whoever has it.
-        (!self.busy.swap(true, Ordering::Acquire)).then(|| Use(self))
+        (!self.busy.swap(true, Ordering::Acquire)).then(|| {
+            let mut inner = Use(self);
+            let header = self.header.load(Ordering::Relaxed);
+            if header != 0 {
+                self.header.store(0, Ordering::Relaxed);
+                inner.session.client_bytes(&(header as u32).to_le_bytes());
+            }
+            inner
+        })
     }
 
     /// Ends the entry's connection; `gone` gets the user once its thread acts for it no more:
@@ -141,6 +173,8 @@ impl Use<'_> {
         **self = Inner::new();
         self.user = Some(user);
         self.0.set_work(Work::None);
+        self.0.set_anticipating(false);
+        self.0.header.store(0, Ordering::Relaxed);
         self.0.user.store(user + 1, Ordering::Release);
     }
 }
@@ -214,6 +248,8 @@ pub fn find_or_make(fd: i32) -> Option<&'static Conn> {
             (&raw mut (*chunk).0[at]).write(Conn {
                 user: AtomicU32::new(0),
                 work: AtomicU32::new(0),
+                anticipating: AtomicBool::new(false),
+                header: AtomicU64::new(0),
                 orphan: AtomicU32::new(0),
                 busy: AtomicBool::new(false),
                 inner: UnsafeCell::new(Inner::new()),

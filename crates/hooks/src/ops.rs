@@ -79,9 +79,6 @@ pub fn accepted(fd: i32) {
 pub fn about_to_receive(fd: i32) {
     let Some(it) = follow(fd) else { return };
     let work = it.conn.work();
-    if work == Work::None {
-        return;
-    }
     let Some(mut inner) = it.exclusive() else { return };
     if !inner.session.at_boundary() {
         return;
@@ -111,8 +108,9 @@ pub fn about_to_receive(fd: i32) {
             requests: it.slot.used.load(Ordering::Relaxed),
         });
     }
-    inner.anticipating = quota_left && it.slot.state() == State::Inside && it.region.pending() > 0;
-    if !inner.anticipating {
+    let anticipating = quota_left && it.slot.state() == State::Inside && it.region.pending() > 0;
+    it.conn.set_anticipating(anticipating);
+    if !anticipating {
         it.region.leave(it.user);
     }
 }
@@ -136,17 +134,39 @@ pub fn received(fd: i32, bytes: &[u8]) {
     }
 }
 
-/// `recv` on `fd` found nothing to read.
+/// `recv` on `fd` found nothing to read, and the user's token was kept for its next request.
 pub fn found_nothing(fd: i32) {
     let Some(it) = follow(fd) else { return };
-    if it.slot.state() != State::Inside || it.region.control.anticipation() != Nanos(0) {
-        return;
-    }
-    let Some(mut inner) = it.exclusive() else { return };
-    if inner.anticipating {
-        inner.anticipating = false;
+    let Some(_inner) = it.exclusive() else { return };
+    if it.region.control.anticipation() == Nanos(0) {
+        it.conn.set_anticipating(false);
         it.region.leave(it.user);
     }
+}
+
+/// Whether a request may be over when the server reads from `fd`: whether [`about_to_receive`] has
+/// anything to do. Nothing but loads, as all questions of this kind: most calls of a server need
+/// no more.
+pub fn works(fd: i32) -> bool {
+    conn::find(fd).is_some_and(|conn| conn.work() != Work::None && conn.user().is_some())
+}
+
+/// Whether a token is kept for the next request on `fd`.
+pub fn anticipates(fd: i32) -> bool {
+    conn::find(fd).is_some_and(|conn| conn.anticipating() && conn.user().is_some())
+}
+
+/// Whether bytes on `fd` are looked at at all.
+pub fn follows(fd: i32) -> bool {
+    conn::find(fd).is_some_and(|conn| conn.user().is_some())
+}
+
+/// `recv` returned the header of a packet and nothing else: keeps it until the body comes. `false`
+/// if [`received`] must see it.
+pub fn received_header(fd: i32, header: [u8; 4]) -> bool {
+    conn::find(fd).is_some_and(|conn| {
+        conn.work() == Work::None && conn.user().is_some() && conn.keep_header(header)
+    })
 }
 
 /// `recv` on `fd` said that the connection is over.
@@ -170,17 +190,16 @@ pub fn about_to_sleep(fd: i32) -> Option<Nanos> {
     if !matches!(it.slot.state(), State::Inside | State::Overdraft) {
         return None;
     }
-    let inner = it.exclusive()?;
     let control = &it.region.control;
-    Some(if inner.anticipating { control.anticipation() } else { control.idle_limit() })
+    Some(if it.conn.anticipating() { control.anticipation() } else { control.idle_limit() })
 }
 
 /// The sleep got long: what is held is given to others.
 pub fn slept(fd: i32) {
     let Some(it) = follow(fd) else { return };
-    let Some(mut inner) = it.exclusive() else { return };
-    if inner.anticipating {
-        inner.anticipating = false;
+    let Some(_inner) = it.exclusive() else { return };
+    if it.conn.anticipating() {
+        it.conn.set_anticipating(false);
         it.region.leave(it.user);
     } else {
         it.region.lend(it.user);
@@ -224,7 +243,7 @@ pub fn closing(fd: i32) {
 
 fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
     let slot = it.slot;
-    inner.anticipating = false;
+    it.conn.set_anticipating(false);
     match request.class {
         RequestClass::Pass(reason) => {
             it.conn.set_work(Work::Passed);

@@ -59,7 +59,9 @@ pub unsafe extern "C-unwind" fn recv(
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
-    guarded((), || ops::about_to_receive(fd));
+    if ops::works(fd) {
+        guarded((), || ops::about_to_receive(fd));
+    }
     // SAFETY: the arguments are the caller's.
     let count = unsafe { real::recv(fd, buffer, len, flags) };
     if flags & NOT_THE_STREAM == 0 {
@@ -68,11 +70,15 @@ pub unsafe extern "C-unwind" fn recv(
             let bytes = unsafe {
                 core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len))
             };
-            guarded((), || ops::received(fd, bytes));
+            let kept = bytes.try_into().is_ok_and(|header| ops::received_header(fd, header));
+            if !kept && ops::follows(fd) {
+                guarded((), || ops::received(fd, bytes));
+            }
         } else if count == 0 && len > 0 {
             guarded((), || ops::hung_up(fd));
         } else if count < 0 {
             match errno() {
+                libc::EAGAIN if !ops::anticipates(fd) => {}
                 libc::EAGAIN => guarded((), || ops::found_nothing(fd)),
                 libc::EINTR | libc::ENOTSOCK | libc::EBADF => {}
                 _ => guarded((), || ops::hung_up(fd)),
@@ -114,7 +120,7 @@ pub unsafe extern "C-unwind" fn send(
 ) -> ssize_t {
     // SAFETY: the arguments are the caller's.
     let count = unsafe { real::send(fd, buffer, len, flags) };
-    if count > 0 {
+    if count > 0 && ops::follows(fd) {
         // SAFETY: the kernel has read `count` bytes, and no more than `len`, from `buffer`.
         let bytes =
             unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
@@ -239,7 +245,9 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
 /// As the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    guarded((), || ops::closing(fd));
+    if ops::follows(fd) {
+        guarded((), || ops::closing(fd));
+    }
     // SAFETY: the argument is the caller's.
     unsafe { real::close(fd) }
 }
@@ -255,7 +263,8 @@ unsafe fn staged(fds: *const pollfd, count: nfds_t) -> Option<(c_int, Nanos)> {
     }
     // SAFETY: there is one entry.
     let fd = unsafe { (*fds).fd };
-    guarded(None, || ops::about_to_sleep(fd)).map(|first| (fd, first))
+    // Nothing but loads: it needs no guard.
+    ops::about_to_sleep(fd).map(|first| (fd, first))
 }
 
 fn timespec_of(time: Nanos) -> timespec {
