@@ -240,7 +240,9 @@ const CHOOSE_RUN_DIR: &str =
 
 /// Nobody else starts or replaces an instance while this is held; `exec` lets it go.
 #[derive(Debug)]
-pub struct StartLock(#[allow(dead_code)] std::fs::File); // held, not used
+pub struct StartLock {
+    _held: std::fs::File,
+}
 
 impl StartLock {
     /// Makes the run directory if need be and waits until nobody else starts an instance in it.
@@ -250,7 +252,7 @@ impl StartLock {
         let file = std::fs::File::open(&dir)
             .with_context(|| format!("cannot open {}\n  {CHOOSE_RUN_DIR}", dir.display()))?;
         file.lock().with_context(|| format!("cannot lock {}", dir.display()))?;
-        Ok(StartLock(file))
+        Ok(StartLock { _held: file })
     }
 }
 
