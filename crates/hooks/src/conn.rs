@@ -68,6 +68,8 @@ pub struct Conn {
     user: AtomicU32,
     work: AtomicU32,
     anticipating: AtomicBool,
+    /// The next byte from the client begins a command's packet.
+    at_start: AtomicBool,
     /// A packet's header that came alone, not yet shown to the session: bit 63 says that there is
     /// one. MariaDB reads each header by a call of its own, which then costs next to nothing.
     header: AtomicU64,
@@ -115,10 +117,11 @@ impl Conn {
         self.anticipating.store(anticipating, Ordering::Relaxed);
     }
 
-    /// Keeps a header for later; says whether there was room. Only for the thread that serves the
-    /// connection.
+    /// Keeps a header for later; says whether it did. Four bytes are a header only where a packet
+    /// begins: four bytes of a body may be a whole request, which must be seen when it comes.
+    /// Only for the thread that serves the connection.
     pub fn keep_header(&self, header: [u8; 4]) -> bool {
-        if self.header.load(Ordering::Relaxed) != 0 {
+        if !self.at_start.load(Ordering::Relaxed) || self.header.load(Ordering::Relaxed) != 0 {
             return false;
         }
         self.header.store(HEADER | u64::from(u32::from_le_bytes(header)), Ordering::Relaxed);
@@ -196,6 +199,7 @@ impl core::ops::DerefMut for Use<'_> {
 
 impl Drop for Use<'_> {
     fn drop(&mut self) {
+        self.0.at_start.store(self.session.at_boundary(), Ordering::Relaxed);
         self.0.busy.store(false, Ordering::SeqCst);
         // Closed by another thread meanwhile: what it held is ours to give back.
         if let Some(user) = self.0.take_orphan()
@@ -249,6 +253,7 @@ pub fn find_or_make(fd: i32) -> Option<&'static Conn> {
                 user: AtomicU32::new(0),
                 work: AtomicU32::new(0),
                 anticipating: AtomicBool::new(false),
+                at_start: AtomicBool::new(false),
                 header: AtomicU64::new(0),
                 orphan: AtomicU32::new(0),
                 busy: AtomicBool::new(false),
@@ -297,6 +302,47 @@ mod tests {
         assert_eq!(conn.orphan.load(Ordering::SeqCst), 10);
         drop(inner);
         assert_eq!(conn.orphan.load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn four_bytes_are_kept_as_a_header_only_where_a_packet_begins() {
+        let packet = |sequence: u8, body: &[u8]| {
+            let mut packet = vec![body.len() as u8, 0, 0, sequence];
+            packet.extend_from_slice(body);
+            packet
+        };
+        let conn = find_or_make(70_003).unwrap();
+        let mut inner = conn.try_use().unwrap();
+        inner.begin(3);
+        let mut greeting = b"\x0a10.11.0\0\x01\0\0\0saltsalt\0".to_vec();
+        greeting.extend_from_slice(&[0x00, 0x82, 8, 2, 0, 0, 0, 21]);
+        greeting.extend_from_slice(&[0; 10]);
+        greeting.extend_from_slice(b"moresaltmore\0");
+        inner.session.server_bytes(&packet(0, &greeting));
+        drop(inner);
+        assert!(!conn.keep_header([1, 0, 0, 1]), "the login is followed byte by byte");
+        let mut inner = conn.try_use().unwrap();
+        let mut login = vec![0x00, 0x82, 0, 0, 0, 0, 0, 1, 8];
+        login.extend_from_slice(&[0; 23]);
+        login.extend_from_slice(b"app\0\0");
+        inner.session.client_bytes(&packet(1, &login));
+        inner.session.server_bytes(&packet(2, &[0, 0, 0, 2, 0, 0, 0]));
+        assert!(inner.session.at_boundary());
+        drop(inner);
+        assert!(conn.keep_header([4, 0, 0, 0]));
+        assert!(!conn.keep_header([3, b'D', b'O', b' ']), "this is the body");
+        drop(conn.try_use());
+        assert!(!conn.keep_header([3, b'D', b'O', b' ']), "the session has the header by now");
+        // A header that came in two parts: the four bytes behind it are the request.
+        let mut inner = conn.try_use().unwrap();
+        inner.session.client_bytes(b"\x0eaaa");
+        inner.session.server_bytes(&packet(1, &[0, 0, 0, 2, 0, 0, 0]));
+        inner.session.finish_request();
+        assert!(inner.session.at_boundary());
+        inner.session.client_bytes(&[4]);
+        inner.session.client_bytes(&[0, 0, 0]);
+        drop(inner);
+        assert!(!conn.keep_header([0x17, 1, 0, 0]));
     }
 
     #[test]
