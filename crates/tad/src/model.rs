@@ -1,0 +1,419 @@
+//! What a thread architecture diagram consists of (dissertation, section 3.1 and Table 3.1).
+//!
+//! Everything is named in the file and referred to by index here; the module `file` makes sure that
+//! every index is valid, so code that takes a [`Tad`] may index without a look.
+
+use crate::remedy::{Problem, Remedy};
+use crate::units::Dimension;
+use std::collections::BTreeMap;
+
+/// Index of a [`NodeKind`].
+pub type NodeId = usize;
+/// Index of a [`Process`].
+pub type ProcessId = usize;
+/// Index of a [`Resource`].
+pub type ResourceId = usize;
+/// Index of a [`Stage`].
+pub type StageId = usize;
+/// Index of a [`RequestType`].
+pub type RequestId = usize;
+/// Index of a [`Step`] within its request.
+pub type StepId = usize;
+
+/// A system.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tad {
+    /// Short name.
+    pub name: String,
+    /// Version of the system that was studied, if any.
+    pub version: String,
+    /// What it is, in a sentence or two.
+    pub about: String,
+    /// Where the facts come from.
+    pub source: String,
+    /// Kinds of machines.
+    pub nodes: Vec<NodeKind>,
+    /// Address spaces.
+    pub processes: Vec<Process>,
+    /// What is consumed.
+    pub resources: Vec<Resource>,
+    /// Groups of threads that do similar work.
+    pub stages: Vec<Stage>,
+    /// Arrows of the picture.
+    pub flows: Vec<Flow>,
+    /// Requests, and the paths that they take.
+    pub requests: Vec<RequestType>,
+    /// Sets of stages of one node that pull from one scheduler.
+    pub shared_queues: Vec<SharedQueue>,
+    /// Control logic that is added without a change of the architecture.
+    pub controls: Vec<Remedy>,
+    /// What `direct`, `indirect`, … of each problem means for this system.
+    pub remedies: BTreeMap<Problem, Vec<Alternative>>,
+}
+
+/// A kind of machine, of which there may be many.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeKind {
+    /// Name in the file.
+    pub name: String,
+    /// Label in the picture.
+    pub title: String,
+    /// How many there are.
+    pub count: u32,
+}
+
+/// An address space on a kind of machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Process {
+    /// Name in the file.
+    pub name: String,
+    /// Label in the picture.
+    pub title: String,
+    /// Where it runs.
+    pub node: NodeId,
+}
+
+/// Kind of a resource: what symbol it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ResourceKind {
+    /// Processor.
+    Cpu,
+    /// Disk.
+    Io,
+    /// Network.
+    Network,
+    /// Lock.
+    Lock,
+    /// Anything else.
+    Custom,
+}
+
+impl ResourceKind {
+    /// What amounts of it count.
+    pub fn dimension(self) -> Dimension {
+        match self {
+            ResourceKind::Cpu => Dimension::Cycles,
+            ResourceKind::Io | ResourceKind::Network => Dimension::Bytes,
+            ResourceKind::Lock => Dimension::Time,
+            ResourceKind::Custom => Dimension::Operations,
+        }
+    }
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            ResourceKind::Cpu => "CPU",
+            ResourceKind::Io => "I/O",
+            ResourceKind::Network => "network",
+            ResourceKind::Lock => "lock",
+            ResourceKind::Custom => "custom",
+        }
+    }
+}
+
+/// In which order a resource serves those who want it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Discipline {
+    /// One after the other, to the end (the dissertation's simplification, section 4.1.2).
+    Fifo,
+    /// Preemptive: after this many nanoseconds the next one has its turn.
+    RoundRobin {
+        /// Length of a turn.
+        quantum_ns: u64,
+    },
+}
+
+/// How the service time of a disk depends on what it did before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Device {
+    /// Only on the amount (fixed rate).
+    Plain,
+    /// A disk with an arm: a seek in front of every access that does not follow the last one of
+    /// the same client, growing with the square root of the distance.
+    Seeking {
+        /// Shortest seek plus half a turn.
+        seek_ns_min: u64,
+        /// Longest seek plus half a turn.
+        seek_ns_max: u64,
+    },
+}
+
+/// Something of which a node has a limited amount.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resource {
+    /// Name in the file, unique on its kind of node.
+    pub name: String,
+    /// Label in the picture.
+    pub title: String,
+    /// Kind.
+    pub kind: ResourceKind,
+    /// Each node of this kind has one of its own.
+    pub node: NodeId,
+    /// Units a second of each of its servers (cycles, bytes, operations; nanoseconds for a lock).
+    pub rate_per_s: f64,
+    /// Servers: cores, spindles, one for a lock.
+    pub parallelism: u32,
+    /// Order of service.
+    pub discipline: Discipline,
+    /// Behaviour beyond a fixed rate.
+    pub device: Device,
+}
+
+/// How many threads a stage has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Threads {
+    /// A pool; requests wait in its queue.
+    Bounded(u32),
+    /// A thread for each request (or connection): there is no queue.
+    OnDemand,
+}
+
+/// The order of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Policy {
+    /// As they came.
+    Fifo,
+    /// Client with the highest weight first.
+    Priority,
+    /// Weighted fair queueing for dominant resource fairness.
+    Drf,
+    /// Deficit round robin by dominant cost.
+    Drr,
+    /// Stride scheduling by number of requests.
+    Stride,
+}
+
+impl Policy {
+    /// Names in files and on the command line.
+    pub const NAMES: [(Policy, &'static str); 5] = [
+        (Policy::Fifo, "fifo"),
+        (Policy::Priority, "priority"),
+        (Policy::Drf, "drf"),
+        (Policy::Drr, "drr"),
+        (Policy::Stride, "stride"),
+    ];
+
+    /// Name in files.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(policy, _)| *policy == self).map_or("fifo", |(_, name)| name)
+    }
+
+    /// The policy of a name.
+    pub fn from_name(name: &str) -> Option<Policy> {
+        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(policy, _)| *policy)
+    }
+}
+
+/// The queue in front of a bounded stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queue {
+    /// It is a data structure of its own, and not just what a thread pool comes with.
+    pub explicit: bool,
+    /// Another policy may be put in (the plug).
+    pub pluggable: bool,
+    /// Requests must be served in the order in which they came (the lock).
+    pub ordered: bool,
+    /// An ordered queue keeps the order only among the requests of one client.
+    pub ordered_per_client: bool,
+    /// Its policy. Simulations may put another one into a pluggable queue.
+    pub policy: Policy,
+}
+
+/// A resource that a stage uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// Which.
+    pub resource: ResourceId,
+    /// Square brackets: some requests use it and some do not, and the queue cannot tell.
+    pub may: bool,
+}
+
+/// A group of threads that do similar work.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stage {
+    /// Name in the file.
+    pub name: String,
+    /// Label in the picture.
+    pub title: String,
+    /// Where it runs.
+    pub process: ProcessId,
+    /// How many threads.
+    pub threads: Threads,
+    /// What the picture says instead of a number of threads ("one per region", "cores"), if that
+    /// is more telling.
+    pub threads_label: Option<String>,
+    /// Its queue; meaningless for an on-demand stage.
+    pub queue: Queue,
+    /// What it uses.
+    pub uses: Vec<Use>,
+    /// How many of these stages each node has (one for each partition, for instance).
+    pub instances: u32,
+    /// Its threads go on to the next request while the one in hand waits for another stage.
+    pub asynchronous: bool,
+}
+
+/// What an arrow means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FlowKind {
+    /// Stage `from` issues requests to stage `to`.
+    Data,
+    /// Stage `from` blocks until stage `to` tells it to go on.
+    Blocking,
+    /// Stage `from` tells stage `to` something.
+    Information,
+}
+
+/// End of an arrow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// The clients.
+    Clients,
+    /// A stage.
+    Stage(StageId),
+}
+
+/// An arrow.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    /// From.
+    pub from: End,
+    /// To.
+    pub to: End,
+    /// Meaning.
+    pub kind: FlowKind,
+    /// Short label (`w1`).
+    pub label: String,
+    /// It leaves the node: the other end is on another machine of the same kind.
+    pub remote: bool,
+}
+
+/// An amount of work, or the name of the request's parameter that says how much.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Quantity {
+    /// In the base unit of the resource's dimension.
+    Fixed(u64),
+    /// Index into [`RequestType::parameters`].
+    Parameter(usize),
+}
+
+/// Consumption of a resource at a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consumption {
+    /// What is consumed.
+    pub resource: ResourceId,
+    /// How much.
+    pub amount: Quantity,
+}
+
+/// On which of the nodes of its kind, and in which instance of its stage, a step is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On the node of the step that submitted it.
+    Same,
+    /// On a node drawn evenly.
+    Any,
+    /// On a node drawn evenly from all but that of the step that submitted it.
+    Other,
+    /// Where the request's partition lives: a property of the request, drawn once.
+    Partition,
+    /// On the node where the request's first step was done.
+    Origin,
+    /// On this node of its kind.
+    Fixed(u32),
+}
+
+/// A part of a request: what one stage does for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Name in the file, unique within the request.
+    pub name: String,
+    /// Who does it.
+    pub stage: StageId,
+    /// Where.
+    pub place: Place,
+    /// Consumed first, in this order.
+    pub uses: Vec<Consumption>,
+    /// Submitted next, all at once.
+    pub submits: Vec<StepId>,
+    /// Then it waits until these steps of the request are done, whoever submitted them.
+    pub waits: Vec<StepId>,
+    /// Consumed after the wait.
+    pub uses_after: Vec<Consumption>,
+    /// Submitted at the end. The step is done then.
+    pub then: Vec<StepId>,
+}
+
+/// A value that a client may set for its requests of a type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Name.
+    pub name: String,
+    /// What it counts: the dimension of the resources for which it is used.
+    pub dimension: Dimension,
+    /// Value unless the client says otherwise.
+    pub default: u64,
+}
+
+/// A kind of request and the path that it takes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RequestType {
+    /// Name in the file.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// Values that clients may set.
+    pub parameters: Vec<Parameter>,
+    /// Parts. Each is submitted exactly once for each request.
+    pub steps: Vec<Step>,
+    /// The part that the client submits.
+    pub first: StepId,
+    /// The client has its answer when these are done; the others may follow later.
+    pub answered_by: Vec<StepId>,
+}
+
+/// Stages of a node that pull requests from the same scheduler.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SharedQueue {
+    /// Name.
+    pub name: String,
+    /// Its stages, all on the same kind of node.
+    pub stages: Vec<StageId>,
+    /// Requests of all its stages together that may be in service at a time.
+    pub concurrency: u32,
+    /// Its policy.
+    pub policy: Policy,
+}
+
+/// A remedy of a problem for this system, as the file names it: a letter (`d`, `i`, `di`, `i1`,
+/// `i2`) and what it does.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alternative {
+    /// Letter.
+    pub letter: String,
+    /// In words.
+    pub about: String,
+    /// Changes, in order.
+    pub remedies: Vec<Remedy>,
+}
+
+impl Tad {
+    /// The stage of a name.
+    pub fn stage(&self, name: &str) -> Option<StageId> {
+        self.stages.iter().position(|stage| stage.name == name)
+    }
+
+    /// The resource of a name on a kind of node: `cpu` means another one on each kind.
+    pub fn resource(&self, node: NodeId, name: &str) -> Option<ResourceId> {
+        self.resources.iter().position(|resource| resource.node == node && resource.name == name)
+    }
+
+    /// The request type of a name.
+    pub fn request(&self, name: &str) -> Option<RequestId> {
+        self.requests.iter().position(|request| request.name == name)
+    }
+
+    /// The kind of node on which a stage runs.
+    pub fn node_of(&self, stage: StageId) -> NodeId {
+        self.processes[self.stages[stage].process].node
+    }
+}

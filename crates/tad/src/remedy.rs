@@ -1,0 +1,193 @@
+//! The five problems, and what can be done about each (dissertation, sections 4.2 and 4.3).
+//!
+//! A *direct* remedy changes the architecture so that the problem is gone; an *indirect* one adds
+//! control logic that works around it.
+
+mod apply;
+
+pub use apply::{RemedyError, apply};
+
+use crate::model::Policy;
+
+/// What keeps a scheduler from its work (Table 4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Problem {
+    /// Resources are used in a stage that has no queue to schedule.
+    NoScheduling,
+    /// The queue cannot tell which resources a request will use.
+    UnknownUsage,
+    /// Stages with separate schedulers compete for the same resource.
+    HiddenContention,
+    /// Threads that wait for another stage are missing for requests that need not wait.
+    Blocking,
+    /// Requests must be served in the order in which they came.
+    OrderingConstraint,
+}
+
+impl Problem {
+    /// All, in the order in which Table 4.5 and `--maat` name them.
+    pub const ALL: [Problem; 5] = [
+        Problem::NoScheduling,
+        Problem::UnknownUsage,
+        Problem::HiddenContention,
+        Problem::Blocking,
+        Problem::OrderingConstraint,
+    ];
+
+    /// Name in files and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Problem::NoScheduling => "no-scheduling",
+            Problem::UnknownUsage => "unknown-usage",
+            Problem::HiddenContention => "hidden-contention",
+            Problem::Blocking => "blocking",
+            Problem::OrderingConstraint => "ordering-constraint",
+        }
+    }
+
+    /// The letter of the picture and of Table 4.5.
+    pub fn letter(self) -> char {
+        match self {
+            Problem::NoScheduling => 'N',
+            Problem::UnknownUsage => 'U',
+            Problem::HiddenContention => 'C',
+            Problem::Blocking => 'B',
+            Problem::OrderingConstraint => 'O',
+        }
+    }
+
+    /// The problem of a name.
+    pub fn from_name(name: &str) -> Option<Problem> {
+        Self::ALL.into_iter().find(|problem| problem.name() == name)
+    }
+}
+
+/// A change of a system. Stages and resources are meant by name, because a change may add some.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Remedy {
+    /// Direct, no scheduling: the on-demand stage gets a pool and a queue.
+    AddSchedulingPoint {
+        /// Stage.
+        stage: String,
+        /// Threads of the pool.
+        threads: u32,
+    },
+    /// Direct: the queue of a stage takes other policies.
+    MakePluggable {
+        /// Stage.
+        stage: String,
+    },
+    /// Indirect, no scheduling: the queue of `stage` lets each client pass at a rate that follows
+    /// the use of `resource` further down (AIMD on the total, shared by weight and demand).
+    RateLimit {
+        /// Stage whose queue holds requests back.
+        stage: String,
+        /// Resource that is protected.
+        resource: String,
+        /// How often the rates are set anew.
+        period_ns: u64,
+    },
+    /// Direct, unknown usage: what `stage` consumes of `resource` moves to a stage of its own with
+    /// a queue of its own.
+    Split {
+        /// Stage.
+        stage: String,
+        /// Resource that moves.
+        resource: String,
+        /// Name of the stage that gets it; made if there is none.
+        into: String,
+        /// Its threads, if it is made.
+        threads: u32,
+    },
+    /// Indirect, unknown usage: while `idle` is idle, requests that wait are started on
+    /// speculation, and put back if they turn out to need more.
+    Speculate {
+        /// Stage.
+        stage: String,
+        /// Resource whose idleness allows it, usually the CPU.
+        idle: String,
+        /// Threads for it, beyond those of the stage.
+        threads: u32,
+    },
+    /// Direct, hidden contention: the stages pull from one scheduler.
+    ShareScheduler {
+        /// Name of the shared queue.
+        name: String,
+        /// Stages.
+        stages: Vec<String>,
+        /// Requests in service at a time, of all of them together.
+        concurrency: u32,
+    },
+    /// Indirect, hidden contention: each period, a client that got more than its share of
+    /// `resource` on a node loses weight at all these stages, and gains it when it got less.
+    CoordinateWeights {
+        /// Stages.
+        stages: Vec<String>,
+        /// Resource.
+        resource: String,
+        /// How often weights are set anew.
+        period_ns: u64,
+    },
+    /// Indirect, hidden contention: a stage that uses too much of `resource` works with fewer
+    /// threads until the others have caught up.
+    BackOff {
+        /// Stages.
+        stages: Vec<String>,
+        /// Resource.
+        resource: String,
+        /// How often thread counts are set anew.
+        period_ns: u64,
+    },
+    /// Direct, blocking: threads of the stage do not wait.
+    Unblock {
+        /// Stage.
+        stage: String,
+    },
+    /// Indirect, blocking: the queue of `stage` passes over clients whose requests would wait long
+    /// at `downstream`.
+    CongestionFeedback {
+        /// Stage that blocks.
+        stage: String,
+        /// Stage on which it blocks.
+        downstream: String,
+        /// Requests of a client that may wait downstream before it counts as congested.
+        backlog: u32,
+        /// How often the feedback is wrong, in thousandths (Fig. 4.11).
+        wrong_per_mille: u32,
+    },
+    /// Indirect, blocking: the stage's threads are a resource, shared by weight like any other, so
+    /// that no client holds more than its part of them while others want some.
+    ScheduleThreads {
+        /// Stage.
+        stage: String,
+    },
+    /// Direct, ordering: order is kept only within the requests of a client.
+    SeparateStreams {
+        /// Stage.
+        stage: String,
+    },
+    /// Indirect, ordering: `stage` submits nothing while this many of its requests are at
+    /// `downstream`.
+    BoundDownstream {
+        /// Stage that holds back.
+        stage: String,
+        /// Stage that is kept short.
+        downstream: String,
+        /// Requests.
+        limit: u32,
+    },
+    /// Another number of threads.
+    SetThreads {
+        /// Stage.
+        stage: String,
+        /// Threads.
+        threads: u32,
+    },
+    /// Another policy in a pluggable queue.
+    SetPolicy {
+        /// Stage.
+        stage: String,
+        /// Policy.
+        policy: Policy,
+    },
+}

@@ -1,0 +1,123 @@
+//! What is simulated: clients, their requests, how they change, and for how long.
+//!
+//! A scenario is data as a diagram is (one TOML file); the module `file` reads it against the system
+//! for which it is written.
+
+use crate::model::{Policy, RequestId, ResourceId};
+
+/// How a client issues its requests.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Arrivals {
+    /// Closed loop: each of its threads issues a request, waits for the answer, thinks, and
+    /// issues the next.
+    Closed {
+        /// Threads.
+        threads: u32,
+        /// Time between an answer and the next request.
+        think_ns: u64,
+    },
+    /// Open loop: requests come at this rate, at random (exponential gaps), whatever happens.
+    Open {
+        /// Requests a second.
+        rate_per_s: f64,
+    },
+    /// So many requests at once, every so often.
+    Burst {
+        /// Requests of a burst.
+        count: u32,
+        /// Time from one burst to the next.
+        every_ns: u64,
+    },
+}
+
+/// On which node a client's requests start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Drawn evenly for each request.
+    Any,
+    /// Always this one.
+    Fixed(u32),
+    /// The node of the request's partition.
+    Partition,
+}
+
+/// How often each partition is wanted.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Keys {
+    /// All alike.
+    Uniform,
+    /// By Zipf's law with this exponent; partition 0 is the most wanted.
+    Zipf(f64),
+    /// Always this one.
+    Fixed(u32),
+}
+
+/// One part of what a client issues.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Load {
+    /// Kind of request.
+    pub request: RequestId,
+    /// Its own arrivals: the threads of one load do not issue another load's requests.
+    pub arrivals: Arrivals,
+    /// Values of the request's parameters, in its order.
+    pub parameters: Vec<u64>,
+    /// Where they start.
+    pub entry: Entry,
+    /// Which partitions they want.
+    pub keys: Keys,
+    /// Name in results.
+    pub name: String,
+}
+
+/// Whoever is served according to a weight.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Client {
+    /// Name in results.
+    pub name: String,
+    /// Share, relative to others; with the priority policy, its rank.
+    pub weight: f64,
+    /// What it issues.
+    pub loads: Vec<Load>,
+}
+
+/// Something that changes on the way.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// A client's loads are replaced by others; requests in flight go on.
+    Loads {
+        /// Client, by index.
+        client: usize,
+        /// What it issues from then on.
+        loads: Vec<Load>,
+    },
+    /// A resource gets another rate, on all its nodes.
+    Rate {
+        /// Which.
+        resource: ResourceId,
+        /// Units a second.
+        rate_per_s: f64,
+    },
+}
+
+/// What to simulate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scenario {
+    /// Name in results.
+    pub name: String,
+    /// What it shows.
+    pub about: String,
+    /// Clients.
+    pub clients: Vec<Client>,
+    /// Changes and when, in order of time.
+    pub changes: Vec<(u64, Change)>,
+    /// Simulated time.
+    pub duration_ns: u64,
+    /// Time at the start that is not counted.
+    pub warmup_ns: u64,
+    /// Length of a bucket of the time series.
+    pub sample_ns: u64,
+    /// Policy put into every pluggable queue; `None` leaves each as the diagram has it.
+    pub policy: Option<Policy>,
+    /// CPU time that each switch of a thread costs, in nanoseconds; zero for none.
+    pub switch_ns: u64,
+}
