@@ -7,7 +7,11 @@
 //! pointers) and valid when all its bytes are zero.
 #![forbid(unsafe_code)]
 
+pub mod aimd;
+pub mod bucket;
 pub mod counterfactual;
+pub mod drr;
+pub mod fair;
 pub mod gate;
 pub mod heap;
 pub mod histogram;

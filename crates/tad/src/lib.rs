@@ -11,4 +11,5 @@
 pub mod model;
 pub mod remedy;
 pub mod scenario;
+pub mod sim;
 pub mod units;

@@ -118,6 +118,9 @@ pub struct Scenario {
     pub sample_ns: u64,
     /// Policy put into every pluggable queue; `None` leaves each as the diagram has it.
     pub policy: Option<Policy>,
+    /// Each amount of work is drawn evenly from this fraction below to this fraction above what the
+    /// path says; zero for exact amounts.
+    pub jitter: f64,
     /// CPU time that each switch of a thread costs, in nanoseconds; zero for none.
     pub switch_ns: u64,
 }

@@ -1,7 +1,10 @@
 //! Carrying out a remedy: a changed copy of the system.
 
 use super::Remedy;
-use crate::model::Tad;
+use crate::model::{
+    End, Flow, FlowKind, Policy, Queue, ResourceId, SharedQueue, Stage, StageId, Step, StepId, Tad,
+    Threads, Use,
+};
 
 /// Why a remedy does not fit a system.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,8 +30,233 @@ pub enum RemedyError {
     },
 }
 
+/// A queue that takes any policy, with fairness of dominant resources in it.
+const SCHEDULED: Queue = Queue {
+    explicit: true,
+    pluggable: true,
+    ordered: false,
+    ordered_per_client: false,
+    policy: Policy::Drf,
+};
+
 /// Applies a remedy. Control logic is only noted ([`Tad::controls`]) for the simulator to carry out.
 pub fn apply(tad: &mut Tad, remedy: &Remedy) -> Result<(), RemedyError> {
-    tad.controls.push(remedy.clone());
+    match remedy {
+        Remedy::AddSchedulingPoint { stage, threads } => {
+            let stage = on_demand(tad, stage)?;
+            tad.stages[stage].threads = Threads::Bounded((*threads).max(1));
+            tad.stages[stage].threads_label = None;
+            tad.stages[stage].queue = SCHEDULED;
+        }
+        Remedy::MakePluggable { stage } => {
+            let stage = bounded(tad, stage)?;
+            tad.stages[stage].queue.pluggable = true;
+            tad.stages[stage].queue.explicit = true;
+        }
+        Remedy::Split { stage, resource, into, threads } => {
+            split(tad, stage, resource, into, *threads)?;
+        }
+        Remedy::ShareScheduler { name, stages, concurrency } => {
+            let stages = stages.iter().map(|s| bounded(tad, s)).collect::<Result<Vec<_>, _>>()?;
+            let node = stages.first().map(|stage| tad.node_of(*stage));
+            if let Some(other) = stages.iter().find(|stage| Some(tad.node_of(**stage)) != node) {
+                return Err(RemedyError::Misfit {
+                    stage: tad.stages[*other].name.clone(),
+                    why: "is on another kind of node than the stages it would share with",
+                });
+            }
+            for shared in &mut tad.shared_queues {
+                shared.stages.retain(|stage| !stages.contains(stage));
+            }
+            tad.shared_queues.retain(|shared| !shared.stages.is_empty());
+            tad.shared_queues.push(SharedQueue {
+                name: name.clone(),
+                stages,
+                concurrency: (*concurrency).max(1),
+                policy: Policy::Drf,
+            });
+        }
+        Remedy::Unblock { stage } => {
+            let stage = bounded(tad, stage)?;
+            tad.stages[stage].asynchronous = true;
+            tad.flows
+                .retain(|flow| flow.kind != FlowKind::Blocking || flow.from != End::Stage(stage));
+        }
+        Remedy::SeparateStreams { stage } => {
+            let stage = bounded(tad, stage)?;
+            tad.stages[stage].queue.ordered_per_client = true;
+            tad.stages[stage].queue.pluggable = true;
+            if tad.stages[stage].queue.policy == Policy::Fifo {
+                tad.stages[stage].queue.policy = Policy::Drf;
+            }
+        }
+        Remedy::SetThreads { stage, threads } => {
+            let stage = bounded(tad, stage)?;
+            tad.stages[stage].threads = Threads::Bounded((*threads).max(1));
+            tad.stages[stage].threads_label = None;
+        }
+        Remedy::SetPolicy { stage, policy } => {
+            let stage = bounded(tad, stage)?;
+            if !tad.stages[stage].queue.pluggable {
+                return Err(RemedyError::Misfit {
+                    stage: tad.stages[stage].name.clone(),
+                    why: "has a queue that takes no other policy (make-pluggable comes first)",
+                });
+            }
+            tad.stages[stage].queue.policy = *policy;
+        }
+        Remedy::RateLimit { stage, .. }
+        | Remedy::Speculate { stage, .. }
+        | Remedy::ScheduleThreads { stage } => {
+            bounded(tad, stage)?;
+            tad.controls.push(remedy.clone());
+        }
+        Remedy::CongestionFeedback { stage, downstream, .. }
+        | Remedy::BoundDownstream { stage, downstream, .. } => {
+            let from = find(tad, downstream)?;
+            let to = bounded(tad, stage)?;
+            tad.flows.push(Flow {
+                from: End::Stage(from),
+                to: End::Stage(to),
+                kind: FlowKind::Information,
+                label: String::new(),
+                remote: false,
+            });
+            tad.controls.push(remedy.clone());
+        }
+        Remedy::CoordinateWeights { stages, .. } | Remedy::BackOff { stages, .. } => {
+            for stage in stages {
+                bounded(tad, stage)?;
+            }
+            tad.controls.push(remedy.clone());
+        }
+    }
     Ok(())
+}
+
+fn find(tad: &Tad, name: &str) -> Result<StageId, RemedyError> {
+    tad.stage(name).ok_or_else(|| RemedyError::NoStage(name.to_owned()))
+}
+
+fn bounded(tad: &Tad, name: &str) -> Result<StageId, RemedyError> {
+    let stage = find(tad, name)?;
+    match tad.stages[stage].threads {
+        Threads::Bounded(_) => Ok(stage),
+        Threads::OnDemand => Err(RemedyError::Misfit {
+            stage: name.to_owned(),
+            why: "makes a thread for each request: it needs a scheduling point first",
+        }),
+    }
+}
+
+fn on_demand(tad: &Tad, name: &str) -> Result<StageId, RemedyError> {
+    let stage = find(tad, name)?;
+    match tad.stages[stage].threads {
+        Threads::OnDemand => Ok(stage),
+        Threads::Bounded(_) => {
+            Err(RemedyError::Misfit { stage: name.to_owned(), why: "has a queue already" })
+        }
+    }
+}
+
+/// Moves what `stage` consumes of `resource`, and all that a request does after it, to a stage of
+/// its own: each step in question becomes two.
+fn split(
+    tad: &mut Tad,
+    stage: &str,
+    resource: &str,
+    into: &str,
+    threads: u32,
+) -> Result<(), RemedyError> {
+    let from = find(tad, stage)?;
+    let moved = tad.resource(tad.node_of(from), resource).ok_or_else(|| {
+        RemedyError::NoResource { stage: stage.to_owned(), resource: resource.to_owned() }
+    })?;
+    let target = match tad.stage(into) {
+        Some(target) => target,
+        None => {
+            let template = &tad.stages[from];
+            tad.stages.push(Stage {
+                name: into.to_owned(),
+                title: into.to_owned(),
+                process: template.process,
+                threads: Threads::Bounded(threads.max(1)),
+                threads_label: None,
+                queue: SCHEDULED,
+                uses: Vec::new(),
+                instances: template.instances,
+                asynchronous: false,
+            });
+            tad.stages.len() - 1
+        }
+    };
+    for request in &mut tad.requests {
+        let mut answered_by = std::mem::take(&mut request.answered_by);
+        for id in 0..request.steps.len() {
+            let step = &request.steps[id];
+            if step.stage != from {
+                continue;
+            }
+            let Some(cut) = step.uses.iter().position(|each| each.resource == moved) else {
+                continue;
+            };
+            let fresh = request.steps.len();
+            divide(&mut request.steps, id, cut, target);
+            for answer in &mut answered_by {
+                if *answer == id {
+                    *answer = fresh;
+                }
+            }
+        }
+        request.answered_by = answered_by;
+    }
+    settle_uses(tad, from, target, moved);
+    tad.flows.push(Flow {
+        from: End::Stage(from),
+        to: End::Stage(target),
+        kind: FlowKind::Data,
+        label: String::new(),
+        remote: false,
+    });
+    Ok(())
+}
+
+/// Cuts a step in front of its use number `cut`; what follows is done at `target`.
+fn divide(steps: &mut Vec<Step>, id: StepId, cut: usize, target: StageId) {
+    let fresh = steps.len();
+    let step = &mut steps[id];
+    let second = Step {
+        name: format!("{} (2)", step.name),
+        stage: target,
+        place: crate::model::Place::Same,
+        uses: step.uses.split_off(cut),
+        submits: std::mem::take(&mut step.submits),
+        waits: std::mem::take(&mut step.waits),
+        uses_after: std::mem::take(&mut step.uses_after),
+        then: std::mem::replace(&mut step.then, vec![fresh]),
+    };
+    for other in steps.iter_mut() {
+        for waited in &mut other.waits {
+            if *waited == id {
+                *waited = fresh;
+            }
+        }
+    }
+    steps.push(second);
+}
+
+/// Declares what the two stages of a split use, from what their steps do.
+fn settle_uses(tad: &mut Tad, from: StageId, target: StageId, moved: ResourceId) {
+    tad.stages[from].uses.retain(|each| each.resource != moved);
+    let mut uses: Vec<ResourceId> = Vec::new();
+    for step in tad.requests.iter().flat_map(|request| &request.steps) {
+        if step.stage == target {
+            uses.extend(step.uses.iter().chain(&step.uses_after).map(|each| each.resource));
+        }
+    }
+    for resource in uses {
+        if tad.stages[target].uses.iter().all(|each| each.resource != resource) {
+            tad.stages[target].uses.push(Use { resource, may: false });
+        }
+    }
 }

@@ -1,0 +1,155 @@
+//! What happens next.
+//!
+//! A four-ary heap of 128-bit keys: the time in the upper half, then a number that counts events,
+//! so that events of one instant keep their order, then what happens. Four-ary, because a level
+//! of it is one cache line, and this heap is where most of a simulation's time goes.
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// A part of a request has consumed what it wanted (or its turn at it is over).
+    Used(u32),
+    /// A load issues its next request.
+    Arrive(u32),
+    /// A queue may look again: a rate limit allows it.
+    Wake(u32),
+    /// A controller looks.
+    Control(u32),
+    /// A change of the scenario.
+    Change(u32),
+    /// A bucket of the time series is full.
+    Sample,
+    /// Counting begins.
+    Count,
+}
+
+const BITS: u32 = 28;
+const MASK: u32 = (1 << BITS) - 1;
+
+impl Event {
+    fn pack(self) -> u32 {
+        let (kind, index) = match self {
+            Event::Used(index) => (0, index),
+            Event::Arrive(index) => (1, index),
+            Event::Wake(index) => (2, index),
+            Event::Control(index) => (3, index),
+            Event::Change(index) => (4, index),
+            Event::Sample => (5, 0),
+            Event::Count => (6, 0),
+        };
+        kind << BITS | index & MASK
+    }
+
+    fn unpack(word: u32) -> Event {
+        let index = word & MASK;
+        match word >> BITS {
+            0 => Event::Used(index),
+            1 => Event::Arrive(index),
+            2 => Event::Wake(index),
+            3 => Event::Control(index),
+            4 => Event::Change(index),
+            5 => Event::Sample,
+            _ => Event::Count,
+        }
+    }
+}
+
+/// Largest index that an event can name.
+pub(super) const INDEX_MAX: u32 = MASK;
+
+/// Events to come.
+#[derive(Debug, Default)]
+pub(super) struct Calendar {
+    heap: Vec<u128>,
+    made: u32,
+}
+
+impl Calendar {
+    /// Something will happen at `at_ns`.
+    pub(super) fn push(&mut self, at_ns: u64, event: Event) {
+        let key = u128::from(at_ns) << 64 | u128::from(self.made) << 32 | u128::from(event.pack());
+        self.made = self.made.wrapping_add(1);
+        let mut at = self.heap.len();
+        self.heap.push(key);
+        while at > 0 {
+            let parent = (at - 1) / 4;
+            if self.heap[parent] <= key {
+                break;
+            }
+            self.heap[at] = self.heap[parent];
+            at = parent;
+        }
+        self.heap[at] = key;
+    }
+
+    /// What happens next, and when.
+    pub(super) fn pop(&mut self) -> Option<(u64, Event)> {
+        let last = self.heap.pop()?;
+        let Some(&first) = self.heap.first() else {
+            return Some(open(last));
+        };
+        let len = self.heap.len();
+        let mut at = 0;
+        loop {
+            let child = at * 4 + 1;
+            if child >= len {
+                break;
+            }
+            let end = (child + 4).min(len);
+            let mut least = child;
+            for other in child + 1..end {
+                if self.heap[other] < self.heap[least] {
+                    least = other;
+                }
+            }
+            if self.heap[least] >= last {
+                break;
+            }
+            self.heap[at] = self.heap[least];
+            at = least;
+        }
+        self.heap[at] = last;
+        Some(open(first))
+    }
+}
+
+fn open(key: u128) -> (u64, Event) {
+    ((key >> 64) as u64, Event::unpack(key as u32))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::rng::Rng;
+
+    #[test]
+    fn events_come_in_the_order_of_time_and_then_of_making() {
+        let mut calendar = Calendar::default();
+        let mut rng = Rng::new(7);
+        let mut wanted = Vec::new();
+        for index in 0..5_000 {
+            let at = rng.below(500);
+            calendar.push(at, Event::Used(index));
+            wanted.push((at, index));
+        }
+        wanted.sort();
+        let got: Vec<_> = std::iter::from_fn(|| calendar.pop()).collect();
+        let wanted: Vec<_> = wanted.into_iter().map(|(at, i)| (at, Event::Used(i))).collect();
+        assert_eq!(got, wanted);
+    }
+
+    #[test]
+    fn every_event_survives_packing() {
+        for event in [
+            Event::Used(INDEX_MAX),
+            Event::Arrive(1),
+            Event::Wake(2),
+            Event::Control(3),
+            Event::Change(4),
+            Event::Sample,
+            Event::Count,
+        ] {
+            assert_eq!(Event::unpack(event.pack()), event);
+        }
+    }
+}

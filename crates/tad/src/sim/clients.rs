@@ -1,0 +1,167 @@
+//! Clients: who issues the next request, and when.
+
+use super::calendar::Event;
+use super::engine::{Engine, Todo};
+use super::plan::KeyPlan;
+use super::slab::Request;
+use crate::scenario::{Arrivals, Entry};
+
+/// Threads of a closed loop do not all start at once.
+const START_SPREAD_NS: u64 = 1_000_000;
+
+/// A load while it is simulated.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LoadState {
+    active: bool,
+    /// Threads of a closed loop that are to go on as another load's, and whose.
+    leaving: u32,
+    successor: u32,
+}
+
+impl Engine<'_> {
+    /// Starts the loads that are there from the beginning.
+    pub(super) fn start_loads(&mut self) {
+        for load in 0..self.plan.loads.len() {
+            if self.plan.loads[load].initial {
+                self.start_load(load as u32, 0);
+            }
+        }
+    }
+
+    /// Starts a load; `have` of its threads come from a load that ends.
+    fn start_load(&mut self, load: u32, have: u32) {
+        self.loads[load as usize].active = true;
+        match self.plan.loads[load as usize].arrivals {
+            Arrivals::Closed { threads, .. } => {
+                for _ in have..threads {
+                    let at = self.now_ns + self.rng.below(START_SPREAD_NS);
+                    self.calendar.push(at, Event::Arrive(load));
+                }
+            }
+            Arrivals::Open { .. } | Arrivals::Burst { .. } => self.next_arrival(load, true),
+        }
+    }
+
+    fn next_arrival(&mut self, load: u32, first: bool) {
+        let gap_ns = match self.plan.loads[load as usize].arrivals {
+            Arrivals::Open { rate_per_s } if rate_per_s > 0.0 => {
+                self.rng.exponential(1e9 / rate_per_s) as u64
+            }
+            Arrivals::Burst { every_ns, .. } if first => self.rng.below(every_ns),
+            Arrivals::Burst { every_ns, .. } => every_ns.max(1),
+            _ => return,
+        };
+        self.calendar.push(self.now_ns + gap_ns, Event::Arrive(load));
+    }
+
+    /// The time of a load has come.
+    pub(super) fn arrive(&mut self, load: u32) {
+        if !self.loads[load as usize].active {
+            // A thread that was thinking when its load ended.
+            self.move_on(load);
+            return;
+        }
+        let count = match self.plan.loads[load as usize].arrivals {
+            Arrivals::Burst { count, .. } => count,
+            _ => 1,
+        };
+        for _ in 0..count {
+            self.issue(load);
+        }
+        self.next_arrival(load, false);
+    }
+
+    /// A request of a load was answered: its thread goes on.
+    pub(super) fn proceed(&mut self, load: u32) {
+        let Arrivals::Closed { think_ns, .. } = self.plan.loads[load as usize].arrivals else {
+            return;
+        };
+        if !self.loads[load as usize].active {
+            self.move_on(load);
+        } else if think_ns == 0 {
+            self.issue(load);
+        } else {
+            self.calendar.push(self.now_ns + think_ns, Event::Arrive(load));
+        }
+    }
+
+    fn move_on(&mut self, load: u32) {
+        let state = &mut self.loads[load as usize];
+        if state.leaving > 0 {
+            state.leaving -= 1;
+            let successor = state.successor;
+            self.issue(successor);
+        }
+    }
+
+    /// Replaces a client's loads. Threads of closed loops finish what they are at first.
+    pub(super) fn change_loads(&mut self, client: u32, fresh: &[u32]) {
+        let ending: Vec<u32> = (0..self.loads.len() as u32)
+            .filter(|load| {
+                self.loads[*load as usize].active
+                    && self.plan.loads[*load as usize].client == client
+            })
+            .collect();
+        let mut ending_closed = Vec::new();
+        for load in ending {
+            self.loads[load as usize].active = false;
+            if let Arrivals::Closed { threads, .. } = self.plan.loads[load as usize].arrivals {
+                ending_closed.push((load, threads));
+            }
+        }
+        let mut ending_closed = ending_closed.into_iter();
+        for &load in fresh {
+            let wanted = match self.plan.loads[load as usize].arrivals {
+                Arrivals::Closed { threads, .. } => threads,
+                _ => 0,
+            };
+            let mut have = 0;
+            if wanted > 0
+                && let Some((old, threads)) = ending_closed.next()
+            {
+                have = threads.min(wanted);
+                self.loads[old as usize].leaving = have;
+                self.loads[old as usize].successor = load;
+            }
+            self.start_load(load, have);
+        }
+    }
+
+    /// Issues a request.
+    fn issue(&mut self, load: u32) {
+        let plan = &self.plan.loads[load as usize];
+        let first = plan.first;
+        let stage = &self.plan.stages[plan.steps[first as usize].stage as usize];
+        let partitions = stage.nodes.max(self.partitions);
+        let partition = match &plan.keys {
+            KeyPlan::Uniform => self.rng.below(u64::from(partitions)) as u32,
+            KeyPlan::Zipf(zipf) => zipf.draw(&mut self.rng),
+            KeyPlan::Fixed(partition) => *partition,
+        };
+        let node = match plan.entry {
+            Entry::Any => self.rng.below(u64::from(stage.nodes)) as u32,
+            Entry::Fixed(node) => node % stage.nodes,
+            Entry::Partition => partition % stage.nodes,
+        };
+        let request = Request {
+            load,
+            client: plan.client,
+            base: 0,
+            live: plan.steps.len() as u16,
+            answers: plan.answers,
+            partition,
+            origin: node,
+            issued_ns: self.now_ns,
+        };
+        match self.slab.make(request, plan.steps.len()) {
+            Ok(id) => {
+                let base = self.slab.requests[id as usize].base;
+                for (step, part) in plan.steps.iter().zip(&mut self.slab.parts[base as usize..]) {
+                    part.waits = step.waits;
+                }
+                self.todo.push_back(Todo::Enter(base + first, node));
+            }
+            Err(error) => self.error = Some(error),
+        }
+    }
+}

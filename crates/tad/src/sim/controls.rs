@@ -1,0 +1,363 @@
+//! Indirect remedies: control logic beside the queues.
+//!
+//! Two kinds. *Guards* stand at a stage's queue and say for each client whether a part of its may
+//! be started; they look at each decision. *Controllers* look once in a period, at what was used
+//! since, and set what the guards and the schedulers go by.
+
+mod controllers;
+
+use super::CLIENTS;
+use super::calendar::Event;
+use super::engine::{Engine, Todo};
+use super::plan::{Plan, SimError};
+use super::slab::NONE;
+use crate::model::{StageId, Tad};
+use crate::remedy::{Remedy, RemedyError};
+use crate::scenario::Scenario;
+use controllers::Controller;
+use headworks_policy::Nanos;
+use headworks_policy::bucket::Bucket;
+
+/// Soonest that a guard that said no to everybody is asked again.
+const PATIENCE_NS: u64 = 200_000;
+
+#[derive(Clone, Debug)]
+struct Speculation {
+    /// Resource instance that must be idle.
+    resource: u32,
+    threads: u32,
+    busy: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Congestion {
+    downstream: StageId,
+    /// Parts of a client at the downstream stage, all nodes together.
+    backlog: u32,
+    wrong_per_mille: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Bound {
+    downstream: StageId,
+    limit: u32,
+}
+
+/// Of a rate limit: each client's bucket, in nanoseconds of the protected resource.
+#[derive(Clone, Debug)]
+pub(super) struct Limit {
+    pub(super) buckets: [Bucket; CLIENTS],
+    /// What a request costs down there; zero while that is not known.
+    pub(super) cost_ns: [u64; CLIENTS],
+    /// Parts that were started since the controller looked.
+    pub(super) started: [u64; CLIENTS],
+}
+
+/// What guards a stage instance.
+#[derive(Clone, Debug, Default)]
+struct Guard {
+    limit: Option<Limit>,
+    congestion: Option<Congestion>,
+    bound: Option<Bound>,
+    shared_threads: bool,
+    speculation: Option<Speculation>,
+}
+
+impl Guard {
+    fn holds(&self) -> bool {
+        self.limit.is_some()
+            || self.congestion.is_some()
+            || self.bound.is_some()
+            || self.shared_threads
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Controls {
+    /// Number of the guard of each stage instance.
+    guard_of: Vec<u32>,
+    guards: Vec<Guard>,
+    controllers: Vec<Controller>,
+    /// Weight of each client.
+    weights: [f64; CLIENTS],
+    /// Of each queue: whether any of its members has a guard.
+    scratch: Vec<u16>,
+    /// Queues that will be woken.
+    waking: Vec<u32>,
+    /// Stage instances that look again when something leaves a stage.
+    watchers: Vec<Vec<u32>>,
+    /// Stage instances that look again when a resource instance becomes idle.
+    idlers: Vec<Vec<u32>>,
+}
+
+impl Controls {
+    pub(super) fn new(tad: &Tad, scenario: &Scenario, plan: &Plan) -> Result<Controls, SimError> {
+        let mut weights = [1.0; CLIENTS];
+        for (weight, client) in weights.iter_mut().zip(&scenario.clients) {
+            *weight = client.weight.max(1e-3);
+        }
+        let mut controls = Controls {
+            guard_of: vec![NONE; plan.stage_instances as usize],
+            guards: Vec::new(),
+            controllers: Vec::new(),
+            weights,
+            scratch: Vec::new(),
+            waking: Vec::new(),
+            watchers: vec![Vec::new(); plan.stages.len()],
+            idlers: vec![Vec::new(); plan.resource_instances as usize],
+        };
+        for control in &tad.controls {
+            controls.add(tad, plan, control)?;
+        }
+        Ok(controls)
+    }
+
+    fn add(&mut self, tad: &Tad, plan: &Plan, control: &Remedy) -> Result<(), SimError> {
+        match control {
+            Remedy::Speculate { stage, idle, threads } => {
+                let id = stage_of(tad, stage)?;
+                let resource = resource_of(tad, id, idle)?;
+                self.each(plan, id, |guard, node| {
+                    let resource = plan.resources[resource].base + node;
+                    guard.speculation = Some(Speculation { resource, threads: *threads, busy: 0 });
+                });
+                for place in places(plan, id) {
+                    let node = (place - plan.stages[id].base) / plan.stages[id].instances;
+                    self.idlers[(plan.resources[resource].base + node) as usize].push(place);
+                }
+            }
+            Remedy::CongestionFeedback { stage, downstream, backlog, wrong_per_mille } => {
+                let id = stage_of(tad, stage)?;
+                let downstream = stage_of(tad, downstream)?;
+                let below = &plan.stages[downstream];
+                let congestion = Congestion {
+                    downstream,
+                    backlog: backlog * below.nodes * below.instances,
+                    wrong_per_mille: u64::from(*wrong_per_mille),
+                };
+                self.each(plan, id, |guard, _| guard.congestion = Some(congestion.clone()));
+                self.watchers[downstream].extend(places(plan, id));
+            }
+            Remedy::BoundDownstream { stage, downstream, limit } => {
+                let id = stage_of(tad, stage)?;
+                let downstream = stage_of(tad, downstream)?;
+                let bound = Bound { downstream, limit: *limit };
+                self.each(plan, id, |guard, _| guard.bound = Some(bound.clone()));
+                self.watchers[downstream].extend(places(plan, id));
+            }
+            Remedy::ScheduleThreads { stage } => {
+                let id = stage_of(tad, stage)?;
+                self.each(plan, id, |guard, _| guard.shared_threads = true);
+            }
+            Remedy::RateLimit { stage, resource, period_ns } => {
+                let id = stage_of(tad, stage)?;
+                let limit = Limit {
+                    buckets: [Bucket::new(1e12, 1, Nanos(0)); CLIENTS],
+                    cost_ns: [0; CLIENTS],
+                    started: [0; CLIENTS],
+                };
+                self.each(plan, id, |guard, _| guard.limit = Some(limit.clone()));
+                let resource = anywhere(tad, id, resource)?;
+                self.controllers.push(Controller::rate(id, resource, *period_ns, plan));
+            }
+            Remedy::CoordinateWeights { stages, resource, period_ns } => {
+                let ids = stages.iter().map(|s| stage_of(tad, s)).collect::<Result<Vec<_>, _>>()?;
+                let Some(&first) = ids.first() else { return Ok(()) };
+                let resource = resource_of(tad, first, resource)?;
+                self.controllers.push(Controller::weights(ids, resource, *period_ns, plan));
+            }
+            Remedy::BackOff { stages, resource, period_ns } => {
+                let ids = stages.iter().map(|s| stage_of(tad, s)).collect::<Result<Vec<_>, _>>()?;
+                let Some(&first) = ids.first() else { return Ok(()) };
+                resource_of(tad, first, resource)?;
+                self.controllers.push(Controller::threads(ids, *period_ns));
+            }
+            // Changes of the architecture are in the diagram itself.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn each(&mut self, plan: &Plan, stage: StageId, mut set: impl FnMut(&mut Guard, u32)) {
+        for place in places(plan, stage) {
+            let slot = &mut self.guard_of[place as usize];
+            if *slot == NONE {
+                *slot = self.guards.len() as u32;
+                self.guards.push(Guard::default());
+            }
+            let planned = &plan.stages[stage];
+            set(&mut self.guards[*slot as usize], (place - planned.base) / planned.instances);
+        }
+    }
+
+    fn guard(&self, place: u32) -> Option<&Guard> {
+        self.guards.get(self.guard_of[place as usize] as usize)
+    }
+
+    fn guard_mut(&mut self, place: u32) -> Option<&mut Guard> {
+        self.guards.get_mut(self.guard_of[place as usize] as usize)
+    }
+
+    /// What [`Engine::permit`] found: for each member of the queue the clients that it may work
+    /// for. Empty if it has no guard.
+    pub(super) fn permits(&self) -> &[u16] {
+        &self.scratch
+    }
+
+    /// A part was started.
+    pub(super) fn started(&mut self, place: u32, client: usize) {
+        if let Some(limit) = self.guard_mut(place).and_then(|guard| guard.limit.as_mut()) {
+            limit.started[client] += 1;
+            limit.buckets[client].take(limit.cost_ns[client]);
+        }
+    }
+
+    /// A queue was woken.
+    pub(super) fn woke(&mut self, queue: u32) {
+        self.waking.retain(|other| *other != queue);
+    }
+
+    /// The resource instance whose idleness allows one more part on speculation.
+    pub(super) fn may_speculate(&self, place: u32) -> Option<u32> {
+        let speculation = self.guard(place)?.speculation.as_ref()?;
+        (speculation.busy < speculation.threads).then_some(speculation.resource)
+    }
+
+    /// A part was started on speculation.
+    pub(super) fn speculation_began(&mut self, place: u32) {
+        if let Some(speculation) = self.guard_mut(place).and_then(|g| g.speculation.as_mut()) {
+            speculation.busy += 1;
+        }
+    }
+
+    /// It is over, one way or the other.
+    pub(super) fn speculation_ended(&mut self, place: u32) {
+        if let Some(speculation) = self.guard_mut(place).and_then(|g| g.speculation.as_mut()) {
+            speculation.busy -= 1;
+        }
+    }
+}
+
+impl Engine<'_> {
+    /// Asks the guards of a queue.
+    pub(super) fn permit(&mut self, queue: u32) {
+        let mut permits = std::mem::take(&mut self.controls.scratch);
+        permits.clear();
+        let members = std::mem::take(&mut self.queues[queue as usize].members);
+        let guarded = |place: &u32| self.controls.guard(*place).is_some_and(Guard::holds);
+        if members.iter().any(guarded) {
+            let mut soonest_ns = u64::MAX;
+            for (member, place) in members.iter().enumerate() {
+                permits.push(self.permit_at(queue, member, *place, &mut soonest_ns));
+            }
+            if soonest_ns < u64::MAX && !self.controls.waking.contains(&queue) {
+                self.controls.waking.push(queue);
+                self.calendar.push(self.now_ns + soonest_ns.max(1), Event::Wake(queue));
+            }
+        }
+        self.queues[queue as usize].members = members;
+        self.controls.scratch = permits;
+    }
+
+    /// The clients that a member may work for, as bits.
+    fn permit_at(&mut self, queue: u32, member: usize, place: u32, soonest_ns: &mut u64) -> u16 {
+        let number = self.controls.guard_of[place as usize];
+        let Some(guard) = self.controls.guards.get_mut(number as usize) else { return u16::MAX };
+        let entry = &self.queues[queue as usize];
+        let instance = &self.instances[place as usize];
+        let mut bits = 0;
+        if let Some(bound) = &guard.bound {
+            let below = &self.plan.stages[bound.downstream];
+            let node = instance.node % below.nodes;
+            let first = below.base + node * below.instances;
+            let there: u32 = (first..first + below.instances)
+                .map(|below| self.instances[below as usize].present)
+                .sum();
+            if there + instance.busy >= bound.limit {
+                return 0;
+            }
+        }
+        let active = |client: usize| instance.serving[client] > 0 || entry.waiting[client] > 0;
+        let weights = &self.controls.weights;
+        let total: f64 = (0..self.clients).filter(|c| active(*c)).map(|c| weights[c]).sum();
+        for client in 0..self.clients {
+            if entry.waiting[client] == 0 {
+                continue;
+            }
+            if guard.shared_threads {
+                let share = f64::from(instance.limit) * weights[client] / total;
+                if f64::from(instance.serving[client]) >= share.ceil() {
+                    continue;
+                }
+            }
+            if let Some(congestion) = &guard.congestion {
+                let below = &self.stats.stages[congestion.downstream];
+                let there = below.waiting.value[client] + below.serving.value[client];
+                // Whether a prediction is wrong is a property of the part: the same part is not
+                // predicted again and again until the prediction fails.
+                let wrong = entry.head(&self.slab, member, client).is_some_and(|part| {
+                    let order = self.slab.parts[part as usize].order;
+                    order.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 & 1023
+                        < congestion.wrong_per_mille
+                });
+                if there >= congestion.backlog && !wrong {
+                    *soonest_ns = (*soonest_ns).min(PATIENCE_NS);
+                    continue;
+                }
+            }
+            if let Some(limit) = &mut guard.limit {
+                let wait_ns = limit.buckets[client].wait(Nanos(self.now_ns)).0;
+                if wait_ns > 0 {
+                    *soonest_ns = (*soonest_ns).min(wait_ns);
+                    continue;
+                }
+            }
+            bits |= 1 << client;
+        }
+        bits
+    }
+
+    /// Something left a stage: whoever keeps it short looks again.
+    pub(super) fn left(&mut self, place: u32) {
+        let instance = &self.instances[place as usize];
+        let node = instance.node;
+        let watchers = &self.controls.watchers[instance.stage as usize];
+        for &watcher in watchers {
+            let other = &self.instances[watcher as usize];
+            if other.node == node || watchers.len() <= 16 {
+                self.todo.push_back(Todo::Dispatch(other.queue));
+            }
+        }
+    }
+
+    /// A resource became idle: whoever speculates on that looks again.
+    pub(super) fn idle(&mut self, resource: u32) {
+        for &place in &self.controls.idlers[resource as usize] {
+            self.todo.push_back(Todo::Dispatch(self.instances[place as usize].queue));
+        }
+    }
+}
+
+fn places(plan: &Plan, stage: StageId) -> std::ops::Range<u32> {
+    let planned = &plan.stages[stage];
+    planned.base..planned.base + planned.nodes * planned.instances
+}
+
+fn stage_of(tad: &Tad, name: &str) -> Result<StageId, RemedyError> {
+    tad.stage(name).ok_or_else(|| RemedyError::NoStage(name.to_owned()))
+}
+
+fn resource_of(tad: &Tad, stage: StageId, name: &str) -> Result<usize, RemedyError> {
+    tad.resource(tad.node_of(stage), name).ok_or_else(|| RemedyError::NoResource {
+        stage: tad.stages[stage].name.clone(),
+        resource: name.to_owned(),
+    })
+}
+
+/// A resource of the stage's node, or else of any kind of node.
+fn anywhere(tad: &Tad, stage: StageId, name: &str) -> Result<usize, RemedyError> {
+    resource_of(tad, stage, name).or_else(|error| {
+        tad.resources.iter().position(|resource| resource.name == name).ok_or(error)
+    })
+}

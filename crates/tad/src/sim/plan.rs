@@ -1,0 +1,294 @@
+//! A system and a scenario, worked out into the tables that the engine runs from.
+
+use super::{CLIENTS, RESOURCES};
+use crate::model::{Discipline, Place, Quantity, ResourceKind, Tad, Threads};
+use crate::scenario::{Arrivals, Change, Entry, Keys, Load, Scenario};
+use crate::sim::rng::Zipf;
+
+/// Why something cannot be simulated.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SimError {
+    /// More clients than the schedulers can tell apart.
+    #[error("{0} clients: at most {CLIENTS} can be simulated")]
+    Clients(usize),
+    /// More resources on a kind of node than the schedulers can tell apart.
+    #[error("node \"{node}\" has {resources} resources: at most {RESOURCES} can be simulated")]
+    Resources {
+        /// Kind of node.
+        node: String,
+        /// How many.
+        resources: usize,
+    },
+    /// A control or remedy does not fit.
+    #[error(transparent)]
+    Remedy(#[from] crate::remedy::RemedyError),
+    /// The scenario has no client or no time.
+    #[error("the scenario has no {0}")]
+    Empty(&'static str),
+    /// A load names a request or parameters that the system does not have.
+    #[error("load \"{0}\" does not fit the system's request types")]
+    Load(String),
+    /// More requests in flight than can be numbered.
+    #[error("more than {0} parts of requests are in flight: the system is flooded")]
+    Flooded(u32),
+}
+
+/// Consumption at a step, in units of its resource.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UsePlan {
+    pub(super) resource: u32,
+    pub(super) amount: u64,
+    /// The queue did not know of it.
+    pub(super) unknown: bool,
+}
+
+/// A step as one load issues it.
+#[derive(Clone, Debug)]
+pub(super) struct StepPlan {
+    pub(super) stage: u32,
+    pub(super) place: Place,
+    pub(super) uses: Vec<UsePlan>,
+    /// Where in `uses` the part after the wait begins.
+    pub(super) after: u32,
+    pub(super) submits: Vec<u32>,
+    pub(super) waits: u16,
+    /// Steps that wait for this one.
+    pub(super) waited_by: Vec<u32>,
+    pub(super) then: Vec<u32>,
+    pub(super) answers: bool,
+    /// What the queue knows that it will cost: nanoseconds of each of the node's resources.
+    pub(super) known_ns: [u64; RESOURCES],
+}
+
+/// What a client issues.
+#[derive(Clone, Debug)]
+pub(super) struct LoadPlan {
+    pub(super) client: u32,
+    pub(super) name: String,
+    pub(super) steps: Vec<StepPlan>,
+    pub(super) first: u32,
+    pub(super) answers: u16,
+    pub(super) arrivals: Arrivals,
+    pub(super) entry: Entry,
+    pub(super) keys: KeyPlan,
+    /// Issued from the start, and not after a change.
+    pub(super) initial: bool,
+}
+
+/// How a partition is drawn.
+#[derive(Clone, Debug)]
+pub(super) enum KeyPlan {
+    Uniform,
+    Zipf(Zipf),
+    Fixed(u32),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct StagePlan {
+    /// First of its instances.
+    pub(super) base: u32,
+    pub(super) nodes: u32,
+    pub(super) instances: u32,
+    /// Zero for a stage on demand.
+    pub(super) threads: u32,
+    pub(super) asynchronous: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct ResourcePlan {
+    pub(super) base: u32,
+    pub(super) nodes: u32,
+    /// Number among the resources of its node.
+    pub(super) local: u32,
+    pub(super) quantum_ns: Option<u64>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) stages: Vec<StagePlan>,
+    pub(super) resources: Vec<ResourcePlan>,
+    pub(super) loads: Vec<LoadPlan>,
+    /// Loads of each change that brings some, by index of the change.
+    pub(super) change_loads: Vec<Vec<u32>>,
+    pub(super) stage_instances: u32,
+    pub(super) resource_instances: u32,
+}
+
+impl Plan {
+    pub(super) fn new(tad: &Tad, scenario: &Scenario) -> Result<Plan, SimError> {
+        if scenario.clients.len() > CLIENTS {
+            return Err(SimError::Clients(scenario.clients.len()));
+        }
+        if scenario.clients.is_empty() {
+            return Err(SimError::Empty("clients"));
+        }
+        if scenario.duration_ns <= scenario.warmup_ns || scenario.sample_ns == 0 {
+            return Err(SimError::Empty("time after the warm-up"));
+        }
+        let mut plan = Plan {
+            stages: Vec::new(),
+            resources: Vec::new(),
+            loads: Vec::new(),
+            change_loads: vec![Vec::new(); scenario.changes.len()],
+            stage_instances: 0,
+            resource_instances: 0,
+        };
+        plan.add_stages(tad);
+        plan.add_resources(tad)?;
+        for (client, each) in scenario.clients.iter().enumerate() {
+            for load in &each.loads {
+                plan.add_load(tad, scenario, client, load, true)?;
+            }
+        }
+        for (at, (_, change)) in scenario.changes.iter().enumerate() {
+            let Change::Loads { client, loads } = change else { continue };
+            for load in loads {
+                let number = plan.add_load(tad, scenario, *client, load, false)?;
+                plan.change_loads[at].push(number);
+            }
+        }
+        Ok(plan)
+    }
+
+    fn add_stages(&mut self, tad: &Tad) {
+        for (id, stage) in tad.stages.iter().enumerate() {
+            let node = tad.node_of(id);
+            let nodes = tad.nodes[node].count.max(1);
+            self.stages.push(StagePlan {
+                base: self.stage_instances,
+                nodes,
+                instances: stage.instances.max(1),
+                threads: match stage.threads {
+                    Threads::Bounded(threads) => threads.max(1),
+                    Threads::OnDemand => 0,
+                },
+                asynchronous: stage.asynchronous,
+            });
+            self.stage_instances += nodes * stage.instances.max(1);
+        }
+    }
+
+    fn add_resources(&mut self, tad: &Tad) -> Result<(), SimError> {
+        let mut used = vec![0; tad.nodes.len()];
+        for resource in &tad.resources {
+            let nodes = tad.nodes[resource.node].count.max(1);
+            let quantum_ns = match resource.discipline {
+                Discipline::Fifo => None,
+                Discipline::RoundRobin { quantum_ns } => Some(quantum_ns.max(1)),
+            };
+            self.resources.push(ResourcePlan {
+                base: self.resource_instances,
+                nodes,
+                local: used[resource.node],
+                quantum_ns,
+            });
+            used[resource.node] += 1;
+            // One number is left for a stage's threads, which may be shared like a resource.
+            if used[resource.node] as usize >= RESOURCES {
+                return Err(SimError::Resources {
+                    node: tad.nodes[resource.node].name.clone(),
+                    resources: used[resource.node] as usize,
+                });
+            }
+            self.resource_instances += nodes;
+        }
+        Ok(())
+    }
+
+    fn add_load(
+        &mut self,
+        tad: &Tad,
+        scenario: &Scenario,
+        client: usize,
+        load: &Load,
+        initial: bool,
+    ) -> Result<u32, SimError> {
+        let misfit = || SimError::Load(load.name.clone());
+        let request = tad.requests.get(load.request).ok_or_else(misfit)?;
+        if client >= scenario.clients.len() || load.parameters.len() != request.parameters.len() {
+            return Err(misfit());
+        }
+        let mut steps: Vec<StepPlan> = Vec::new();
+        for (id, step) in request.steps.iter().enumerate() {
+            let stage = &tad.stages[step.stage];
+            let switch = self.switch(tad, step.stage, scenario.switch_ns);
+            let mut uses = Vec::new();
+            let mut known_ns = [0; RESOURCES];
+            for (part, list) in [&step.uses, &step.uses_after].into_iter().enumerate() {
+                if part == 0 || !step.waits.is_empty() {
+                    uses.extend(switch);
+                }
+                for each in list {
+                    let amount = match each.amount {
+                        Quantity::Fixed(amount) => amount,
+                        Quantity::Parameter(index) => load.parameters[index],
+                    };
+                    let unknown = stage.uses.iter().any(|u| u.resource == each.resource && u.may);
+                    let resource = &tad.resources[each.resource];
+                    if !unknown {
+                        let rate = resource.rate_per_s * f64::from(resource.parallelism.max(1));
+                        let cost = amount as f64 * 1e9 / rate;
+                        known_ns[self.resources[each.resource].local as usize] += cost as u64;
+                    }
+                    uses.push(UsePlan { resource: each.resource as u32, amount, unknown });
+                }
+                if part == 0 {
+                    steps.push(StepPlan {
+                        stage: step.stage as u32,
+                        place: step.place,
+                        uses: Vec::new(),
+                        after: uses.len() as u32,
+                        submits: step.submits.iter().map(|s| *s as u32).collect(),
+                        waits: step.waits.len() as u16,
+                        waited_by: Vec::new(),
+                        then: step.then.iter().map(|s| *s as u32).collect(),
+                        answers: request.answered_by.contains(&id),
+                        known_ns: [0; RESOURCES],
+                    });
+                }
+            }
+            steps[id].uses = uses;
+            steps[id].known_ns = known_ns;
+        }
+        for (id, step) in request.steps.iter().enumerate() {
+            for waited in &step.waits {
+                steps[*waited].waited_by.push(id as u32);
+            }
+        }
+        let partitions = self.partitions(request.steps.iter().map(|s| (s.stage, s.place)));
+        self.loads.push(LoadPlan {
+            client: client as u32,
+            name: load.name.clone(),
+            steps,
+            first: request.first as u32,
+            answers: request.answered_by.len() as u16,
+            arrivals: load.arrivals,
+            entry: load.entry,
+            keys: match load.keys {
+                Keys::Uniform => KeyPlan::Uniform,
+                Keys::Zipf(exponent) => KeyPlan::Zipf(Zipf::new(partitions, exponent)),
+                Keys::Fixed(partition) => KeyPlan::Fixed(partition),
+            },
+            initial,
+        });
+        Ok(self.loads.len() as u32 - 1)
+    }
+
+    /// CPU time of a switch to a thread of this stage, if it costs any.
+    fn switch(&self, tad: &Tad, stage: usize, switch_ns: u64) -> Option<UsePlan> {
+        let node = tad.node_of(stage);
+        let cpu = tad.resources.iter().position(|r| r.node == node && r.kind == ResourceKind::Cpu);
+        let cpu = cpu.filter(|_| switch_ns > 0)?;
+        Some(UsePlan { resource: cpu as u32, amount: switch_ns, unknown: false })
+    }
+
+    /// Partitions of a request: the instances of the stages that it reaches by partition.
+    fn partitions(&self, steps: impl Iterator<Item = (usize, Place)>) -> u32 {
+        steps
+            .filter(|(_, place)| *place == Place::Partition)
+            .map(|(stage, _)| self.stages[stage].nodes * self.stages[stage].instances)
+            .max()
+            .unwrap_or_else(|| self.stages.iter().map(|s| s.nodes).max().unwrap_or(1))
+    }
+}

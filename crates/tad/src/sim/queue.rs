@@ -1,0 +1,226 @@
+//! The queue in front of a stage, or of several stages that share a scheduler.
+//!
+//! A queue keeps one list for each client and stage; the policy chooses the client, age chooses
+//! among the lists of a client. With speculation there are two lists: of those that have not been
+//! tried, and of those that were tried and put back.
+
+use super::slab::{NONE, Slab};
+use super::{CLIENTS, RESOURCES};
+use crate::model::Policy;
+use headworks_policy::drr::Drr;
+use headworks_policy::fair::{Fair, WEIGHT_ONE};
+
+/// What deficit round robin gives to a client of weight one in a turn.
+const QUANTUM_NS: u32 = 1_000_000;
+
+#[derive(Clone, Copy, Debug)]
+struct List {
+    head: u32,
+    tail: u32,
+    count: u32,
+}
+
+const EMPTY: List = List { head: NONE, tail: NONE, count: 0 };
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Queue {
+    policy: Policy,
+    clients: usize,
+    fair: Fair<CLIENTS, RESOURCES>,
+    drr: Drr<CLIENTS>,
+    rank: [f64; CLIENTS],
+    /// Stage instances that pull from it.
+    pub(super) members: Vec<u32>,
+    /// For each member and client: those not tried, those tried.
+    lists: Vec<[[List; 2]; CLIENTS]>,
+    /// Parts that wait, by client.
+    pub(super) waiting: [u32; CLIENTS],
+    pub(super) total: u32,
+    /// Parts in service.
+    pub(super) in_service: u32,
+    /// Bound on them.
+    pub(super) concurrency: u32,
+}
+
+impl Queue {
+    pub(super) fn new(
+        policy: Policy,
+        clients: usize,
+        members: Vec<u32>,
+        concurrency: u32,
+    ) -> Queue {
+        Queue {
+            policy,
+            clients,
+            fair: Fair::new(),
+            drr: Drr::new(QUANTUM_NS),
+            rank: [1.0; CLIENTS],
+            lists: vec![[[EMPTY; 2]; CLIENTS]; members.len()],
+            members,
+            waiting: [0; CLIENTS],
+            total: 0,
+            in_service: 0,
+            concurrency,
+        }
+    }
+
+    pub(super) fn set_weight(&mut self, client: usize, weight: f64) {
+        self.rank[client] = weight;
+        let thousandths = (weight * f64::from(WEIGHT_ONE)).clamp(1.0, 1e9);
+        self.fair.set_weight(client, thousandths as u32);
+        self.drr.set_quantum(client, (weight * f64::from(QUANTUM_NS)).clamp(1.0, 4e9) as u32);
+    }
+
+    /// Adds a part of a client for a member.
+    pub(super) fn push(&mut self, slab: &mut Slab, member: usize, client: usize, part: u32) {
+        let tried = usize::from(slab.parts[part as usize].tried);
+        let list = &mut self.lists[member][client][tried];
+        slab.parts[part as usize].next = NONE;
+        if list.count == 0 {
+            list.head = part;
+        } else {
+            slab.parts[list.tail as usize].next = part;
+        }
+        list.tail = part;
+        list.count += 1;
+        self.total += 1;
+        self.waiting[client] += 1;
+        if self.waiting[client] == 1 {
+            self.fair.wait(client);
+            self.drr.wait(client);
+        }
+    }
+
+    fn take(&mut self, slab: &mut Slab, member: usize, client: usize, tried: usize) -> u32 {
+        let list = &mut self.lists[member][client][tried];
+        let part = list.head;
+        list.head = slab.parts[part as usize].next;
+        list.count -= 1;
+        self.total -= 1;
+        self.waiting[client] -= 1;
+        if self.waiting[client] == 0 {
+            self.fair.rest(client);
+            self.drr.rest(client);
+        }
+        part
+    }
+
+    /// The oldest part of a client at any member that `open` lets work for it.
+    fn oldest(
+        &self,
+        slab: &Slab,
+        client: usize,
+        open: &impl Fn(usize, usize) -> bool,
+    ) -> Option<(u64, usize, usize)> {
+        let mut best: Option<(u64, usize, usize)> = None;
+        for (member, lists) in self.lists.iter().enumerate() {
+            for (tried, list) in lists[client].iter().enumerate() {
+                if list.count == 0 {
+                    continue;
+                }
+                let order = slab.parts[list.head as usize].order;
+                if best.is_none_or(|(least, _, _)| order < least) && open(member, client) {
+                    best = Some((order, member, tried));
+                }
+            }
+        }
+        best
+    }
+
+    /// The part of a client that would be next at a member, if any.
+    pub(super) fn head(&self, slab: &Slab, member: usize, client: usize) -> Option<u32> {
+        self.lists[member][client]
+            .iter()
+            .filter(|list| list.count > 0)
+            .map(|list| list.head)
+            .min_by_key(|part| slab.parts[*part as usize].order)
+    }
+
+    /// Takes the part to serve next: its member and itself. `open` says whether a member may work
+    /// for a client.
+    pub(super) fn next(
+        &mut self,
+        slab: &mut Slab,
+        open: impl Fn(usize, usize) -> bool,
+    ) -> Option<(usize, u32)> {
+        if self.total == 0 || self.in_service >= self.concurrency {
+            return None;
+        }
+        let clients = self.clients;
+        let able = |queue: &Queue, client: usize| {
+            queue.waiting[client] > 0 && queue.oldest(slab, client, &open).is_some()
+        };
+        let client = match self.policy {
+            Policy::Fifo => (0..clients)
+                .filter(|&client| self.waiting[client] > 0)
+                .filter_map(|client| Some((self.oldest(slab, client, &open)?.0, client)))
+                .min()
+                .map(|(_, client)| client),
+            Policy::Priority => {
+                let mut best: Option<usize> = None;
+                for client in 0..clients {
+                    if best.is_none_or(|other| self.rank[client] > self.rank[other])
+                        && able(self, client)
+                    {
+                        best = Some(client);
+                    }
+                }
+                best
+            }
+            Policy::Drf | Policy::Stride => self.fair.next(|client| able(self, client)),
+            Policy::Drr => {
+                let mut ables = [false; CLIENTS];
+                for (client, slot) in ables.iter_mut().enumerate().take(clients) {
+                    *slot = able(self, client);
+                }
+                self.drr.next(|client| ables[client])
+            }
+        }?;
+        let (_, member, tried) = self.oldest(slab, client, &open)?;
+        self.fair.served(client);
+        let part = self.take(slab, member, client, tried);
+        Some((member, part))
+    }
+
+    /// Takes a part of a member that was not tried, of the client that is furthest behind.
+    pub(super) fn next_untried(&mut self, slab: &mut Slab, member: usize) -> Option<u32> {
+        let (_, client) = (0..self.clients)
+            .filter(|&client| self.lists[member][client][0].count > 0)
+            .map(|client| (self.fair.dominant(client), client))
+            .min()?;
+        Some(self.take(slab, member, client, 0))
+    }
+
+    /// Whether nobody but this client waits.
+    pub(super) fn only(&self, client: usize) -> bool {
+        self.waiting[client] == self.total
+    }
+
+    /// The client was given work, in nanoseconds of the whole resource.
+    pub(super) fn charge(&mut self, client: usize, resource: usize, cost_ns: u64) {
+        match self.policy {
+            Policy::Stride => {}
+            _ => self.fair.charge(client, resource, cost_ns),
+        }
+        self.drr.charge(client, cost_ns);
+    }
+
+    /// A part of the client starts: the cost that is known, and a mite so that parts which cost
+    /// nothing take turns too.
+    pub(super) fn charge_known(&mut self, client: usize, known_ns: &[u64; RESOURCES]) {
+        if self.policy == Policy::Stride {
+            self.fair.charge(client, 0, 1_000_000);
+            return;
+        }
+        let mut largest = 1;
+        for (resource, &cost_ns) in known_ns.iter().enumerate() {
+            if cost_ns > 0 {
+                self.fair.charge(client, resource, cost_ns);
+                largest = largest.max(cost_ns);
+            }
+        }
+        self.fair.charge(client, RESOURCES - 1, 1);
+        self.drr.charge(client, largest);
+    }
+}
