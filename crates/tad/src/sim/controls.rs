@@ -281,12 +281,12 @@ impl Engine<'_> {
         let active = |client: usize| instance.serving[client] > 0 || entry.waiting[client] > 0;
         let weights = &self.controls.weights;
         let total: f64 = (0..self.clients).filter(|c| active(*c)).map(|c| weights[c]).sum();
-        for client in 0..self.clients {
+        for (client, weight) in weights.iter().enumerate().take(self.clients) {
             if entry.waiting[client] == 0 {
                 continue;
             }
             if guard.shared_threads {
-                let share = f64::from(instance.limit) * weights[client] / total;
+                let share = f64::from(instance.limit) * weight / total;
                 if f64::from(instance.serving[client]) >= share.ceil() {
                     continue;
                 }

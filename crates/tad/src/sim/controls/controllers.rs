@@ -14,7 +14,7 @@ use headworks_policy::aimd::Aimd;
 const QUEUE_MAX: f64 = 2.0;
 
 /// Part of its starts for which a stage had no choice above which it backs off.
-const FORCED_MAX: f64 = 0.1;
+const FORCED_MAX: f64 = 0.02;
 
 #[derive(Debug)]
 enum Kind {
@@ -170,13 +170,13 @@ impl Engine<'_> {
         for place in places.clone() {
             let queue = self.instances[place as usize].queue;
             if let Some(limit) = self.controls.guard_mut(place).and_then(|g| g.limit.as_mut()) {
-                for client in 0..clients {
-                    started[client] += std::mem::take(&mut limit.started[client]);
+                for (sum, started) in started.iter_mut().zip(&mut limit.started) {
+                    *sum += std::mem::take(started);
                 }
             }
             if let Some(queue) = self.queues.get(queue as usize) {
-                for client in 0..clients {
-                    waiting[client] += queue.waiting[client];
+                for (sum, waiting) in waiting.iter_mut().zip(queue.waiting) {
+                    *sum += waiting;
                 }
             }
         }
@@ -202,8 +202,7 @@ impl Engine<'_> {
                 continue;
             };
             for client in 0..clients {
-                if started[client] > 0 {
-                    let cost = used_ns[client] / started[client];
+                if let Some(cost) = used_ns[client].checked_div(started[client]) {
                     let old = limit.cost_ns[client];
                     limit.cost_ns[client] = if old == 0 { cost } else { (old * 3 + cost) / 4 };
                 }
@@ -257,7 +256,7 @@ impl Engine<'_> {
                 let started = std::mem::take(&mut instance.started).max(1);
                 let forced = std::mem::take(&mut instance.forced) as f64 / started as f64;
                 instance.limit = if forced > FORCED_MAX {
-                    instance.limit.saturating_sub(1).max(1)
+                    (instance.limit / 2).max(1)
                 } else {
                     (instance.limit + 1).min(threads.max(1))
                 };
