@@ -128,14 +128,15 @@ pub enum Remedy {
         /// How often weights are set anew.
         period_ns: u64,
     },
-    /// Indirect, hidden contention: a stage that uses too much of `resource` works with fewer
-    /// threads until the others have caught up.
+    /// Indirect, hidden contention: no thread of these stages works for a client that is ahead of
+    /// its share of `resource` on the node, while others have something at any of them: the stage
+    /// that used too much waits until the others have caught up.
     BackOff {
         /// Stages.
         stages: Vec<String>,
         /// Resource.
         resource: String,
-        /// How often thread counts are set anew.
+        /// How often it is seen who is ahead.
         period_ns: u64,
     },
     /// Direct, blocking: threads of the stage do not wait.

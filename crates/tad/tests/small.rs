@@ -163,7 +163,7 @@ fn no_scheduling_point_and_its_two_remedies() {
     let mut indirect = original.clone();
     apply(
         &mut indirect,
-        &Remedy::RateLimit { stage: "handle".into(), resource: "io".into(), period_ns: 10_000_000 },
+        &Remedy::RateLimit { stage: "handle".into(), resource: "io".into(), period_ns: 500_000 },
     )
     .unwrap();
     for (name, tad) in [("original", &original), ("direct", &direct), ("indirect", &indirect)] {
@@ -254,7 +254,7 @@ fn hidden_contention_and_its_two_remedies() {
             &Remedy::BackOff {
                 stages: vec!["read".into(), "respond".into()],
                 resource: "network".into(),
-                period_ns: 10_000_000,
+                period_ns: 500_000,
             },
         )
         .unwrap();
@@ -264,7 +264,7 @@ fn hidden_contention_and_its_two_remedies() {
             &Remedy::CoordinateWeights {
                 stages: vec!["read".into(), "respond".into()],
                 resource: "network".into(),
-                period_ns: 10_000_000,
+                period_ns: 500_000,
             },
         )
         .unwrap();

@@ -53,6 +53,13 @@ pub(super) struct Limit {
     pub(super) started: [u64; CLIENTS],
 }
 
+/// Of a set of stages that back off: the clients that are ahead, as bits, by node.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) stages: Vec<StageId>,
+    pub(super) by_node: Vec<u16>,
+}
+
 /// What guards a stage instance.
 #[derive(Clone, Debug, Default)]
 struct Guard {
@@ -60,6 +67,8 @@ struct Guard {
     congestion: Option<Congestion>,
     bound: Option<Bound>,
     shared_threads: bool,
+    /// Number of the set of stages with which it backs off.
+    back_off: Option<usize>,
     speculation: Option<Speculation>,
 }
 
@@ -69,6 +78,7 @@ impl Guard {
             || self.congestion.is_some()
             || self.bound.is_some()
             || self.shared_threads
+            || self.back_off.is_some()
     }
 }
 
@@ -79,6 +89,8 @@ pub(super) struct Controls {
     guard_of: Vec<u32>,
     guards: Vec<Guard>,
     controllers: Vec<Controller>,
+    /// See [`Held`].
+    pub(super) held: Vec<Held>,
     /// Weight of each client.
     weights: [f64; CLIENTS],
     /// Of each queue: whether any of its members has a guard.
@@ -101,6 +113,7 @@ impl Controls {
             guard_of: vec![NONE; plan.stage_instances as usize],
             guards: Vec::new(),
             controllers: Vec::new(),
+            held: Vec::new(),
             weights,
             scratch: Vec::new(),
             waking: Vec::new(),
@@ -170,8 +183,14 @@ impl Controls {
             Remedy::BackOff { stages, resource, period_ns } => {
                 let ids = stages.iter().map(|s| stage_of(tad, s)).collect::<Result<Vec<_>, _>>()?;
                 let Some(&first) = ids.first() else { return Ok(()) };
-                resource_of(tad, first, resource)?;
-                self.controllers.push(Controller::threads(ids, *period_ns));
+                let resource = resource_of(tad, first, resource)?;
+                let number = self.held.len();
+                for &id in &ids {
+                    self.each(plan, id, |guard, _| guard.back_off = Some(number));
+                }
+                let by_node = vec![0; plan.resources[resource].nodes as usize];
+                self.held.push(Held { stages: ids, by_node });
+                self.controllers.push(Controller::threads(number, resource, *period_ns, plan));
             }
             // Changes of the architecture are in the diagram itself.
             _ => {}
@@ -262,8 +281,8 @@ impl Engine<'_> {
 
     /// The clients that a member may work for, as bits.
     fn permit_at(&mut self, queue: u32, member: usize, place: u32, soonest_ns: &mut u64) -> u16 {
-        let number = self.controls.guard_of[place as usize];
-        let Some(guard) = self.controls.guards.get_mut(number as usize) else { return u16::MAX };
+        let guard_number = self.controls.guard_of[place as usize] as usize;
+        let Some(guard) = self.controls.guards.get(guard_number) else { return u16::MAX };
         let entry = &self.queues[queue as usize];
         let instance = &self.instances[place as usize];
         let mut bits = 0;
@@ -278,11 +297,17 @@ impl Engine<'_> {
                 return 0;
             }
         }
+        let held = guard.back_off.map_or(0, |number| {
+            let held = self.controls.held[number].by_node[instance.node as usize];
+            // Nobody else is there for whom to hold it back.
+            if self.present(number, instance.node) & !held == 0 { 0 } else { held }
+        });
+        let Some(guard) = self.controls.guards.get_mut(guard_number) else { return u16::MAX };
         let active = |client: usize| instance.serving[client] > 0 || entry.waiting[client] > 0;
         let weights = &self.controls.weights;
         let total: f64 = (0..self.clients).filter(|c| active(*c)).map(|c| weights[c]).sum();
         for (client, weight) in weights.iter().enumerate().take(self.clients) {
-            if entry.waiting[client] == 0 {
+            if entry.waiting[client] == 0 || held & (1 << client) != 0 {
                 continue;
             }
             if guard.shared_threads {
@@ -314,6 +339,26 @@ impl Engine<'_> {
                 }
             }
             bits |= 1 << client;
+        }
+        bits
+    }
+
+    /// The clients that have something waiting or worked on at a set of stages of a node, as bits.
+    pub(super) fn present(&self, number: usize, node: u32) -> u16 {
+        let mut bits = 0;
+        for &stage in &self.controls.held[number].stages {
+            let planned = &self.plan.stages[stage];
+            let first = planned.base + node * planned.instances;
+            for place in first..first + planned.instances {
+                let instance = &self.instances[place as usize];
+                let queue = self.queues.get(instance.queue as usize);
+                for client in 0..self.clients {
+                    if instance.serving[client] > 0 || queue.is_some_and(|q| q.waiting[client] > 0)
+                    {
+                        bits |= 1 << client;
+                    }
+                }
+            }
         }
         bits
     }

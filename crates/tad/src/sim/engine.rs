@@ -25,15 +25,12 @@ pub(super) struct StageInstance {
     /// Which of the queue's members it is.
     pub(super) member: u32,
     pub(super) busy: u32,
-    /// Threads that may be busy at a time.
+    /// Threads that it has.
     pub(super) limit: u32,
     /// Parts that wait here or are worked on.
     pub(super) present: u32,
     /// Threads that each client has.
     pub(super) serving: [u32; CLIENTS],
-    /// Parts that were started, and those of them that had no rival in the queue.
-    pub(super) started: u64,
-    pub(super) forced: u64,
 }
 
 /// Something to do at this instant.
@@ -303,9 +300,7 @@ impl<'a> Engine<'a> {
         let alone = entry.only(client);
         let instance = &mut self.instances[place as usize];
         instance.busy += 1;
-        instance.started += 1;
         if alone && self.clients > 1 {
-            instance.forced += 1;
             let stage = &mut self.stats.stages[instance.stage as usize];
             stage.forced_ns[client] += planned.known_ns.iter().sum::<u64>();
         }
@@ -555,8 +550,6 @@ fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, V
                     limit: planned.threads,
                     present: 0,
                     serving: [0; CLIENTS],
-                    started: 0,
-                    forced: 0,
                 });
             }
         }

@@ -13,8 +13,8 @@ use headworks_policy::aimd::Aimd;
 /// holds its total to be too much.
 const QUEUE_MAX: f64 = 2.0;
 
-/// Part of its starts for which a stage had no choice above which it backs off.
-const FORCED_MAX: f64 = 0.02;
+/// Periods of use that a client may be ahead or behind before that is forgotten.
+const MEMORY: i64 = 50;
 
 #[derive(Debug)]
 enum Kind {
@@ -31,7 +31,12 @@ enum Kind {
         factor: Vec<[f64; CLIENTS]>,
     },
     /// Threads of `stages` (section 4.2.3).
-    Threads { stages: Vec<StageId> },
+    Threads {
+        /// Its place in [`super::Controls::held`].
+        number: usize,
+        /// How far each client of each node is ahead of its share, in nanoseconds.
+        ahead_ns: Vec<[i64; CLIENTS]>,
+    },
 }
 
 /// See the module.
@@ -82,8 +87,15 @@ impl Controller {
         Controller::new(Kind::Weights { stages, factor }, resource, period_ns, nodes)
     }
 
-    pub(super) fn threads(stages: Vec<StageId>, period_ns: u64) -> Controller {
-        Controller::new(Kind::Threads { stages }, 0, period_ns, 0)
+    pub(super) fn threads(
+        number: usize,
+        resource: ResourceId,
+        period_ns: u64,
+        plan: &Plan,
+    ) -> Controller {
+        let nodes = plan.resources[resource].nodes;
+        let ahead_ns = vec![[0; CLIENTS]; nodes as usize];
+        Controller::new(Kind::Threads { number, ahead_ns }, resource, period_ns, nodes)
     }
 }
 
@@ -130,9 +142,8 @@ impl Engine<'_> {
                 let stages = stages.clone();
                 self.set_weights(&stages, factor, &used);
             }
-            Kind::Threads { stages } => {
-                let stages = stages.clone();
-                self.set_threads(&stages);
+            Kind::Threads { number, ahead_ns } => {
+                self.set_threads(*number, ahead_ns, &used, controller.period_ns);
             }
         }
         self.calendar.push(self.now_ns + controller.period_ns, Event::Control(at));
@@ -248,19 +259,40 @@ impl Engine<'_> {
         }
     }
 
-    fn set_threads(&mut self, stages: &[StageId]) {
-        for &stage in stages {
-            let threads = self.plan.stages[stage].threads;
+    /// Says which clients are ahead on which node: no thread works for them while others have
+    /// something there.
+    fn set_threads(
+        &mut self,
+        number: usize,
+        ahead_ns: &mut [[i64; CLIENTS]],
+        used_ns: &[[u64; CLIENTS]],
+        period_ns: u64,
+    ) {
+        let bound = MEMORY * period_ns as i64;
+        for (node, used_ns) in used_ns.iter().enumerate() {
+            let present = self.present(number, node as u32);
+            let active = |client: &usize| used_ns[*client] > 0 || present & (1 << client) != 0;
+            let weights = self.controls.weights;
+            let weight: f64 = (0..self.clients).filter(active).map(|client| weights[client]).sum();
+            let total: u64 = used_ns.iter().sum();
+            let mut held = 0;
+            for client in 0..self.clients {
+                let ahead = &mut ahead_ns[node][client];
+                if !active(&client) {
+                    *ahead = 0;
+                    continue;
+                }
+                let fair = (total as f64 * weights[client] / weight) as i64;
+                *ahead = (*ahead + used_ns[client] as i64 - fair).clamp(-bound, bound);
+                if *ahead > 0 {
+                    held |= 1 << client;
+                }
+            }
+            self.controls.held[number].by_node[node] = held;
+        }
+        for stage in self.controls.held[number].stages.clone() {
             for place in places(self.plan, stage) {
-                let instance = &mut self.instances[place as usize];
-                let started = std::mem::take(&mut instance.started).max(1);
-                let forced = std::mem::take(&mut instance.forced) as f64 / started as f64;
-                instance.limit = if forced > FORCED_MAX {
-                    (instance.limit / 2).max(1)
-                } else {
-                    (instance.limit + 1).min(threads.max(1))
-                };
-                let queue = instance.queue;
+                let queue = self.instances[place as usize].queue;
                 self.todo.push_back(Todo::Dispatch(queue));
             }
         }
