@@ -8,8 +8,10 @@
 //! Source: the Split and Maat dissertation, chapters 3 (diagrams) and 4 (the Maat principle).
 #![forbid(unsafe_code)]
 
+pub mod file;
 pub mod model;
 pub mod remedy;
 pub mod scenario;
 pub mod sim;
+pub mod systems;
 pub mod units;

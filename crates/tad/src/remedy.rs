@@ -4,6 +4,7 @@
 //! control logic that works around it.
 
 mod apply;
+mod text;
 
 pub use apply::{RemedyError, apply};
 

@@ -1,0 +1,94 @@
+//! Reading a system file into a [`Tad`] and a scenario file into a [`Scenario`].
+//!
+//! Both are TOML; `docs` of each key is in the systems that come with Headworks, which are written
+//! to be read. References are by name. Every mistake is reported with its line, why it is one and
+//! what would fix it, and all of them at once: first those of single entries, and once these are
+//! gone, those of the diagram as a whole (a stage that nothing feeds, a deadlock).
+
+mod amounts;
+mod error;
+mod graph;
+mod remedies;
+mod request;
+mod resource;
+mod scenario;
+mod section;
+mod step;
+mod system;
+#[cfg(test)]
+mod tests;
+mod whole;
+
+pub use error::{FileError, FileErrors};
+
+use crate::model::Tad;
+use crate::scenario::Scenario;
+use error::{Report, Span};
+use section::Section;
+use toml::Spanned;
+use toml::de::DeTable;
+
+/// What was read, and what is odd about it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Loaded<T> {
+    /// What was read.
+    pub value: T,
+    /// What is probably not meant so, though it can be.
+    pub warnings: Vec<FileError>,
+}
+
+/// Where things of a system file are, for mistakes that show only in the whole.
+#[derive(Debug, Default)]
+struct Marks {
+    /// Of each stage.
+    stages: Vec<Span>,
+    /// Of each item of `uses`, of each stage.
+    uses: Vec<Vec<Span>>,
+    /// Of each request.
+    requests: Vec<Span>,
+    /// Of each step, of each request.
+    steps: Vec<Vec<Span>>,
+}
+
+/// Reads a system. `file` is its name in messages.
+pub fn read_tad(file: &str, text: &str) -> Result<Loaded<Tad>, FileErrors> {
+    let mut report = Report::new(file, text);
+    let root = parse(&mut report, text);
+    if !report.clean() {
+        return report.finish(None);
+    }
+    let mut marks = Marks::default();
+    let mut section = Section::new(root.get_ref(), 0..0, "the system");
+    let tad = system::read(&mut section, &mut report, &mut marks);
+    section.finish(&mut report);
+    if report.clean() {
+        whole::check(&tad, &marks, &mut report);
+    }
+    report.finish(Some(tad))
+}
+
+/// Reads a scenario for a system. `file` is its name in messages.
+pub fn read_scenario(file: &str, text: &str, tad: &Tad) -> Result<Loaded<Scenario>, FileErrors> {
+    let mut report = Report::new(file, text);
+    let root = parse(&mut report, text);
+    if !report.clean() {
+        return report.finish(None);
+    }
+    let mut section = Section::new(root.get_ref(), 0..0, "the scenario");
+    let scenario = scenario::read(&mut section, &mut report, tad);
+    section.finish(&mut report);
+    report.finish(Some(scenario))
+}
+
+/// Parses the TOML, with an error for every mistake in it.
+fn parse<'i>(report: &mut Report, text: &'i str) -> Spanned<DeTable<'i>> {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for error in errors {
+        report.error(
+            &error.span().unwrap_or(0..0),
+            format!("this is no TOML: {}", error.message()),
+            "See https://toml.io for the notation; a text stands in \"quotes\".",
+        );
+    }
+    root
+}

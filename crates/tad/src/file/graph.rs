@@ -1,0 +1,149 @@
+//! What must happen before what, within a request and between pools of threads.
+//!
+//! Each step has two events: it *starts* (a thread of its stage takes it) and it is *done*. A step is
+//! done after it started and after all for which it waits are done; it starts after the step that
+//! submits it started (`submits`) or was done (`then`). A circle of such events never happens.
+//!
+//! A thread of a bounded, synchronous stage is held from start to done. If on the way the request
+//! needs a thread of another such stage, that one is needed *while holding* the first; a circle of
+//! these needs is a deadlock as soon as enough requests are there.
+
+use crate::model::{RequestId, RequestType, StageId, StepId, Tad, Threads};
+use std::collections::BTreeSet;
+
+/// Whether a thread of the stage is held while a request waits there.
+fn holds(tad: &Tad, stage: StageId) -> bool {
+    let stage = &tad.stages[stage];
+    matches!(stage.threads, Threads::Bounded(_)) && !stage.asynchronous
+}
+
+/// Who submits each step, and whether at its end. Every step but the first has exactly one.
+fn submitters(kind: &RequestType) -> Vec<Option<(StepId, bool)>> {
+    let mut of = vec![None; kind.steps.len()];
+    for (id, step) in kind.steps.iter().enumerate() {
+        for &next in &step.submits {
+            of[next] = Some((id, false));
+        }
+        for &next in &step.then {
+            of[next] = Some((id, true));
+        }
+    }
+    of
+}
+
+/// Events are numbered: `2 * step` is its start, `2 * step + 1` its end.
+fn before(kind: &RequestType) -> Vec<Vec<usize>> {
+    let submitters = submitters(kind);
+    let mut before = Vec::with_capacity(2 * kind.steps.len());
+    for (id, step) in kind.steps.iter().enumerate() {
+        before.push(match submitters[id] {
+            Some((by, at_end)) => vec![2 * by + usize::from(at_end)],
+            None => Vec::new(),
+        });
+        let mut end = vec![2 * id];
+        end.extend(step.waits.iter().map(|&step| 2 * step + 1));
+        before.push(end);
+    }
+    before
+}
+
+/// Steps of a request that wait for one another, if there are any.
+pub(super) fn request_cycle(kind: &RequestType) -> Option<Vec<StepId>> {
+    let cycle = cycle(&before(kind))?;
+    let mut steps: Vec<StepId> = cycle.into_iter().map(|event| event / 2).collect();
+    steps.dedup();
+    if steps.len() > 1 && steps.first() == steps.last() {
+        steps.pop();
+    }
+    Some(steps)
+}
+
+/// Which stage needs a thread of which while it holds one of its own, for one request.
+#[derive(Debug)]
+pub(super) struct Needs(BTreeSet<(StageId, StageId)>);
+
+impl Needs {
+    /// Of a request without a circle.
+    pub fn of(tad: &Tad, request: RequestId) -> Needs {
+        let kind = &tad.requests[request];
+        let before = before(kind);
+        let mut needs = BTreeSet::new();
+        for (id, step) in kind.steps.iter().enumerate() {
+            if step.waits.is_empty() || !holds(tad, step.stage) {
+                continue;
+            }
+            // What is before its start has its thread already.
+            let mut seen = reach(&before, vec![2 * id], BTreeSet::new());
+            let started = seen.clone();
+            seen = reach(&before, step.waits.iter().map(|&w| 2 * w + 1).collect(), seen);
+            for event in seen.difference(&started).filter(|&event| event % 2 == 0) {
+                let stage = kind.steps[event / 2].stage;
+                if holds(tad, stage) {
+                    needs.insert((step.stage, stage));
+                }
+            }
+        }
+        Needs(needs)
+    }
+}
+
+/// Everything from which these events can be reached backwards, and what was seen already.
+fn reach(
+    before: &[Vec<usize>],
+    mut todo: Vec<usize>,
+    mut seen: BTreeSet<usize>,
+) -> BTreeSet<usize> {
+    while let Some(event) = todo.pop() {
+        if seen.insert(event) {
+            todo.extend(&before[event]);
+        }
+    }
+    seen
+}
+
+/// Stages that hold threads while they need one another's, if there are any.
+pub(super) fn pool_cycle(tad: &Tad, needs: &[Needs]) -> Option<Vec<StageId>> {
+    let mut next = vec![Vec::new(); tad.stages.len()];
+    for &(from, to) in needs.iter().flat_map(|needs| &needs.0) {
+        next[from].push(to);
+    }
+    cycle(&next)
+}
+
+/// A circle in a graph. Without recursion: a file may describe a path as long as it likes.
+fn cycle(next: &[Vec<usize>]) -> Option<Vec<usize>> {
+    #[derive(Clone, Copy, PartialEq)]
+    enum Seen {
+        No,
+        OnPath,
+        Yes,
+    }
+    let mut seen = vec![Seen::No; next.len()];
+    for root in 0..next.len() {
+        if seen[root] != Seen::No {
+            continue;
+        }
+        let mut path = vec![(root, 0)];
+        seen[root] = Seen::OnPath;
+        while let Some((node, turn)) = path.last_mut() {
+            let Some(&to) = next[*node].get(*turn) else {
+                seen[*node] = Seen::Yes;
+                path.pop();
+                continue;
+            };
+            *turn += 1;
+            match seen[to] {
+                Seen::OnPath => {
+                    let start = path.iter().position(|(node, _)| *node == to).unwrap_or(0);
+                    return Some(path[start..].iter().map(|(node, _)| *node).collect());
+                }
+                Seen::No => {
+                    seen[to] = Seen::OnPath;
+                    path.push((to, 0));
+                }
+                Seen::Yes => {}
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,20 @@
+//! The systems that come with Headworks.
+
+/// Name and text of each, in the order of Table 4.5; the remedied HBase last.
+const SYSTEMS: [(&str, &str); 5] = [
+    ("hbase", include_str!("../systems/hbase.toml")),
+    ("mongodb", include_str!("../systems/mongodb.toml")),
+    ("cassandra", include_str!("../systems/cassandra.toml")),
+    ("riak", include_str!("../systems/riak.toml")),
+    ("hbase-maat", include_str!("../systems/hbase-maat.toml")),
+];
+
+/// Their names.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    SYSTEMS.iter().map(|(name, _)| *name)
+}
+
+/// The file of a system.
+pub fn text(name: &str) -> Option<&'static str> {
+    SYSTEMS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
