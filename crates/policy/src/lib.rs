@@ -15,8 +15,10 @@ pub mod fair;
 pub mod gate;
 pub mod heap;
 pub mod histogram;
+pub mod matching;
 pub mod metrics;
 pub mod stall;
+pub mod tuner;
 pub mod units;
 pub mod wrr;
 

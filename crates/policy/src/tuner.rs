@@ -1,0 +1,400 @@
+//! P finds itself: measures the database at a few values of P, fits the model of the matching point,
+//! climbs to the peak, and stays near it while the workload changes.
+//!
+//! # Slices
+//! Throughput is measured in slices: P is set, the requests inside get time to turn over, then
+//! completions are counted until there are enough. Slices at different P are *interleaved*, so that
+//! a drift of the workload touches all of them alike, and there are as many as the spread of their
+//! results demands: sampling ends when each mean is known well enough, not after a fixed time.
+//!
+//! # Phases
+//! 1. *Sample* P₀, P₁ and P₂ and fit [`crate::matching`]. If the fit is refused, the best of the
+//!    three is the start.
+//! 2. *Climb*: compare P with its neighbours, go to the best, and make the steps smaller once the
+//!    middle is best. The model is only trusted as a start: no P is settled on that was not
+//!    measured to be at least as good as its neighbours.
+//! 3. *Hold*, with a small probe to either side now and then. A sum of deviations (CUSUM) watches
+//!    the throughput; a shift starts a climb with wide steps from where P stands, never from an
+//!    extreme, so that nobody suffers from the search.
+//!
+//! Of several P that are equally good the smallest is taken: it has the shorter tails.
+//!
+//! Time and counts are arguments, nothing is allocated, and the same seed of a simulated database
+//! gives the same decisions.
+
+mod arm;
+mod watch;
+
+use crate::Nanos;
+use crate::matching::{Curve, Misfit, Sample, fit};
+use arm::{ARMS, Arms};
+use watch::Watch;
+
+/// Bounds and patience.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Least P that is tried.
+    pub least: u32,
+    /// Largest P that is tried; fewer if there are fewer users.
+    pub most: u32,
+    /// Shortest slice.
+    pub slice: Nanos,
+    /// Longest slice, if completions are rare.
+    pub slice_max: Nanos,
+    /// Completions that a slice should have.
+    pub completions: u64,
+    /// Half of the confidence interval of a mean, relative to it, at which sampling ends.
+    pub precision: f64,
+    /// Time between two probes while P is held.
+    pub probe_every: Nanos,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            least: 2,
+            most: 1_024,
+            slice: Nanos::from_millis(300),
+            slice_max: Nanos::from_millis(2_000),
+            completions: 400,
+            precision: 0.02,
+            probe_every: Nanos::from_millis(5_000),
+        }
+    }
+}
+
+/// What the tuner sees.
+#[derive(Clone, Copy, Debug)]
+pub struct Sight {
+    /// Time.
+    pub now: Nanos,
+    /// Turns that were completed, ever.
+    pub completed: u64,
+    /// Users that are connected and have issued something lately.
+    pub users: u32,
+    /// How long a request is inside, on average.
+    pub service: Nanos,
+}
+
+/// What the tuner is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Too little happens to measure anything.
+    Waiting,
+    /// Measuring P₀, P₁ and P₂.
+    Sampling,
+    /// Comparing neighbours.
+    Climbing,
+    /// Staying.
+    Holding,
+}
+
+/// Something that the tuner decided, for the log and for `explain`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Decision {
+    /// A search began at this P.
+    Began {
+        /// P.
+        parallelism: u32,
+        /// Because the throughput shifted, and not because it was the first search.
+        shift: bool,
+    },
+    /// The samples and what the model made of them.
+    Fitted {
+        /// P₀, P₁, P₂ and their throughputs.
+        samples: [Sample; 3],
+        /// The curve, or why there is none.
+        fit: Result<Curve, Misfit>,
+        /// Where the climb begins.
+        start: u32,
+    },
+    /// A neighbour was better.
+    Moved {
+        /// P before.
+        from: u32,
+        /// P after.
+        to: u32,
+        /// Throughput after, relative to that before.
+        gain: f64,
+    },
+    /// The search is over.
+    Settled {
+        /// P.
+        parallelism: u32,
+        /// Its throughput.
+        throughput_per_s: f64,
+    },
+}
+
+const LOG: usize = 32;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Tuner {
+    limits: Limits,
+    phase: Phase,
+    /// P in force.
+    current: u32,
+    /// P that is held or climbed from.
+    center: u32,
+    /// Ratio between neighbours, in 1/16 of an octave.
+    step: f64,
+    arms: Arms,
+    slice: Slice,
+    watch: Watch,
+    probed: Nanos,
+    log: [Option<Decision>; LOG],
+    logged: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Slice {
+    /// When P was set; counting begins after that.
+    set: Nanos,
+    settle: Nanos,
+    /// When and from what counting began.
+    from: Option<(Nanos, u64)>,
+}
+
+/// Ratio between neighbours at the start of a climb, after a shift, and the finest.
+const STEP_FIRST: f64 = 1.5;
+const STEP_SHIFT: f64 = 1.6;
+const STEP_LAST: f64 = 1.2;
+
+/// Part of the best throughput within which a smaller P is preferred.
+const AS_GOOD: f64 = 0.99;
+
+/// Gain, relative to the spread, that a probe must show.
+const PROBE_GAIN: f64 = 1.015;
+
+impl Tuner {
+    /// Begins at `parallelism`, which it keeps until something happens.
+    pub fn new(limits: Limits, parallelism: u32) -> Tuner {
+        Tuner {
+            limits,
+            phase: Phase::Waiting,
+            current: parallelism,
+            center: parallelism,
+            step: STEP_FIRST,
+            arms: Arms::default(),
+            slice: Slice::default(),
+            watch: Watch::default(),
+            probed: Nanos(0),
+            log: [None; LOG],
+            logged: 0,
+        }
+    }
+
+    /// P in force.
+    pub fn parallelism(&self) -> u32 {
+        self.current
+    }
+
+    /// P that the search holds to be best so far.
+    pub fn center(&self) -> u32 {
+        self.center
+    }
+
+    /// What it is at.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// The latest decisions, oldest first, and how many there were ever.
+    pub fn decisions(&self) -> (impl Iterator<Item = &Decision>, u64) {
+        let first = self.logged.saturating_sub(LOG as u64);
+        let latest = (first..self.logged).map(|at| &self.log[at as usize % LOG]);
+        (latest.flatten(), self.logged)
+    }
+
+    fn note(&mut self, decision: Decision) {
+        self.log[self.logged as usize % LOG] = Some(decision);
+        self.logged += 1;
+    }
+
+    /// What was measured at each P of the search under way: P, mean throughput, relative half of
+    /// the confidence interval, slices.
+    pub fn measured(&self) -> impl Iterator<Item = (u32, f64, f64, u32)> {
+        self.arms.iter()
+    }
+
+    /// Looks, as often as one likes, and returns the P that shall be in force.
+    pub fn look(&mut self, sight: Sight) -> u32 {
+        let Some((rate, seconds)) = self.slice_ended(&sight) else { return self.current };
+        if rate * self.limits.slice_max.0 as f64 / 1e9 < 10.0 || sight.users <= self.limits.least {
+            // Nothing to be found out from a handful of requests.
+            self.phase = Phase::Waiting;
+            self.watch = Watch::default();
+            return self.set(sight.now, self.center, sight.service);
+        }
+        match self.phase {
+            Phase::Waiting => self.begin_sampling(&sight),
+            Phase::Sampling => {
+                self.arms.record(self.current, rate);
+                match self.arms.next(self.limits.precision) {
+                    Some(next) => self.set(sight.now, next, sight.service),
+                    None => self.fit(&sight),
+                }
+            }
+            Phase::Climbing => {
+                self.arms.record(self.current, rate);
+                match self.arms.next(self.limits.precision) {
+                    Some(next) => self.set(sight.now, next, sight.service),
+                    None => self.compare(&sight),
+                }
+            }
+            Phase::Holding => self.hold(&sight, rate, seconds),
+        }
+    }
+
+    /// The throughput of the slice under way, if it is over.
+    fn slice_ended(&mut self, sight: &Sight) -> Option<(f64, f64)> {
+        let Some((since, completed)) = self.slice.from else {
+            if sight.now.since(self.slice.set) >= self.slice.settle {
+                self.slice.from = Some((sight.now, sight.completed));
+            }
+            return None;
+        };
+        let span = sight.now.since(since);
+        let count = sight.completed.saturating_sub(completed);
+        let enough = span >= self.limits.slice && count >= self.limits.completions;
+        if !enough && span < self.limits.slice_max {
+            return None;
+        }
+        let seconds = span.0 as f64 / 1e9;
+        self.slice.from = Some((sight.now, sight.completed));
+        Some((count as f64 / seconds, seconds))
+    }
+
+    /// Puts another P in force and begins a slice.
+    fn set(&mut self, now: Nanos, parallelism: u32, service: Nanos) -> u32 {
+        if parallelism != self.current {
+            self.current = parallelism;
+            // What is inside has turned over a few times.
+            let settle = Nanos(service.0.saturating_mul(4));
+            let settle = settle.max(Nanos(self.limits.slice.0 / 4)).min(self.limits.slice_max);
+            self.slice = Slice { set: now, settle, from: None };
+        }
+        self.current
+    }
+
+    fn most(&self, users: u32) -> u32 {
+        self.limits.most.min(users).max(self.limits.least)
+    }
+
+    fn begin_sampling(&mut self, sight: &Sight) -> u32 {
+        self.note(Decision::Began { parallelism: self.center, shift: false });
+        let (least, most) = (self.limits.least, self.most(sight.users));
+        let middle = (f64::from(least) * f64::from(most)).sqrt().round() as u32;
+        if middle <= least + 1 || middle >= most {
+            return self.begin_climb(sight, self.center.clamp(least, most), STEP_FIRST);
+        }
+        self.phase = Phase::Sampling;
+        self.arms.clear();
+        for parallelism in [least, middle, most] {
+            self.arms.add(parallelism);
+        }
+        self.set(sight.now, middle, sight.service)
+    }
+
+    fn fit(&mut self, sight: &Sight) -> u32 {
+        let mut samples = [Sample { parallelism: 0, throughput_per_s: 0.0 }; 3];
+        for (sample, (parallelism, mean, _, _)) in samples.iter_mut().zip(self.arms.iter()) {
+            *sample = Sample { parallelism, throughput_per_s: mean };
+        }
+        let most = self.most(sight.users);
+        let fitted = fit(samples);
+        let best = samples
+            .iter()
+            .max_by(|a, b| a.throughput_per_s.total_cmp(&b.throughput_per_s))
+            .map_or(self.center, |best| best.parallelism);
+        let start = match fitted {
+            Ok(curve) => curve.matching_point(most).unwrap_or(most),
+            Err(_) => best,
+        };
+        let start = start.clamp(self.limits.least, most);
+        self.note(Decision::Fitted { samples, fit: fitted, start });
+        self.begin_climb(sight, start, STEP_FIRST)
+    }
+
+    fn begin_climb(&mut self, sight: &Sight, center: u32, step: f64) -> u32 {
+        self.phase = Phase::Climbing;
+        self.center = center;
+        self.step = step;
+        self.arms.clear();
+        self.neighbours(sight)
+    }
+
+    /// Adds the middle and its neighbours to what is measured, and begins with whichever has been
+    /// measured least.
+    fn neighbours(&mut self, sight: &Sight) -> u32 {
+        let (least, most) = (self.limits.least, self.most(sight.users));
+        let center = self.center.clamp(least, most);
+        self.center = center;
+        let up = ((f64::from(center) * self.step).round() as u32).max(center + 1);
+        let down = ((f64::from(center) / self.step).round() as u32).min(center.saturating_sub(1));
+        self.arms.choose([center, up.clamp(least, most), down.clamp(least, most)]);
+        match self.arms.next(self.limits.precision) {
+            Some(next) => self.set(sight.now, next, sight.service),
+            None => self.compare(sight),
+        }
+    }
+
+    /// Goes to the best of the middle and its neighbours.
+    fn compare(&mut self, sight: &Sight) -> u32 {
+        let from = self.center;
+        let Some((best, _)) = self.arms.best(AS_GOOD) else { return self.current };
+        let (before, after) = (self.arms.mean(from), self.arms.mean(best));
+        if best != from {
+            self.note(Decision::Moved { from, to: best, gain: after / before.max(1e-9) });
+            self.center = best;
+            if self.arms.len() < ARMS - 2 {
+                return self.neighbours(sight);
+            }
+        }
+        if self.step > STEP_LAST && self.arms.len() < ARMS - 2 {
+            self.step = STEP_LAST.max(self.step.sqrt());
+            return self.neighbours(sight);
+        }
+        self.note(Decision::Settled { parallelism: self.center, throughput_per_s: after });
+        self.phase = Phase::Holding;
+        self.probed = sight.now;
+        self.watch = Watch::default();
+        self.arms.clear();
+        self.set(sight.now, self.center, sight.service)
+    }
+
+    fn hold(&mut self, sight: &Sight, rate: f64, seconds: f64) -> u32 {
+        let probing = self.current != self.center;
+        if !probing && self.watch.shifted(rate, seconds) {
+            self.note(Decision::Began { parallelism: self.center, shift: true });
+            return self.begin_climb(sight, self.center, STEP_SHIFT);
+        }
+        if probing || self.arms.len() > 0 {
+            self.arms.record(self.current, rate);
+        }
+        if probing {
+            return self.set(sight.now, self.center, sight.service);
+        }
+        if let Some((better, gain)) = self.arms.better(self.center, PROBE_GAIN) {
+            self.note(Decision::Moved { from: self.center, to: better, gain });
+            self.center = better;
+            self.arms.clear();
+            self.watch = Watch::default();
+            return self.set(sight.now, better, sight.service);
+        }
+        if sight.now.since(self.probed) < self.limits.probe_every {
+            return self.current;
+        }
+        self.probed = sight.now;
+        let (least, most) = (self.limits.least, self.most(sight.users));
+        let up = ((f64::from(self.center) * STEP_LAST).ceil() as u32).clamp(least, most);
+        let down = ((f64::from(self.center) / STEP_LAST).floor() as u32).clamp(least, most);
+        if self.arms.len() == 0 || self.arms.crowded() {
+            self.arms.clear();
+            self.arms.choose([self.center, up, down]);
+        }
+        let next = self.arms.least_measured(self.center);
+        self.set(sight.now, next.unwrap_or(self.center), sight.service)
+    }
+}

@@ -1,0 +1,189 @@
+//! Means of throughput at several P, and how well they are known.
+
+/// P that can be measured in one search.
+pub(super) const ARMS: usize = 16;
+
+/// Slices of each P before anything is concluded, and after which it is enough in any case.
+const SLICES_MIN: u32 = 3;
+const SLICES_MAX: u32 = 10;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Arm {
+    parallelism: u32,
+    count: u32,
+    mean: f64,
+    /// Sum of squared deviations (Welford).
+    squares: f64,
+}
+
+impl Arm {
+    /// Half of the 95 % confidence interval, relative to the mean.
+    fn spread(&self) -> f64 {
+        // Student's t for 1, 2, … degrees of freedom.
+        const T: [f64; 9] = [12.7, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26];
+        if self.count < 2 || self.mean <= 0.0 {
+            return f64::INFINITY;
+        }
+        let freedom = (self.count - 1) as usize;
+        let t = T.get(freedom - 1).copied().unwrap_or(2.1);
+        let deviation = (self.squares / f64::from(self.count - 1)).sqrt();
+        t * deviation / f64::from(self.count).sqrt() / self.mean
+    }
+
+    fn known(&self, precision: f64) -> bool {
+        self.count >= SLICES_MAX || self.count >= SLICES_MIN && self.spread() <= precision
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arms {
+    arms: [Arm; ARMS],
+    len: usize,
+    /// The ones that are compared at the moment, as bits.
+    chosen: u32,
+}
+
+impl Arms {
+    pub(super) fn clear(&mut self) {
+        *self = Arms::default();
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    fn arms(&self) -> &[Arm] {
+        &self.arms[..self.len]
+    }
+
+    fn at(&self, parallelism: u32) -> Option<usize> {
+        self.arms().iter().position(|arm| arm.parallelism == parallelism)
+    }
+
+    /// Measures this P too.
+    pub(super) fn add(&mut self, parallelism: u32) {
+        let at = self.at(parallelism).unwrap_or_else(|| {
+            let at = self.len.min(ARMS - 1);
+            self.arms[at] = Arm { parallelism, ..Arm::default() };
+            self.len = at + 1;
+            at
+        });
+        self.chosen |= 1 << at;
+    }
+
+    /// Compares these, and no others.
+    pub(super) fn choose(&mut self, parallelisms: [u32; 3]) {
+        self.chosen = 0;
+        for parallelism in parallelisms {
+            self.add(parallelism);
+        }
+    }
+
+    fn compared(&self) -> impl Iterator<Item = &Arm> {
+        let chosen = self.chosen;
+        self.arms()
+            .iter()
+            .enumerate()
+            .filter(move |(at, _)| chosen & (1 << at) != 0)
+            .map(|(_, a)| a)
+    }
+
+    /// A slice at this P gave this throughput.
+    pub(super) fn record(&mut self, parallelism: u32, rate: f64) {
+        if let Some(at) = self.at(parallelism) {
+            let arm = &mut self.arms[at];
+            arm.count += 1;
+            let delta = rate - arm.mean;
+            arm.mean += delta / f64::from(arm.count);
+            arm.squares += delta * (rate - arm.mean);
+        }
+    }
+
+    /// The P to measure next; `None` when all that are compared are known well enough.
+    pub(super) fn next(&self, precision: f64) -> Option<u32> {
+        let open = self.compared().filter(|arm| !arm.known(precision));
+        open.min_by_key(|arm| arm.count).map(|arm| arm.parallelism)
+    }
+
+    /// Of those that are compared the one, other than `center`, that was measured least.
+    pub(super) fn least_measured(&self, center: u32) -> Option<u32> {
+        let others = self.compared().filter(|arm| arm.parallelism != center);
+        others.min_by_key(|arm| arm.count).map(|arm| arm.parallelism)
+    }
+
+    /// Whether what is compared has been measured so often that it may be forgotten.
+    pub(super) fn crowded(&self) -> bool {
+        self.compared().map(|arm| arm.count).max().unwrap_or(0) > 4 * SLICES_MAX
+    }
+
+    /// Mean throughput at this P; zero if it was not measured.
+    pub(super) fn mean(&self, parallelism: u32) -> f64 {
+        self.at(parallelism).map_or(0.0, |at| self.arms[at].mean)
+    }
+
+    /// The smallest P, of those that are compared, whose throughput is at least this part of the
+    /// best, and that throughput.
+    pub(super) fn best(&self, as_good: f64) -> Option<(u32, f64)> {
+        let best = self.compared().map(|arm| arm.mean).fold(0.0, f64::max);
+        let good = self.compared().filter(|arm| arm.count > 0 && arm.mean >= as_good * best);
+        good.min_by_key(|arm| arm.parallelism).map(|arm| (arm.parallelism, arm.mean))
+    }
+
+    /// A P that is surely better than `center` by this factor, and by how much it is.
+    pub(super) fn better(&self, center: u32, factor: f64) -> Option<(u32, f64)> {
+        let middle = self.arms[self.at(center)?];
+        let surely = |arm: &&Arm| {
+            arm.count >= SLICES_MIN
+                && middle.count >= SLICES_MIN
+                && arm.mean * (1.0 - arm.spread().min(1.0) / 2.0)
+                    > middle.mean * (1.0 + middle.spread().min(1.0) / 2.0)
+                && arm.mean > middle.mean * factor
+        };
+        let best = self.compared().filter(surely).max_by(|a, b| a.mean.total_cmp(&b.mean))?;
+        Some((best.parallelism, best.mean / middle.mean))
+    }
+
+    /// P, mean, relative spread, slices.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, f64, f64, u32)> {
+        self.arms().iter().map(|arm| (arm.parallelism, arm.mean, arm.spread(), arm.count))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mean_is_known_when_its_interval_is_narrow_or_enough_was_tried() {
+        let mut arms = Arms::default();
+        arms.choose([8, 12, 5]);
+        for _ in 0..3 {
+            arms.record(8, 100.0);
+            arms.record(12, 90.0);
+        }
+        for at in 0..10 {
+            assert_eq!(arms.next(0.02), Some(5), "still noisy after {at}");
+            arms.record(5, if at % 2 == 0 { 50.0 } else { 150.0 });
+        }
+        assert_eq!(arms.next(0.02), None);
+        // Ten slices of 50 and 150: as good as 100, at a smaller P.
+        assert_eq!(arms.best(0.99), Some((5, 100.0)));
+        arms.record(5, 50.0);
+        assert_eq!(arms.best(0.99), Some((8, 100.0)));
+    }
+
+    #[test]
+    fn better_must_be_sure() {
+        let mut arms = Arms::default();
+        arms.choose([8, 12, 5]);
+        for at in 0..4 {
+            arms.record(8, 100.0 + f64::from(at % 2));
+            arms.record(12, 110.0 + f64::from(at % 2));
+            arms.record(5, if at % 2 == 0 { 20.0 } else { 260.0 });
+        }
+        assert_eq!(arms.better(8, 1.01).map(|(p, _)| p), Some(12));
+        assert_eq!(arms.better(12, 1.01), None);
+        assert_eq!(arms.better(99, 1.01), None);
+    }
+}

@@ -1,0 +1,171 @@
+//! The tuner against a simulated database: thousands of seeds, each a database of its own.
+
+use headworks_policy::Nanos;
+use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner};
+
+/// A database: throughput as a function of P, with noise, stalls and a shift on the way.
+struct Database {
+    state: u64,
+    /// Rising part: requests a second of each user while nobody is in the way, and capacity.
+    each: f64,
+    capacity: f64,
+    /// Where users begin to be in each other's way, and how much.
+    knee: f64,
+    harm: f64,
+    noise: f64,
+    /// Correlated part of the noise.
+    drift: f64,
+    completed: f64,
+}
+
+impl Database {
+    fn random(&mut self) -> f64 {
+        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn new(seed: u64) -> Database {
+        let mut new = Database {
+            state: seed,
+            each: 0.0,
+            capacity: 0.0,
+            knee: 0.0,
+            harm: 0.0,
+            noise: 0.0,
+            drift: 1.0,
+            completed: 0.0,
+        };
+        new.shift();
+        new.noise = 0.01 + 0.03 * new.random();
+        new
+    }
+
+    /// Another workload.
+    fn shift(&mut self) {
+        let peak = 4.0 * 16f64.powf(self.random());
+        self.capacity = 500.0 * 10f64.powf(self.random());
+        self.each = self.capacity / peak * (1.0 + 2.0 * self.random());
+        self.knee = peak * (1.0 + self.random());
+        self.harm = 0.05 + 0.6 * self.random();
+    }
+
+    fn throughput(&self, parallelism: u32) -> f64 {
+        let p = f64::from(parallelism);
+        let linear = self.each * p;
+        // A smooth minimum of the line and the capacity, then harm beyond the knee.
+        let rising = linear / (1.0 + (linear / self.capacity).powi(3)).cbrt();
+        let beyond = (p / self.knee).ln().max(0.0);
+        rising / (1.0 + self.harm * beyond)
+    }
+
+    fn best(&self) -> f64 {
+        (2..=256).map(|p| self.throughput(p)).fold(0.0, f64::max)
+    }
+
+    fn run(&mut self, parallelism: u32, seconds: f64) {
+        let shock = (self.random() - 0.5) * 2.0;
+        self.drift += (1.0 - self.drift) * 0.05 + 0.004 * shock;
+        let white = 1.0 + self.noise * (self.random() + self.random() - 1.0) * 3.0;
+        self.completed += self.throughput(parallelism) * self.drift * white.max(0.0) * seconds;
+    }
+}
+
+const STEP_MS: u64 = 50;
+
+/// Runs tuner and database for some seconds; returns the throughput, relative to the best, of each
+/// second.
+fn together(tuner: &mut Tuner, database: &mut Database, from_s: u64, to_s: u64) -> Vec<f64> {
+    let best = database.best();
+    let mut seconds = Vec::new();
+    for second in from_s..to_s {
+        let mut sum = 0.0;
+        for step in 0..1_000 / STEP_MS {
+            let parallelism = tuner.parallelism();
+            database.run(parallelism, STEP_MS as f64 / 1e3);
+            sum += database.throughput(parallelism) * STEP_MS as f64 / 1e3;
+            let served = database.throughput(parallelism);
+            tuner.look(Sight {
+                now: Nanos::from_millis(second * 1_000 + (step + 1) * STEP_MS),
+                completed: database.completed as u64,
+                users: 256,
+                service: Nanos((f64::from(parallelism) / served * 1e9) as u64),
+            });
+        }
+        seconds.push(sum / best);
+    }
+    seconds
+}
+
+#[test]
+fn from_cold_it_is_near_the_best_within_a_minute_and_stays() {
+    let seeds = 2_000;
+    let mut good = 0;
+    let mut worst = f64::INFINITY;
+    for seed in 0..seeds {
+        let mut database = Database::new(seed);
+        let mut tuner = Tuner::new(Limits::default(), 16);
+        let seconds = together(&mut tuner, &mut database, 0, 180);
+        let after: f64 = seconds[60..].iter().sum::<f64>() / 120.0;
+        worst = worst.min(after);
+        good += u32::from(after >= 0.97);
+        assert!(after > 0.85, "seed {seed}: {after:.3} at P = {}", tuner.parallelism());
+    }
+    println!("{good} of {seeds} at 0.97 of the best or more, the worst at {worst:.3}");
+    assert!(good >= seeds as u32 * 95 / 100, "{good} of {seeds}");
+}
+
+#[test]
+fn after_a_shift_it_finds_the_new_best_and_nobody_suffers_from_the_search() {
+    let seeds = 1_000;
+    let (mut good, mut halved) = (0, 0);
+    for seed in 0..seeds {
+        let mut database = Database::new(seed);
+        let mut tuner = Tuner::new(Limits::default(), 16);
+        together(&mut tuner, &mut database, 0, 90);
+        let held = tuner.parallelism();
+        database.shift();
+        let start = database.throughput(held) / database.best();
+        let seconds = together(&mut tuner, &mut database, 90, 210);
+        let after: f64 = seconds[60..].iter().sum::<f64>() / 60.0;
+        good += u32::from(after >= 0.95);
+        // Of what P gave when the workload changed, which nobody can help.
+        halved += u32::from(seconds.iter().any(|second| *second < 0.5 * start.min(1.0)));
+    }
+    println!(
+        "{good} of {seeds} at 0.95 of the new best or more; {halved} with a second under half"
+    );
+    assert!(good >= seeds as u32 * 93 / 100, "{good} of {seeds}");
+    assert_eq!(halved, 0);
+}
+
+#[test]
+fn it_does_not_swing_once_it_has_settled() {
+    for seed in 0..300 {
+        let mut database = Database::new(seed);
+        let mut tuner = Tuner::new(Limits::default(), 16);
+        together(&mut tuner, &mut database, 0, 90);
+        let (_, before) = tuner.decisions();
+        together(&mut tuner, &mut database, 90, 390);
+        let (latest, after) = tuner.decisions();
+        let moves = latest.filter(|d| matches!(d, Decision::Moved { .. })).count();
+        assert!(after - before <= 24, "seed {seed}: {} decisions, {moves} moves", after - before);
+    }
+}
+
+#[test]
+fn it_waits_while_nothing_happens() {
+    let mut tuner = Tuner::new(Limits::default(), 16);
+    for ms in (0..60_000).step_by(50) {
+        let sight = Sight {
+            now: Nanos::from_millis(ms),
+            completed: ms / 1_000,
+            users: 256,
+            service: Nanos::from_millis(1),
+        };
+        assert_eq!(tuner.look(sight), 16);
+    }
+    assert_eq!(tuner.phase(), Phase::Waiting);
+}
