@@ -17,6 +17,8 @@ pub mod heap;
 pub mod histogram;
 pub mod matching;
 pub mod metrics;
+pub mod quota;
+pub mod slo;
 pub mod stall;
 pub mod tuner;
 pub mod units;

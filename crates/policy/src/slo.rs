@@ -1,0 +1,230 @@
+//! Latency targets, held by weights.
+//!
+//! # Problem
+//! Some classes have a target: this percentile of their latencies is at most so long. The others
+//! take what is left. A weight decides how long a class waits, but how long depends on everybody's
+//! load, which nobody knows in advance.
+//!
+//! # The loop
+//! For each class with a target, each window: compare the measured percentile with the target and
+//! multiply the weight with a power of their ratio. Above the target the weight grows at once;
+//! clearly below it shrinks, slowly, so that the rest goes back to best-effort classes. In between nothing
+//! moves.
+//!
+//! A percentile of 99.9 needs thousands of requests to be seen. Windows with fewer are judged by what they can show:
+//! more requests above the target than the percentile allows is a breach, however few requests there were.
+//!
+//! # What cannot be held
+//! Weights with targets never take more than `share_max` of the total: best-effort classes are not
+//! starved. A class that stays above its target while the weights are at that bound, or while more
+//! weight no longer helps, is reported as infeasible with the gap, and keeps the weight that helped
+//! last.
+//!
+//! Source: AppleS section 5.3, after N. Li et al., PSLO (EuroSys 2016): measured percentiles fed
+//! back into shares.
+
+/// Largest number of classes with targets.
+pub const TARGETS: usize = 16;
+
+/// A class's target.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Target {
+    /// Percentile, as a fraction: 0.999.
+    pub quantile: f64,
+    /// Latency that it may have, in milliseconds.
+    pub latency_ms: f64,
+}
+
+/// What was measured of a class over a window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SloSight {
+    /// Requests answered.
+    pub answered: u64,
+    /// Of those, requests above the target.
+    pub above: u64,
+    /// The percentile of the target, in milliseconds.
+    pub latency_ms: f64,
+}
+
+/// How a class stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Standing {
+    /// Too few requests to tell.
+    Unknown,
+    /// Within its target.
+    Held,
+    /// Above it, and the weight is being raised.
+    Raising,
+    /// It cannot be held: the percentile is this many times the target.
+    Infeasible(f64),
+}
+
+/// Gains and bounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SloLimits {
+    /// Part of all weight that classes with targets may have together.
+    pub share_max: f64,
+    /// Part of the target below which weight is given back.
+    pub room: f64,
+    /// Windows above the target, at the bound or without effect, after which it is infeasible.
+    pub patience: u32,
+}
+
+impl Default for SloLimits {
+    fn default() -> Self {
+        SloLimits { share_max: 0.8, room: 0.7, patience: 10 }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Class {
+    /// Part of all weight.
+    share: f64,
+    /// Least share: what it had without a target.
+    floor: f64,
+    breaches: u32,
+    /// The percentile when the share was raised last, and the share before.
+    tried: Option<(f64, f64)>,
+}
+
+/// Shares of the classes with targets; the rest belongs to the others.
+#[derive(Clone, Debug, Default)]
+pub struct SloControl {
+    classes: [Class; TARGETS],
+}
+
+impl SloControl {
+    /// Begins with these shares, by class.
+    pub fn new(shares: &[f64]) -> SloControl {
+        let mut control = SloControl::default();
+        for (class, share) in control.classes.iter_mut().zip(shares) {
+            class.share = *share;
+            class.floor = *share / 4.0;
+        }
+        control
+    }
+
+    /// Share of a class.
+    pub fn share(&self, class: usize) -> f64 {
+        self.classes.get(class).map_or(0.0, |class| class.share)
+    }
+
+    fn total(&self) -> f64 {
+        self.classes.iter().map(|class| class.share).sum()
+    }
+
+    /// Looks at a window of one class and sets its share; returns how it stands.
+    pub fn look(
+        &mut self,
+        class: usize,
+        target: Target,
+        limits: &SloLimits,
+        sight: SloSight,
+    ) -> Standing {
+        let total = self.total();
+        let Some(state) = self.classes.get_mut(class) else { return Standing::Unknown };
+        let allowed = (1.0 - target.quantile).max(0.0) * sight.answered as f64;
+        let ratio = sight.latency_ms / target.latency_ms;
+        // Chance alone puts some above: twice the square root of what is allowed, and one.
+        let breach = sight.above as f64 > allowed + 2.0 * allowed.sqrt() + 1.0
+            || ratio > 1.0 && allowed >= 1.0;
+        if sight.answered == 0 {
+            return Standing::Unknown;
+        }
+        if !breach {
+            state.breaches = 0;
+            state.tried = None;
+            if ratio < limits.room {
+                state.share = (state.share * 0.98).max(state.floor);
+            }
+            return Standing::Held;
+        }
+        state.breaches = state.breaches.saturating_add(1);
+        if state.breaches > limits.patience {
+            // More weight has not helped: what it took for nothing goes back.
+            if let Some((before_ms, share)) = state.tried
+                && sight.latency_ms > 0.95 * before_ms
+            {
+                state.share = share;
+            }
+            return Standing::Infeasible(ratio);
+        }
+        let room = (limits.share_max - total).max(0.0);
+        let wanted = state.share * ratio.powf(0.5).clamp(1.05, 1.5);
+        let next = wanted.min(state.share + room);
+        if state.tried.is_none() {
+            state.tried = Some((sight.latency_ms, state.share));
+        }
+        state.share = next;
+        Standing::Raising
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET: Target = Target { quantile: 0.999, latency_ms: 60.0 };
+
+    /// A class that wants `demand` of the capacity: with a share above it the queue is short, below
+    /// it latencies grow without bound (here: 100 times).
+    fn system(share: f64, demand: f64, base_ms: f64) -> SloSight {
+        let load = (demand / share).min(0.99);
+        let latency_ms = base_ms / (1.0 - load);
+        let above = if latency_ms > TARGET.latency_ms { 50 } else { 3 };
+        SloSight { answered: 10_000, above, latency_ms }
+    }
+
+    #[test]
+    fn a_feasible_target_is_held_and_no_more_is_taken_than_it_needs() {
+        for demand in [0.05, 0.1, 0.2, 0.3] {
+            let mut control = SloControl::new(&[0.05]);
+            let mut late = 0;
+            for window in 0..600 {
+                let sight = system(control.share(0), demand, 10.0);
+                control.look(0, TARGET, &SloLimits::default(), sight);
+                late += u32::from(window > 60 && sight.latency_ms > TARGET.latency_ms);
+            }
+            assert!(late < 27, "demand {demand}: {late} of 540 windows above");
+            // 10/(1 − ρ) = 60 at ρ = 5/6: a share of 1.2 times the demand is needed.
+            let share = control.share(0);
+            assert!((1.15..2.0).contains(&(share / demand)), "{demand}: {share}");
+        }
+    }
+
+    #[test]
+    fn an_infeasible_target_is_reported_and_not_chased_to_starvation() {
+        let mut control = SloControl::new(&[0.1]);
+        let mut standing = Standing::Unknown;
+        for _ in 0..100 {
+            let sight = SloSight { answered: 5_000, above: 4_000, latency_ms: 180.0 };
+            standing = control.look(0, TARGET, &SloLimits::default(), sight);
+            assert!(control.share(0) <= 0.8);
+        }
+        assert_eq!(standing, Standing::Infeasible(3.0));
+        assert!((control.share(0) - 0.1).abs() < 1e-9, "weight that does not help goes back");
+    }
+
+    #[test]
+    fn targets_together_leave_something_for_the_others() {
+        let mut control = SloControl::new(&[0.2, 0.2]);
+        for _ in 0..40 {
+            for class in 0..2 {
+                let sight = system(control.share(class), 0.9, 10.0);
+                control.look(class, TARGET, &SloLimits::default(), sight);
+            }
+            assert!(control.share(0) + control.share(1) <= 0.8 + 1e-9);
+        }
+    }
+
+    #[test]
+    fn a_few_late_requests_among_few_are_chance() {
+        let mut control = SloControl::new(&[0.1]);
+        let sight = SloSight { answered: 200, above: 1, latency_ms: 90.0 };
+        assert_eq!(control.look(0, TARGET, &SloLimits::default(), sight), Standing::Held);
+        let none = SloSight { answered: 0, above: 0, latency_ms: 0.0 };
+        assert_eq!(control.look(0, TARGET, &SloLimits::default(), none), Standing::Unknown);
+        let many = SloSight { answered: 200, above: 20, latency_ms: 90.0 };
+        assert_eq!(control.look(0, TARGET, &SloLimits::default(), many), Standing::Raising);
+    }
+}
