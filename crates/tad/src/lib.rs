@@ -10,5 +10,6 @@
 
 pub mod model;
 pub mod remedy;
+pub mod render;
 pub mod scenario;
 pub mod units;
