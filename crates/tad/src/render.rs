@@ -17,6 +17,7 @@ mod graph;
 mod legend;
 mod lines;
 mod path;
+mod score;
 mod shape;
 mod stages;
 mod svg;

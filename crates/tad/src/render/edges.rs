@@ -75,7 +75,7 @@ fn head_data(tip: Point, before: Point) -> String {
 
 /// Diamonds along a curve; one at its end if the information arrives there.
 fn diamonds(svg: &mut Svg, points: &[Point], arrives: bool) {
-    let flat = flatten(points);
+    let flat = flatten(points, PIECES);
     let length: f64 = flat.windows(2).map(|pair| distance(pair[0], pair[1])).sum();
     let count = (length / DIAMOND_EVERY).floor().max(1.0);
     let usable = if arrives { length - DIAMOND_HALF } else { length };
@@ -95,13 +95,14 @@ fn distance(a: Point, b: Point) -> f64 {
     (a.x - b.x).hypot(a.y - b.y)
 }
 
-fn flatten(points: &[Point]) -> Vec<Point> {
+/// A curve as straight pieces, so many for each of its parts.
+pub(super) fn flatten(points: &[Point], pieces: usize) -> Vec<Point> {
     let mut flat: Vec<Point> = points.first().copied().into_iter().collect();
     let mut from = 0;
     while from + 3 < points.len() {
         let [a, b, c, d] = [points[from], points[from + 1], points[from + 2], points[from + 3]];
-        for piece in 1..=PIECES {
-            let t = piece as f64 / PIECES as f64;
+        for piece in 1..=pieces {
+            let t = piece as f64 / pieces as f64;
             let u = 1.0 - t;
             let mix = |a: f64, b: f64, c: f64, d: f64| {
                 u * u * u * a + 3.0 * u * u * t * b + 3.0 * u * t * t * c + t * t * t * d
@@ -131,7 +132,7 @@ mod tests {
     #[test]
     fn distances_are_measured_along_the_curve() {
         let straight: Vec<Point> = (0..4).map(|i| Point::new(f64::from(i) * 10.0, 0.0)).collect();
-        let flat = flatten(&straight);
+        let flat = flatten(&straight, PIECES);
         let middle = along(&flat, 15.0);
         assert!((middle.x - 15.0).abs() < 0.01, "{middle:?}");
         assert_eq!(along(&flat, 1e6), straight[3]);

@@ -10,6 +10,7 @@
 use super::RenderError;
 use super::dot::{Positions, positions};
 use super::lines::{Anchor, Item, Kind, Line, Side, Wire, wires};
+use super::score::{Track, score};
 use super::shape::{QUEUE_H, QUEUE_TOP, SHARED_SPACE, SMALL_STEP, Shapes, StageShape};
 use super::svg::{Point, Rect};
 use super::text::{one_line, width};
@@ -45,15 +46,86 @@ pub(super) const PROCESS_TITLE: f64 = 14.0;
 /// Lays a system out.
 pub(super) fn layout(tad: &Tad, lines: &[Line], shapes: &Shapes) -> Result<Layout, RenderError> {
     let wires = wires(tad, lines);
-    // The first layout tells from where lines come; the second lets them meet their stages in that
-    // order, so that they do not cross right in front of them.
-    let mut heights = BTreeMap::new();
-    let first = positions(&graph(tad, lines, &wires, shapes, &heights))?;
-    for (name, at) in &first.nodes {
-        heights.insert(name.clone(), at.y);
+    let tracks: Vec<Track> =
+        wires.iter().enumerate().map(|(index, wire)| track(tad, lines, index, wire)).collect();
+    let mut best: Option<(f64, Positions)> = None;
+    let mut problem = None;
+    for variant in Variant::ALL {
+        match refined(tad, lines, &wires, shapes, variant) {
+            Ok(found) => {
+                let score = score(&found, &tracks);
+                if best.as_ref().is_none_or(|(least, _)| score < *least) {
+                    best = Some((score, found));
+                }
+            }
+            // `dot` has bugs that strike some graphs only in one way of laying them out.
+            Err(error @ RenderError::Failed { .. }) => problem = Some(error),
+            Err(error) => return Err(error),
+        }
     }
-    let found = positions(&graph(tad, lines, &wires, shapes, &heights))?;
-    gather(tad, shapes, wires, found)
+    match (best, problem) {
+        (Some((_, found)), _) => gather(tad, shapes, wires, found),
+        (None, Some(error)) => Err(error),
+        (None, None) => Err(RenderError::Unreadable("there is none".to_owned())),
+    }
+}
+
+/// A way of putting the same graph to `dot`. Its heuristics depend on the order in which boxes are
+/// named and on how it assigns columns, and no choice is best for every system; a layout takes
+/// milliseconds, so all are tried.
+#[derive(Clone, Copy, Debug)]
+struct Variant {
+    /// Columns of the whole picture at once, instead of each boundary by itself.
+    columns_at_once: bool,
+    /// What is inside of a boundary is named from last to first.
+    backwards: bool,
+    /// How much waiting and information want short lines, compared with requests' 4.
+    other_weight: u32,
+}
+
+impl Variant {
+    const ALL: [Variant; 8] = {
+        let mut all = [Variant { columns_at_once: false, backwards: false, other_weight: 1 }; 8];
+        let mut index = 0;
+        while index < 8 {
+            all[index].columns_at_once = index & 1 == 0;
+            all[index].backwards = index & 2 != 0;
+            all[index].other_weight = if index & 4 == 0 { 1 } else { 3 };
+            index += 1;
+        }
+        all
+    };
+}
+
+/// Lays out twice: the first layout tells from where lines come, the second lets them meet their
+/// stages in that order, so that they do not cross right in front of them.
+fn refined(
+    tad: &Tad,
+    lines: &[Line],
+    wires: &[Wire],
+    shapes: &Shapes,
+    variant: Variant,
+) -> Result<Positions, RenderError> {
+    let first = positions(&graph(tad, lines, wires, shapes, variant, &BTreeMap::new()))?;
+    let heights = first.nodes.into_iter().map(|(name, at)| (name, at.y)).collect();
+    positions(&graph(tad, lines, wires, shapes, variant, &heights))
+}
+
+fn track(tad: &Tad, lines: &[Line], index: usize, wire: &Wire) -> Track {
+    let homes = [home(tad, lines, wire.tail), home(tad, lines, wire.head)];
+    let shared = match homes {
+        [Home::Process(a), Home::Process(b)] if a == b => Some(format!("cluster_p{a}")),
+        [Home::Outside, _] | [_, Home::Outside] => None,
+        [a, b] => {
+            let node = |home| match home {
+                Home::Process(process) => tad.processes[process].node,
+                Home::Node(node) => node,
+                Home::Outside => usize::MAX,
+            };
+            (node(a) == node(b)).then(|| format!("cluster_n{}", node(a)))
+        }
+    };
+    Track { id: format!("w{index}"), ends: [name(wire.tail), name(wire.head)], home: shared }
 }
 
 fn gather(
@@ -171,14 +243,19 @@ fn graph(
     lines: &[Line],
     wires: &[Wire],
     shapes: &Shapes,
+    variant: Variant,
     heights: &BTreeMap<String, f64>,
 ) -> String {
-    let mut out = String::from(
-        "digraph tad {\nrankdir=LR; newrank=true; nodesep=0.17; ranksep=0.2; remincross=true;\n\
+    let mut out = format!(
+        "digraph tad {{\nrankdir=LR; newrank={}; nodesep=0.18; ranksep=0.23; remincross=true;\n\
          node [shape=plain, label=\"\"]; edge [dir=none];\n",
+        variant.columns_at_once
     );
-    let items: Vec<(Item, Home)> =
+    let mut items: Vec<(Item, Home)> =
         items(tad, shapes).into_iter().map(|item| (item, home(tad, lines, item))).collect();
+    if variant.backwards {
+        items.reverse();
+    }
     let members = |out: &mut String, wanted: Home| {
         for (item, _) in items.iter().filter(|(_, home)| *home == wanted) {
             let _ = writeln!(out, "{} [{}];", name(*item), cells(*item, wires, shapes, heights));
@@ -202,7 +279,7 @@ fn graph(
         let weight = match lines[wire.line].kind {
             Kind::Data => 4,
             Kind::Pull => 2,
-            Kind::Blocking | Kind::Information => 1,
+            Kind::Blocking | Kind::Information => variant.other_weight,
         };
         let _ = writeln!(
             out,

@@ -126,14 +126,23 @@ pub(super) fn legend(svg: &mut Svg, scene: &Scene<'_>, x: f64, y: f64, room: f64
     if entries.is_empty() {
         return y;
     }
-    let widest = entries.iter().map(|(_, text)| width(text, SMALL)).fold(0.0, f64::max);
-    let column = SYMBOL_W + widest + COLUMN_GAP;
-    let columns = ((room + COLUMN_GAP) / column).floor().max(1.0) as usize;
-    let rows = entries.len().div_ceil(columns);
+    // As few rows as fit: each column is as wide as its widest text.
+    let widths = |rows: usize| -> Vec<f64> {
+        let widest = |column: &[(Entry, String)]| {
+            column.iter().map(|(_, text)| width(text, SMALL)).fold(0.0, f64::max)
+        };
+        entries.chunks(rows).map(|column| SYMBOL_W + widest(column) + COLUMN_GAP).collect()
+    };
+    let fits = |rows: &usize| widths(*rows).iter().sum::<f64>() <= room + COLUMN_GAP;
+    let rows = (1..=entries.len()).find(fits).unwrap_or(entries.len());
+    let widths = widths(rows);
     svg.group("legend", "Legend");
     for (index, (entry, text)) in entries.iter().enumerate() {
         // Down a column first: related symbols are one below the other.
-        let at = Point::new(x + (index / rows) as f64 * column, y + (index % rows) as f64 * ROW_H);
+        let at = Point::new(
+            x + widths.iter().take(index / rows).sum::<f64>(),
+            y + (index % rows) as f64 * ROW_H,
+        );
         svg.group("entry", "");
         draw(svg, *entry, Rect { x: at.x, y: at.y, w: SYMBOL_W - 10.0, h: ROW_H - 5.0 });
         svg.text("legend-text", Point::new(at.x + SYMBOL_W, at.y + 16.5), Align::Start, text);
@@ -193,7 +202,11 @@ fn draw(svg: &mut Svg, entry: Entry, at: Rect) {
         Entry::Node => svg.rect("node", frame, 8.0),
         Entry::Problem(problem) => stages::problem(svg, problem, false, square),
         Entry::Mitigated(problem) => stages::problem(svg, problem, true, square),
-        Entry::Away => svg.rect("tag away", frame, 8.0),
+        Entry::Away => {
+            svg.rect("tag away", frame, 8.0);
+            let middle = Point::new(frame.x + frame.w / 2.0, frame.y + frame.h / 2.0 + 4.0);
+            svg.text("label", middle, Align::Middle, "w");
+        }
         Entry::Path => {
             svg.group("strong", "");
             let y = at.y + at.h / 2.0;

@@ -4,7 +4,7 @@
 
 use super::Mark;
 use super::lines::{Anchor, Item, Kind, Line, Side, wires};
-use super::text::{one_line, width, wrap};
+use super::text::{NO_BREAK, one_line, width, wrap};
 use crate::model::{ResourceKind, Tad, Threads};
 use crate::remedy::Remedy;
 
@@ -161,8 +161,9 @@ fn label(line: &Line) -> TextShape {
     if text.is_empty() {
         return TextShape::default();
     }
-    let h = text.len() as f64 * SMALL_STEP + 4.0;
-    boxed(text, SMALL, 10.0, h)
+    // Labels are bold, and bold letters are wider: the padding has room for that.
+    let h = text.len() as f64 * SMALL_STEP + 5.0;
+    boxed(text, SMALL, 18.0, h)
 }
 
 fn stage(tad: &Tad, index: usize, marks: Vec<Mark>, h_min: f64) -> StageShape {
@@ -231,7 +232,7 @@ pub(super) fn spoken(kind: Kind) -> &'static str {
 
 /// What a control says on its note, and which stages it is tied to.
 pub(super) fn note(control: &Remedy) -> Note {
-    let ms = |ns: &u64| format!("{} ms", *ns as f64 / 1e6);
+    let ms = |ns: &u64| format!("{}{NO_BREAK}ms", *ns as f64 / 1e6);
     let one = |stage: &String| vec![stage.clone()];
     let (text, observes, sets) = match control {
         Remedy::RateLimit { stage, resource, period_ns } => (

@@ -97,7 +97,7 @@ pub(super) fn queue(svg: &mut Svg, queue: &Queue, at: Point) {
         } else {
             ("symbol order", "ordered: served as they came", symbols::LOCK)
         };
-        svg.symbol(class, title, Point::new(at.x + QUEUE_W - SIGN, at.y + 1.0), SIGN, data);
+        svg.symbol(class, title, Point::new(at.x + QUEUE_W - SIGN - 2.0, at.y + 1.0), SIGN, data);
     }
 }
 
@@ -265,6 +265,7 @@ pub(super) fn label(svg: &mut Svg, shape: &TextShape, away: bool, at: Point) {
     for (index, line) in shape.lines.iter().enumerate() {
         let y = at.y + SMALL_STEP * (index as f64 + 1.0) - 1.0;
         debug_assert!(width(line, SMALL) <= shape.w + 1.0, "{line} is wider than its tag");
-        svg.text("label", Point::new(at.x + shape.w / 2.0, y), Align::Middle, line);
+        let class = if index == 0 { "label" } else { "threads" };
+        svg.text(class, Point::new(at.x + shape.w / 2.0, y), Align::Middle, line);
     }
 }

@@ -8,7 +8,7 @@ pub(super) fn width(text: &str, size: f64) -> f64 {
 
 fn em(c: char) -> f64 {
     match c {
-        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' | 'I' => 0.33,
+        'i' | 'j' | 'l' | '.' | ',' | ':' | ';' | '\'' | '|' | '!' | ' ' | NO_BREAK | 'I' => 0.33,
         'f' | 't' | 'r' | '(' | ')' | '[' | ']' | '/' | '-' | '"' => 0.42,
         'm' | 'w' | 'M' | 'W' | '@' | '%' | '×' | '→' | '…' => 0.98,
         'A'..='Z' => 0.72,
@@ -58,9 +58,13 @@ pub(super) fn cut(text: &str, size: f64, limit: f64, always: bool) -> String {
     format!("{}…", kept.trim_end())
 }
 
+/// Keeps a number and its unit on one line.
+pub(super) const NO_BREAK: char = '\u{a0}';
+
 /// The text on one line: newlines, tabs and runs of spaces become one space.
 pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let breaks = |c: char| c != NO_BREAK && c.is_whitespace();
+    text.split(breaks).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
 /// As character data or an attribute's value in XML. Characters that XML 1.0 does not allow at all
