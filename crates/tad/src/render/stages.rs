@@ -182,10 +182,11 @@ pub(super) fn problem(svg: &mut Svg, problem: Problem, mitigated: bool, at: Poin
     svg.end();
 }
 
-/// The numbers of a highlighted path, hanging on this corner.
+/// The numbers of a highlighted path, hanging on this corner; more of them grow to the right, where
+/// no resources are.
 pub(super) fn badge(svg: &mut Svg, text: &str, corner: Point) {
     let w = (width(text, 14.0) + 12.0).max(20.0);
-    let x = corner.x - w + 8.0;
+    let x = corner.x - 12.0;
     svg.group("steps", &format!("steps {text} of the path"));
     svg.rect("badge", Rect { x, y: corner.y - 10.0, w, h: 20.0 }, 10.0);
     svg.text("number", Point::new(x + w / 2.0, corner.y + 5.0), Align::Middle, text);
