@@ -9,7 +9,7 @@
 
 use super::RenderError;
 use super::cells::{cell, cells, row, table};
-use super::dot::{Positions, positions};
+use super::dot::{Positions, deadline, positions};
 use super::grow::grown;
 use super::lines::{Anchor, Item, Kind, Line, Side, Wire, wires};
 use super::score::{Track, score};
@@ -19,6 +19,7 @@ use super::text::{one_line, width};
 use crate::model::{ProcessId, StageId, Tad};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Instant;
 
 /// Where everything is. What `dot` does not know is not in here.
 #[derive(Debug, PartialEq)]
@@ -41,6 +42,9 @@ impl Layout {
     }
 }
 
+/// A layout with more wires than this takes long enough that one has to do.
+const MANY_WIRES: usize = 240;
+
 /// Sizes of cluster titles.
 pub(super) const NODE_TITLE: f64 = 16.0;
 pub(super) const PROCESS_TITLE: f64 = 14.0;
@@ -52,8 +56,11 @@ pub(super) fn layout(tad: &Tad, lines: &[Line], shapes: &Shapes) -> Result<Layou
         wires.iter().enumerate().map(|(index, wire)| track(tad, lines, index, wire)).collect();
     let mut best: Option<(f64, Positions)> = None;
     let mut problem = None;
-    for variant in Variant::ALL {
-        match refined(tad, lines, &wires, shapes, variant) {
+    let end = deadline();
+    // By size and not by time: the same system must give the same picture on a slow machine.
+    let tried = if wires.len() > MANY_WIRES { 1 } else { Variant::ALL.len() };
+    for variant in Variant::ALL.into_iter().take(tried) {
+        match refined(tad, lines, &wires, shapes, variant, end) {
             Ok(found) => {
                 let score = score(&found, &tracks);
                 if best.as_ref().is_none_or(|(least, _)| score < *least) {
@@ -107,10 +114,11 @@ fn refined(
     wires: &[Wire],
     shapes: &Shapes,
     variant: Variant,
+    end: Instant,
 ) -> Result<Positions, RenderError> {
-    let first = positions(&graph(tad, lines, wires, shapes, variant, &BTreeMap::new()))?;
+    let first = positions(&graph(tad, lines, wires, shapes, variant, &BTreeMap::new()), end)?;
     let heights = first.nodes.into_iter().map(|(name, at)| (name, at.y)).collect();
-    positions(&graph(tad, lines, wires, shapes, variant, &heights))
+    positions(&graph(tad, lines, wires, shapes, variant, &heights), end)
 }
 
 fn track(tad: &Tad, lines: &[Line], index: usize, wire: &Wire) -> Track {

@@ -220,6 +220,28 @@ fn the_picture_is_described_in_words() {
 }
 
 #[test]
+fn a_system_far_larger_than_any_known_is_drawn_in_time() {
+    if !dot_is_here() {
+        return;
+    }
+    let mut b = Builder::new("Huge", "", "");
+    for node in 0..4 {
+        b.node(&format!("Machine {node}"), 3);
+        for process in 0..3 {
+            b.process(&format!("Server {process}"));
+            for stage in 0..5 {
+                b.stage(&format!("Stage {node}.{process}.{stage}"), 4, IMPLICIT, "cin");
+            }
+        }
+    }
+    for stage in 0..60 {
+        b.data(stage, (stage * 7 + 3) % 60, "d");
+        b.data(stage, (stage * 11 + 5) % 60, "e");
+    }
+    assert_eq!(count(&draw(&b.tad, &[]), "a-stage"), 60);
+}
+
+#[test]
 fn indices_that_are_out_of_range_are_errors() {
     let small = fixtures::small();
     let options = Options { highlight: Some(7), ..Options::default() };
