@@ -40,6 +40,8 @@ pub enum Command {
     On(Select),
     /// Read the configuration file again; no connection is dropped
     Reload(Select),
+    /// Say why the gate does what it does
+    Explain(Explain),
     /// Look at what this machine offers, and what is missing
     Doctor(Doctor),
     /// Run experiments and draw their results
@@ -81,6 +83,60 @@ impl From<ModeArg> for headworks_region::Mode {
     }
 }
 
+/// P as an operator says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parallelism {
+    /// The daemon looks for the best.
+    Auto,
+    /// So many.
+    Fixed(u32),
+}
+
+fn parallelism(text: &str) -> Result<Parallelism, String> {
+    if text == "auto" {
+        return Ok(Parallelism::Auto);
+    }
+    match text.parse() {
+        Ok(fixed @ 1..=1024) => Ok(Parallelism::Fixed(fixed)),
+        _ => Err("write a number from 1 to 1024, or auto".to_owned()),
+    }
+}
+
+impl Parallelism {
+    /// Writes it into settings; a search begins at the P that they have.
+    pub fn set(self, settings: &mut headworks_region::control::Settings) {
+        settings.auto = self == Parallelism::Auto;
+        if let Parallelism::Fixed(fixed) = self {
+            settings.parallelism = fixed;
+        }
+    }
+}
+
+/// What `explain` is about.
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// What to explain
+    #[command(subcommand)]
+    pub what: ExplainWhat,
+}
+
+/// What can be explained.
+#[derive(Debug, Subcommand)]
+pub enum ExplainWhat {
+    /// How P was found: samples, the fitted curve, and every decision
+    Parallelism {
+        #[command(flatten)]
+        #[allow(missing_docs)]
+        select: Select,
+        /// Draw the curve into this file (SVG)
+        #[arg(long, short = 'o', value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// For machines
+        #[arg(long)]
+        json: bool,
+    },
+}
+
 /// Arguments of `run`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  headworks run -- mariadbd --user=mysql\n  \
@@ -90,9 +146,9 @@ pub struct Run {
     /// Configuration file (TOML): settings, classes, rules
     #[arg(long, short = 'c', value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// P: users inside at once [default: 8 x cores]
-    #[arg(long, short = 'p', value_name = "P", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub parallelism: Option<u32>,
+    /// P: users inside at once, or `auto` to look for the best [default: auto, from 8 x cores]
+    #[arg(long, short = 'p', value_name = "P|auto", value_parser = parallelism)]
+    pub parallelism: Option<Parallelism>,
     /// ζ: requests of one scheduling round over all users; 0 for the least that gives each one
     #[arg(long, short = 'q', value_name = "ZETA")]
     pub quota: Option<u32>,
@@ -136,9 +192,9 @@ pub struct Set {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub select: Select,
-    /// P: users inside at once
-    #[arg(long, short = 'p', value_name = "P", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub parallelism: Option<u32>,
+    /// P: users inside at once, or `auto` to look for the best
+    #[arg(long, short = 'p', value_name = "P|auto", value_parser = parallelism)]
+    pub parallelism: Option<Parallelism>,
     /// ζ: requests of one scheduling round over all users; 0 for its minimum
     #[arg(long, short = 'q', value_name = "ZETA")]
     pub quota: Option<u32>,

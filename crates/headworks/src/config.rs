@@ -61,7 +61,11 @@ impl Default for Config {
     /// What an empty file means on this machine.
     fn default() -> Self {
         Config {
-            settings: Settings { parallelism: default_parallelism(), ..Settings::default() },
+            settings: Settings {
+                parallelism: default_parallelism(),
+                auto: true,
+                ..Settings::default()
+            },
             classes: vec![ClassConfig::default_class()],
             rules: Vec::new(),
         }
@@ -115,8 +119,11 @@ impl Config {
             let share = ClassShare::new(WEIGHT_ONE, Sharing::PerUser);
             region.set_class(gone, "", WEIGHT_ONE, share, false);
         }
-        let off = region.control.settings().off;
-        region.apply(&Settings { off, ..self.settings });
+        let Settings { off, auto, parallelism, .. } = region.control.settings();
+        // A reload does not throw away what the search has found.
+        let found = auto && self.settings.auto && parallelism > 0;
+        let parallelism = if found { parallelism } else { self.settings.parallelism };
+        region.apply(&Settings { off, parallelism, ..self.settings });
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::instance::Instance;
 use crate::status::Status;
+use crate::tuning::TuningReport;
 use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 pub enum Request {
     /// The state in figures.
     Status,
+    /// How P was found.
+    Tuning,
     /// Read the configuration file again.
     Reload,
 }
@@ -24,6 +27,8 @@ pub enum Request {
 pub enum Response {
     /// To a status request.
     Status(Box<Status>),
+    /// To a question about P.
+    Tuning(Box<TuningReport>),
     /// Done, in words.
     Done(String),
     /// Not done, and why.
@@ -66,7 +71,7 @@ pub fn serve(stream: &UnixStream, answer: impl FnOnce(Request) -> Response) -> R
     let response = match serde_json::from_slice(&read_line(stream)?) {
         Ok(request) => answer(request),
         Err(error) => Response::Error(format!(
-            "cannot read the request: {error}; known: {{\"command\":\"status\"}}, {{\"command\":\"reload\"}}"
+            "cannot read the request: {error}; known: {{\"command\":\"status\"}}, {{\"command\":\"tuning\"}}, {{\"command\":\"reload\"}}"
         )),
     };
     let mut text = serde_json::to_string(&response)?;

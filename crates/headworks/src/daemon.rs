@@ -9,6 +9,7 @@ use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
 use crate::instance::{Instance, Note, started_ticks};
 use crate::status::Status;
+use crate::tuning::Tuning;
 use anyhow::{Context, Result, bail};
 use headworks_hooks::ops::identity_of;
 use headworks_policy::Nanos;
@@ -142,6 +143,7 @@ struct Daemon {
     region: Mapping,
     history: VecDeque<Snapshot>,
     recorder: Recorder,
+    tuning: Tuning,
     config_error: Option<String>,
 }
 
@@ -149,6 +151,7 @@ impl Daemon {
     fn tick(&mut self) {
         let now = clock::now();
         self.recorder.collect(&self.region);
+        self.tuning.tick(&self.region, now);
         if self.history.back().is_none_or(|last| now.since(last.now) >= TICK) {
             self.history.push_back(self.region.snapshot(now));
             while self.history.get(1).is_some_and(|next| now.since(next.now) > WINDOW) {
@@ -165,8 +168,10 @@ impl Daemon {
                 let mut status = Status::build(&self.instance.name, before, &now);
                 status.config_error = self.config_error.clone();
                 status.counterfactual = self.recorder.counterfactual(&now);
+                status.parallelism_search = Some(self.tuning.report(&self.region).phase);
                 Response::Status(Box::new(status))
             }
+            Request::Tuning => Response::Tuning(Box::new(self.tuning.report(&self.region))),
             Request::Reload => match self.reload() {
                 Ok(done) => Response::Done(done),
                 Err(error) => Response::Error(format!("{error:#}")),
@@ -250,6 +255,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
         region,
         history: VecDeque::new(),
         recorder: Recorder::default(),
+        tuning: Tuning::new(),
         config_error: None,
     };
     let mut asked_to_end: Option<Nanos> = None;

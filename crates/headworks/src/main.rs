@@ -6,6 +6,7 @@ mod control;
 mod counterfactual;
 mod daemon;
 mod doctor;
+mod explain;
 mod instance;
 mod janitor;
 mod man;
@@ -14,6 +15,7 @@ mod render;
 mod run;
 mod status;
 mod top;
+mod tuning;
 
 use anyhow::{Context, Result, bail};
 use clap::{CommandFactory, Parser};
@@ -65,9 +67,12 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             match control::ask(&instance, &Request::Reload)? {
                 Response::Done(done) => println!("{done}"),
                 Response::Error(error) => bail!("{error}"),
-                Response::Status(_) => bail!("the daemon answered something else than was asked"),
+                Response::Status(_) | Response::Tuning(_) => {
+                    bail!("the daemon answered something else than was asked")
+                }
             }
         }
+        Command::Explain(args) => explain::run(&args)?,
         Command::Doctor(args) => return doctor(&args),
         Command::Bench(args) => return bench(args.command),
         Command::Daemon(args) => {
@@ -124,7 +129,7 @@ fn set(args: &cli::Set) -> Result<()> {
     let mut settings = region.control.settings();
     let before = settings;
     if let Some(parallelism) = args.parallelism {
-        settings.parallelism = parallelism;
+        parallelism.set(&mut settings);
     }
     if let Some(quota) = args.quota {
         settings.zeta = quota;
@@ -154,10 +159,11 @@ fn set(args: &cli::Set) -> Result<()> {
         bail!("the region is busy: part of the change may be missing; give the command again");
     }
     println!(
-        "instance `{}`: mode {}, P {}, quota {}, until the next reload or restart",
+        "instance `{}`: mode {}, P {}{}, quota {}, until the next reload or restart",
         instance.name,
         settings.mode.name(),
         settings.parallelism,
+        if settings.auto { " and looked for" } else { "" },
         if settings.zeta == 0 { "at its minimum".to_owned() } else { settings.zeta.to_string() }
     );
     Ok(())

@@ -58,6 +58,15 @@ impl Ink {
     }
 }
 
+/// What is being done about P, if anything.
+fn search(status: &Status) -> String {
+    match &status.parallelism_search {
+        Some(phase) if status.parallelism_auto => format!(" auto, {}", printable(phase)),
+        _ if status.parallelism_auto => " auto".to_owned(),
+        _ => String::new(),
+    }
+}
+
 /// One sentence on the gate, and the command that mends it if it is not as it should be.
 pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
     let p = status.parallelism;
@@ -170,8 +179,12 @@ fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
         (
             "users",
             format!(
-                "{} connected: {} inside (P = {}, quota {zeta}), {} waiting, {idle} idle",
-                status.users, status.inside, status.parallelism, status.waiting
+                "{} connected: {} inside (P = {}{}, quota {zeta}), {} waiting, {idle} idle",
+                status.users,
+                status.inside,
+                status.parallelism,
+                search(status),
+                status.waiting
             ),
         ),
         ("longest wait", longest_wait(status)),

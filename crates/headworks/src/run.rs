@@ -66,7 +66,7 @@ pub fn run(args: &Run) -> Result<Infallible> {
 fn override_settings(config: &mut Config, args: &Run) {
     let settings = &mut config.settings;
     if let Some(parallelism) = args.parallelism {
-        settings.parallelism = parallelism;
+        parallelism.set(settings);
     }
     if let Some(quota) = args.quota {
         settings.zeta = quota;
@@ -182,10 +182,11 @@ fn start(
     }
     let settings = region.control.settings();
     eprintln!(
-        "headworks: {} runs behind a gate (mode {}, P = {}); watch it: headworks top --name {}",
+        "headworks: {} runs behind a gate (mode {}, P = {}{}); watch it: headworks top --name {}",
         binary.path().display(),
         settings.mode.name(),
         settings.parallelism,
+        if settings.auto { ", looked for from there" } else { "" },
         instance.name
     );
     let mut command = Command::new(binary.path());

@@ -22,6 +22,10 @@ pub struct Status {
     pub gate: String,
     /// P.
     pub parallelism: u32,
+    /// Whether P is looked for, and not fixed by an operator.
+    pub parallelism_auto: bool,
+    /// What the search for P is at; `None` without a daemon.
+    pub parallelism_search: Option<String>,
     /// Users beyond P that the stall detector lets in at the moment.
     pub stall_bonus: u32,
     /// ζ; 0 for its minimum (one request a round for the lightest user).
@@ -260,6 +264,8 @@ impl Status {
             }
             .to_owned(),
             parallelism: settings.parallelism,
+            parallelism_auto: settings.auto,
+            parallelism_search: None,
             stall_bonus: now.bonus,
             quota_requests: settings.zeta,
             server_pid: now.server,

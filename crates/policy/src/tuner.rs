@@ -221,8 +221,9 @@ impl Tuner {
     /// Looks, as often as one likes, and returns the P that shall be in force.
     pub fn look(&mut self, sight: Sight) -> u32 {
         let Some((rate, seconds)) = self.slice_ended(&sight) else { return self.current };
-        if rate * self.limits.slice_max.0 as f64 / 1e9 < 10.0 || sight.users <= self.limits.least {
-            // Nothing to be found out from a handful of requests.
+        let rare = rate * self.limits.slice_max.0 as f64 / 1e9 < 10.0;
+        if rare || sight.users <= self.center && self.phase == Phase::Waiting {
+            // Nothing to be found out from a handful of requests, and no need while P holds nobody.
             self.phase = Phase::Waiting;
             self.watch = Watch::default();
             return self.set(sight.now, self.center, sight.service);

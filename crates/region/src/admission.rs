@@ -255,6 +255,20 @@ impl Region {
         done.is_some()
     }
 
+    /// Sets P, unless an operator has fixed it meanwhile. Nobody is held who was inside: with a
+    /// smaller P, places are not given again as they become free.
+    pub fn tune(&self, parallelism: u32) -> bool {
+        if !self.control.settings().auto {
+            return false;
+        }
+        self.control.store_parallelism(parallelism);
+        self.locked(|gate, wakes| {
+            self.count_excess();
+            self.pump(gate, wakes, None);
+        });
+        true
+    }
+
     /// Sets how many users beyond P may be inside, for the stall detector.
     pub fn set_bonus(&self, bonus: u32) {
         self.control.store_bonus(bonus);

@@ -53,7 +53,7 @@ pub struct Control {
     parallelism: AtomicU32,
     bonus: AtomicU32,
     zeta: AtomicU32,
-    _pad: AtomicU32,
+    auto: AtomicU32,
     hold_max_ns: AtomicU64,
     idle_limit_ns: AtomicU64,
     anticipation_ns: AtomicU64,
@@ -69,6 +69,8 @@ pub struct Settings {
     pub off: bool,
     /// P: users inside at once.
     pub parallelism: u32,
+    /// The daemon looks for the best P and sets it.
+    pub auto: bool,
     /// ζ: requests of a round over all users; zero for its minimum.
     pub zeta: u32,
     /// Longest hold of a request.
@@ -87,6 +89,7 @@ impl Default for Settings {
             mode: Mode::Enforce,
             off: false,
             parallelism: 16,
+            auto: false,
             zeta: 0,
             hold_max: Nanos::from_millis(30_000),
             idle_limit: Nanos::from_millis(100),
@@ -149,6 +152,7 @@ impl Control {
             mode: self.mode(),
             off: self.off.load(Ordering::Relaxed) != 0,
             parallelism: self.parallelism.load(Ordering::Relaxed),
+            auto: self.auto.load(Ordering::Relaxed) != 0,
             zeta: self.zeta.load(Ordering::Relaxed),
             hold_max: self.hold_max(),
             idle_limit: self.idle_limit(),
@@ -165,8 +169,14 @@ impl Control {
         self.idle_limit_ns.store(settings.idle_limit.0, Ordering::Relaxed);
         self.anticipation_ns.store(settings.anticipation.0, Ordering::Relaxed);
         self.stall_ns.store(settings.stall.0, Ordering::Relaxed);
-        self.parallelism.store(settings.parallelism.clamp(1, TOKENS as u32), Ordering::SeqCst);
+        self.auto.store(u32::from(settings.auto), Ordering::SeqCst);
+        self.store_parallelism(settings.parallelism);
         self.mode.store(settings.mode as u32, Ordering::SeqCst);
+    }
+
+    /// Writes P alone. The region's `tune` also lets those in whom it concerns.
+    pub(crate) fn store_parallelism(&self, parallelism: u32) {
+        self.parallelism.store(parallelism.clamp(1, TOKENS as u32), Ordering::SeqCst);
     }
 
     /// Opens the gate for everybody, or closes it.

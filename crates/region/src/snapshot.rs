@@ -210,6 +210,33 @@ impl Region {
             .sum()
     }
 
+    /// Turns that ended and the time that requests were inside, over all users that ever were:
+    /// what the tuner of P watches. A user that leaves may count twice or not at all for a moment.
+    pub fn turns(&self) -> (u64, Nanos) {
+        let served = (0..self.high_water()).filter_map(|user| self.user(user)).filter_map(|slot| {
+            (slot.state() != State::Free)
+                .then(|| (long(&slot.served.turns), long(&slot.served.run_ns)))
+        });
+        let departed = self
+            .classes
+            .iter()
+            .map(|class| (long(&class.departed.turns), long(&class.departed.run_ns)));
+        let (turns, run_ns) = served
+            .chain(departed)
+            .fold((0u64, 0u64), |sum, each| (sum.0 + each.0, sum.1.wrapping_add(each.1)));
+        (turns, Nanos(run_ns))
+    }
+
+    /// Users that have a request in hand, waiting or inside.
+    pub fn active(&self) -> u32 {
+        let active = |user| {
+            self.user(user).is_some_and(|slot| {
+                matches!(slot.state(), State::Waiting | State::Lent) || is_inside(slot.state())
+            })
+        };
+        (0..self.high_water()).filter(|&user| active(user)).count() as u32
+    }
+
     /// Users that wait right now.
     pub fn waiting(&self) -> u32 {
         let waiting = |user| self.user(user).is_some_and(|slot| slot.state() == State::Waiting);

@@ -55,7 +55,7 @@ pub(crate) fn collect(options: &RunOptions) -> Result<Record> {
             warm_up_s: plan.warm_up.as_secs_f64(),
             window_s: plan.window.as_secs_f64(),
             server_options: SERVER_OPTIONS.map(str::to_owned).to_vec(),
-            parallelism: options.parallelism,
+            parallelism: Some(options.parallelism.unwrap_or_else(default_parallelism)),
             quota: options.quota,
         },
         verdicts: Vec::new(),
@@ -260,9 +260,9 @@ impl Bench<'_> {
             Some(program) if config.is_gated() => {
                 let mut prefix: Vec<OsString> = vec![program.into(), "run".into(), "--name".into()];
                 prefix.push(instance(config).into());
-                if let Some(parallelism) = self.options.parallelism {
-                    prefix.extend(["--parallelism".into(), parallelism.to_string().into()]);
-                }
+                // Fixed: a search would still be under way in a window of seconds.
+                let parallelism = self.options.parallelism.unwrap_or_else(default_parallelism);
+                prefix.extend(["--parallelism".into(), parallelism.to_string().into()]);
                 if let Some(quota) = self.options.quota {
                     prefix.extend(["--quota".into(), quota.to_string().into()]);
                 }
@@ -307,4 +307,9 @@ fn warm_buffer_pool(server: &Server, progress: &Progress) -> Result<()> {
         std::thread::sleep(Duration::from_millis(100));
     }
     Ok(())
+}
+
+/// P of the gated arms: 8 × cores, where a search begins too.
+fn default_parallelism() -> u32 {
+    std::thread::available_parallelism().map_or(8, |cores| 8 * cores.get() as u32)
 }

@@ -27,10 +27,11 @@ pub(super) struct GateSection {
     /// `observe` measures and holds nobody; `dry-run` also replays what the gate would have done;
     /// `enforce` holds users. Default `enforce`.
     pub mode: Words,
-    /// P: users inside the database at once, 1 to 1024. Default 8 for each core. Smaller: shorter
+    /// P: users inside the database at once, 1 to 1024, or "auto" to look for the best. Default
+    /// "auto", beginning at 8 for each core. Smaller: shorter
     /// service times and less contention, but cores may idle while users wait for I/O. Larger:
     /// the other way round, up to no gate at all.
-    pub parallelism: Number,
+    pub parallelism: Option<Spanned<NumberOrAuto>>,
     /// ζ: requests of a round over all users, 0 to 1048576. Default 0, the minimum that the
     /// weights allow. Smaller: fairer, shorter waits. Larger: a user keeps its turn for longer,
     /// which is kinder to caches and gives more throughput, with longer waits for the others.
@@ -51,6 +52,34 @@ pub(super) struct GateSection {
     /// 3600000 ms. Default 500. Smaller: hidden locks are found sooner, but a few long queries
     /// count as a stall. Larger: the other way round.
     pub stall_ms: Number,
+}
+
+/// A whole number, or a word.
+#[derive(Debug)]
+pub(super) enum NumberOrAuto {
+    /// As written.
+    Number(i64),
+    /// As written.
+    Word(String),
+}
+
+impl<'de> Deserialize<'de> for NumberOrAuto {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl serde::de::Visitor<'_> for Either {
+            type Value = NumberOrAuto;
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a whole number or \"auto\"")
+            }
+            fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<NumberOrAuto, E> {
+                Ok(NumberOrAuto::Number(value))
+            }
+            fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<NumberOrAuto, E> {
+                Ok(NumberOrAuto::Word(value.to_owned()))
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
 }
 
 /// `[[class]]`
@@ -112,7 +141,7 @@ const HOUR_MS: i64 = 3_600_000;
 
 /// Ranges of all whole numbers.
 pub(super) const WHOLE_NUMBERS: &[WholeNumber] = &[
-    whole("parallelism", "users", 1, headworks_region::control::TOKENS as i64, "8 x cores"),
+    whole("parallelism", "users", 1, headworks_region::control::TOKENS as i64, "auto"),
     whole("quota_requests", "requests", 0, 1 << 20, "0"),
     whole("hold_ms_max", "milliseconds", 1, HOUR_MS, "30000"),
     whole("idle_in_transaction_ms", "milliseconds", 0, HOUR_MS, "100"),

@@ -110,6 +110,7 @@ fn everything_that_is_written_arrives() {
         mode: Mode::DryRun,
         off: false,
         parallelism: 24,
+        auto: false,
         zeta: 7,
         hold_max: Nanos::from_millis(9000),
         idle_limit: Nanos(0),
@@ -184,7 +185,7 @@ fn what_is_no_toml_is_placed() {
 #[test]
 fn numbers_out_of_range() {
     assert_refused("[gate]\nparallelism = 1025", (2, 1), &["1025", "from 1 to 1024"]);
-    assert_refused("[gate]\nparallelism = 0", (2, 1), &["out of range", "default: 8 x cores"]);
+    assert_refused("[gate]\nparallelism = 0", (2, 1), &["out of range", "default: auto"]);
     assert_refused("[gate]\nparallelism = -4", (2, 1), &["-4"]);
     assert_refused("gate = { stall_ms = 1 }", (1, 10), &["`stall_ms` is 1"]);
     assert_refused("[[rule]]\nport = 70000\nbypass = true", (2, 1), &["65535"]);

@@ -2,7 +2,7 @@
 
 use super::error::{ConfigError, Place, nearest};
 use super::rules::rules;
-use super::schema::{ClassSection, File, GateSection, Number, WholeNumber, Words};
+use super::schema::{ClassSection, File, GateSection, Number, NumberOrAuto, WholeNumber, Words};
 use super::{ClassConfig, Config, default_parallelism, millis};
 use headworks_policy::wrr::WEIGHT_ONE;
 use headworks_policy::{CLASSES, Nanos};
@@ -64,7 +64,8 @@ fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigErr
     let settings = Settings {
         mode: mode.map_or(standard.mode, |at| MODES[at]),
         off: false,
-        parallelism: words("parallelism", &gate.parallelism, default_parallelism())?,
+        parallelism: parallelism(gate, place)?.unwrap_or_else(default_parallelism),
+        auto: parallelism(gate, place)?.is_none(),
         zeta: words("quota_requests", &gate.quota_requests, standard.zeta)?,
         hold_max: times("hold_ms_max", &gate.hold_ms_max, standard.hold_max)?,
         idle_limit: times(
@@ -78,6 +79,26 @@ fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigErr
     };
     contradictions(&settings, gate, place)?;
     Ok(settings)
+}
+
+/// P, or `None` to look for it.
+fn parallelism(gate: &GateSection, place: &Place<'_>) -> Result<Option<u32>, ConfigError> {
+    let Some(written) = &gate.parallelism else { return Ok(None) };
+    match written.get_ref() {
+        NumberOrAuto::Number(found) => {
+            let value = Some(Spanned::new(written.span(), *found));
+            Ok(number("parallelism", &value, place)?.map(|found| found as u32))
+        }
+        NumberOrAuto::Word(word) if word == "auto" => Ok(None),
+        NumberOrAuto::Word(word) => {
+            let range = WholeNumber::named("parallelism").map(WholeNumber::range);
+            Err(place.at_key(
+                written.span(),
+                format!("`parallelism` knows no \"{word}\""),
+                format!("Write \"auto\" for a search. {}", range.unwrap_or_default()),
+            ))
+        }
+    }
 }
 
 /// A hold ends after `hold_ms_max` whatever happens, so nothing that acts on holds may take longer.

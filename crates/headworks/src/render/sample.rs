@@ -73,6 +73,8 @@ pub(crate) fn busy() -> Status {
         mode: "enforce".to_owned(),
         gate: "closed".to_owned(),
         parallelism: 16,
+        parallelism_auto: false,
+        parallelism_search: None,
         stall_bonus: 0,
         quota_requests: 0,
         server_pid: 4711,

@@ -109,6 +109,7 @@ fn draw_figures(frame: &mut Frame<'_>, area: Rect, view: &View, status: &Status)
         Line::from(vec![
             label(" P "),
             Span::from(status.parallelism.to_string()).bold(),
+            label(if status.parallelism_auto { " auto" } else { "" }),
             label("  ζ "),
             Span::from(zeta).bold(),
             label("  users "),

@@ -1,0 +1,281 @@
+//! P finds itself: the daemon's side of the tuner. It takes the figures out of the region, carries
+//! out what the policy decides, and keeps a record for `headworks explain parallelism`.
+
+use headworks_policy::Nanos;
+use headworks_policy::matching::Misfit;
+use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner};
+use headworks_region::{Mapping, Mode, clock};
+use serde::{Deserialize, Serialize};
+
+/// Time over which the number of active users is taken: its largest value counts.
+const ACTIVE_OVER: Nanos = Nanos::from_millis(2_000);
+
+/// Decisions that are kept for people.
+const KEPT: usize = 64;
+
+/// What was measured at a P.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// P.
+    pub parallelism: u32,
+    /// Turns (transactions) a second.
+    pub turns_per_s: f64,
+    /// Half of the 95 % confidence interval, relative; `None` while there are too few slices.
+    pub interval: Option<f64>,
+    /// Slices that were measured.
+    pub slices: u32,
+}
+
+/// The curve of the model (AppleS, Eq. 2).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Fitted {
+    /// P and turns a second of the three samples.
+    pub samples: Vec<(u32, f64)>,
+    /// B and γ, if the samples fit the model.
+    pub parameters: Option<(f64, f64)>,
+    /// Why they do not, otherwise.
+    pub misfit: Option<String>,
+    /// P and turns a second along the curve.
+    pub curve: Vec<(u32, f64)>,
+    /// Where the search went on from there.
+    pub start: u32,
+}
+
+/// Everything that can be said about how P was found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TuningReport {
+    /// Whether P is looked for at all; if not, an operator has fixed it.
+    pub auto: bool,
+    /// P in force.
+    pub parallelism: u32,
+    /// P that is held to be best; probes differ from it for a moment.
+    pub best: u32,
+    /// What the search is at.
+    pub phase: String,
+    /// What is being compared.
+    pub measured: Vec<Measured>,
+    /// What the climb that ended last had measured.
+    pub last_search: Vec<Measured>,
+    /// What the model made of the first samples.
+    pub fitted: Option<Fitted>,
+    /// Decisions, oldest first: seconds since the daemon began, and what was decided.
+    pub decisions: Vec<(f64, String)>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Tuning {
+    tuner: Option<Tuner>,
+    began: Nanos,
+    seen: u64,
+    /// Largest number of active users in the window under way and in the one before.
+    active: [u32; 2],
+    active_since: Nanos,
+    last: (u64, Nanos),
+    service: Nanos,
+    last_search: Vec<Measured>,
+    fitted: Option<Fitted>,
+    decisions: Vec<(f64, String)>,
+}
+
+impl Tuning {
+    /// Nothing is known yet.
+    pub fn new() -> Tuning {
+        Tuning {
+            tuner: None,
+            began: clock::now(),
+            seen: 0,
+            active: [0; 2],
+            active_since: Nanos(0),
+            last: (0, Nanos(0)),
+            service: Nanos::from_millis(1),
+            last_search: Vec::new(),
+            fitted: None,
+            decisions: Vec::new(),
+        }
+    }
+
+    /// Looks, several times a second.
+    pub fn tick(&mut self, region: &Mapping, now: Nanos) {
+        let settings = region.control.settings();
+        if !settings.auto || settings.off || settings.mode != Mode::Enforce {
+            self.tuner = None;
+            return;
+        }
+        let limits = Limits { most: headworks_region::control::TOKENS as u32, ..Limits::default() };
+        let tuner = self.tuner.get_or_insert_with(|| {
+            self.seen = 0;
+            Tuner::new(limits, settings.parallelism)
+        });
+        if now.since(self.active_since) > ACTIVE_OVER {
+            self.active = [0, self.active[0]];
+            self.active_since = now;
+        }
+        self.active[0] = self.active[0].max(region.active());
+        let (turns, run) = region.turns();
+        let ended = turns.saturating_sub(self.last.0);
+        if ended >= 32 {
+            let span = run.since(self.last.1).0 / ended;
+            self.service = Nanos((self.service.0 * 3 + span) / 4);
+            self.last = (turns, run);
+        }
+        let before = tuner.phase();
+        let measured: Vec<Measured> = measured(tuner);
+        let parallelism = tuner.look(Sight {
+            now,
+            completed: turns,
+            users: self.active[0].max(self.active[1]),
+            service: self.service,
+        });
+        if before == Phase::Climbing && tuner.phase() == Phase::Holding {
+            self.last_search = measured;
+        }
+        if parallelism != settings.parallelism {
+            region.tune(parallelism);
+        }
+        self.keep(now);
+    }
+
+    fn keep(&mut self, now: Nanos) {
+        let Some(tuner) = &self.tuner else { return };
+        let (latest, total) = tuner.decisions();
+        let latest: Vec<Decision> = latest.copied().collect();
+        let fresh = total.saturating_sub(self.seen).min(latest.len() as u64) as usize;
+        self.seen = total;
+        for decision in &latest[latest.len() - fresh..] {
+            if let Decision::Fitted { samples, fit, start } = decision {
+                let most = samples[2].parallelism;
+                self.fitted = Some(Fitted {
+                    samples: samples.iter().map(|s| (s.parallelism, s.throughput_per_s)).collect(),
+                    parameters: fit.ok().map(|curve| (curve.b, curve.gamma)),
+                    misfit: fit.err().map(|misfit| misfit_text(&misfit)),
+                    curve: fit.map_or_else(
+                        |_| Vec::new(),
+                        |curve| (1..=most).map(|p| (p, curve.throughput_per_s(p))).collect(),
+                    ),
+                    start: *start,
+                });
+            }
+            let seconds = now.since(self.began).as_millis_f64() / 1e3;
+            let text = decision_text(decision);
+            eprintln!("headworks: parallelism: {text}");
+            self.decisions.push((seconds, text));
+        }
+        let surplus = self.decisions.len().saturating_sub(KEPT);
+        self.decisions.drain(..surplus);
+    }
+
+    /// For `headworks explain parallelism`.
+    pub fn report(&self, region: &Mapping) -> TuningReport {
+        let settings = region.control.settings();
+        let (phase, best, measured) = match &self.tuner {
+            Some(tuner) => (phase_name(tuner.phase()), tuner.center(), measured(tuner)),
+            None => ("fixed", settings.parallelism, Vec::new()),
+        };
+        TuningReport {
+            auto: settings.auto,
+            parallelism: settings.parallelism,
+            best,
+            phase: phase.to_owned(),
+            measured,
+            last_search: self.last_search.clone(),
+            fitted: self.fitted.clone(),
+            decisions: self.decisions.clone(),
+        }
+    }
+}
+
+fn measured(tuner: &Tuner) -> Vec<Measured> {
+    let mut measured: Vec<Measured> = tuner
+        .measured()
+        .filter(|(_, _, _, slices)| *slices > 0)
+        .map(|(parallelism, turns_per_s, interval, slices)| Measured {
+            parallelism,
+            turns_per_s,
+            interval: interval.is_finite().then_some(interval),
+            slices,
+        })
+        .collect();
+    measured.sort_by_key(|each| each.parallelism);
+    measured
+}
+
+/// For people.
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Waiting => "waiting for more users than P",
+        Phase::Sampling => "sampling",
+        Phase::Climbing => "climbing",
+        Phase::Holding => "holding",
+    }
+}
+
+fn misfit_text(misfit: &Misfit) -> String {
+    match misfit {
+        Misfit::Samples => "the samples are not three different P with throughput".to_owned(),
+        Misfit::Unsaturated => "throughput still grows in proportion to P".to_owned(),
+        Misfit::Contradiction { ratio, least, most } => format!(
+            "the samples contradict the model: y1/y2 = {ratio:.4}, it allows {least:.4} to {most:.4}"
+        ),
+        Misfit::Convergence => "Newton-Raphson did not converge".to_owned(),
+    }
+}
+
+fn decision_text(decision: &Decision) -> String {
+    match decision {
+        Decision::Began { parallelism, shift: false } => {
+            format!("a search begins at P = {parallelism}: more users than places")
+        }
+        Decision::Began { parallelism, shift: true } => {
+            format!("throughput has shifted: a search begins at P = {parallelism}")
+        }
+        Decision::Fitted { samples, fit, start } => {
+            let samples: Vec<String> = samples
+                .iter()
+                .map(|s| format!("{:.0}/s at P = {}", s.throughput_per_s, s.parallelism))
+                .collect();
+            let why = match fit {
+                Ok(curve) => format!("B = {:.3}, gamma = {:.4}", curve.b, curve.gamma),
+                Err(misfit) => format!("no curve ({})", misfit_text(misfit)),
+            };
+            format!("{}: {why}; the climb begins at P = {start}", samples.join(", "))
+        }
+        Decision::Moved { from, to, gain } => {
+            format!("P = {to} gives {gain:.3} x the throughput of P = {from}")
+        }
+        Decision::Settled { parallelism, throughput_per_s } => {
+            format!("settled at P = {parallelism} with {throughput_per_s:.0} turns/s")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headworks_policy::matching::Sample;
+
+    #[test]
+    fn every_decision_is_said_in_words() {
+        let sample = |parallelism, throughput_per_s| Sample { parallelism, throughput_per_s };
+        let samples = [sample(2, 100.0), sample(23, 400.0), sample(256, 300.0)];
+        let fit = headworks_policy::matching::fit(samples);
+        let texts = [
+            decision_text(&Decision::Began { parallelism: 16, shift: false }),
+            decision_text(&Decision::Began { parallelism: 16, shift: true }),
+            decision_text(&Decision::Fitted { samples, fit, start: 23 }),
+            decision_text(&Decision::Fitted { samples, fit: Err(Misfit::Unsaturated), start: 23 }),
+            decision_text(&Decision::Moved { from: 16, to: 24, gain: 1.1 }),
+            decision_text(&Decision::Settled { parallelism: 24, throughput_per_s: 990.0 }),
+        ];
+        for (text, part) in texts.iter().zip([
+            "more users than places",
+            "shifted",
+            "400/s at P = 23",
+            "no curve",
+            "1.100 x",
+            "settled at P = 24",
+        ]) {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}
