@@ -102,6 +102,13 @@ fn parallelism(text: &str) -> Result<Parallelism, String> {
     }
 }
 
+fn bound(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(bound) if (0.0..=1_000.0).contains(&bound) => Ok(bound),
+        _ => Err("write a number from 0 to 1000".to_owned()),
+    }
+}
+
 impl Parallelism {
     /// Writes it into settings; a search begins at the P that they have.
     pub fn set(self, settings: &mut headworks_region::control::Settings) {
@@ -198,6 +205,12 @@ pub struct Set {
     /// ζ: requests of one scheduling round over all users; 0 for its minimum
     #[arg(long, short = 'q', value_name = "ZETA")]
     pub quota: Option<u32>,
+    /// Let ζ grow while unfairness stays under this (0.1 for 10 %); 0 for no such bound
+    #[arg(long, value_name = "U", value_parser = bound)]
+    pub unfairness_max: Option<f64>,
+    /// Let ζ grow while the latencies' coefficient of variation stays under this; 0 for no bound
+    #[arg(long, value_name = "CV", value_parser = bound)]
+    pub latency_cv_max: Option<f64>,
     /// What the gate does
     #[arg(long, short = 'm', value_enum)]
     pub mode: Option<ModeArg>,

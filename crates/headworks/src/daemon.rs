@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
 use crate::instance::{Instance, Note, started_ticks};
+use crate::quota::Quota;
 use crate::status::Status;
 use crate::tuning::Tuning;
 use anyhow::{Context, Result, bail};
@@ -144,6 +145,7 @@ struct Daemon {
     history: VecDeque<Snapshot>,
     recorder: Recorder,
     tuning: Tuning,
+    quota: Quota,
     config_error: Option<String>,
 }
 
@@ -153,7 +155,9 @@ impl Daemon {
         self.recorder.collect(&self.region);
         self.tuning.tick(&self.region, now);
         if self.history.back().is_none_or(|last| now.since(last.now) >= TICK) {
-            self.history.push_back(self.region.snapshot(now));
+            let snapshot = self.region.snapshot(now);
+            self.quota.tick(&self.region, &snapshot);
+            self.history.push_back(snapshot);
             while self.history.get(1).is_some_and(|next| now.since(next.now) > WINDOW) {
                 self.history.pop_front();
             }
@@ -256,6 +260,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
         history: VecDeque::new(),
         recorder: Recorder::default(),
         tuning: Tuning::new(),
+        quota: Quota::default(),
         config_error: None,
     };
     let mut asked_to_end: Option<Nanos> = None;

@@ -11,6 +11,7 @@ mod instance;
 mod janitor;
 mod man;
 mod preflight;
+mod quota;
 mod render;
 mod run;
 mod status;
@@ -123,6 +124,11 @@ fn fetch(instance: &Instance) -> Result<status::Status> {
     Ok(status::Status::build(&instance.name, &before, &region.snapshot(clock::now())))
 }
 
+/// Of a bound; one that is given is never rounded to none.
+fn thousandths(bound: f64) -> u32 {
+    if bound > 0.0 { ((bound * 1e3).round() as u32).max(1) } else { 0 }
+}
+
 fn set(args: &cli::Set) -> Result<()> {
     let instance = Instance::find(args.select.name.as_deref())?;
     let region = instance.open_region()?;
@@ -133,6 +139,12 @@ fn set(args: &cli::Set) -> Result<()> {
     }
     if let Some(quota) = args.quota {
         settings.zeta = quota;
+    }
+    if let Some(bound) = args.unfairness_max {
+        settings.unfairness_max_mille = thousandths(bound);
+    }
+    if let Some(bound) = args.latency_cv_max {
+        settings.latency_cv_max_mille = thousandths(bound);
     }
     if let Some(mode) = args.mode {
         settings.mode = mode.into();

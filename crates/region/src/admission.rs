@@ -269,6 +269,12 @@ impl Region {
         true
     }
 
+    /// Sets ζ. `false` if the lock was not to be had: it then counts from the next time on.
+    pub fn tune_quota(&self, zeta: u32) -> bool {
+        self.control.store_zeta(zeta);
+        self.locked(|gate, _| gate.wrr.set_zeta(zeta)).is_some()
+    }
+
     /// Sets how many users beyond P may be inside, for the stall detector.
     pub fn set_bonus(&self, bonus: u32) {
         self.control.store_bonus(bonus);

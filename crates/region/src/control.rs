@@ -58,6 +58,8 @@ pub struct Control {
     idle_limit_ns: AtomicU64,
     anticipation_ns: AtomicU64,
     stall_ns: AtomicU64,
+    unfairness_max_mille: AtomicU32,
+    latency_cv_max_mille: AtomicU32,
 }
 
 /// A copy of the settings.
@@ -73,6 +75,11 @@ pub struct Settings {
     pub auto: bool,
     /// ζ: requests of a round over all users; zero for its minimum.
     pub zeta: u32,
+    /// Bound of unfairness under which the daemon makes ζ as large as it can, in thousandths;
+    /// zero for none.
+    pub unfairness_max_mille: u32,
+    /// The same for the latencies' coefficient of variation. With neither bound ζ is as set.
+    pub latency_cv_max_mille: u32,
     /// Longest hold of a request.
     pub hold_max: Nanos,
     /// How long a client may idle inside a transaction before its token is lent out.
@@ -91,6 +98,8 @@ impl Default for Settings {
             parallelism: 16,
             auto: false,
             zeta: 0,
+            unfairness_max_mille: 0,
+            latency_cv_max_mille: 0,
             hold_max: Nanos::from_millis(30_000),
             idle_limit: Nanos::from_millis(100),
             anticipation: Nanos(0),
@@ -154,6 +163,8 @@ impl Control {
             parallelism: self.parallelism.load(Ordering::Relaxed),
             auto: self.auto.load(Ordering::Relaxed) != 0,
             zeta: self.zeta.load(Ordering::Relaxed),
+            unfairness_max_mille: self.unfairness_max_mille.load(Ordering::Relaxed),
+            latency_cv_max_mille: self.latency_cv_max_mille.load(Ordering::Relaxed),
             hold_max: self.hold_max(),
             idle_limit: self.idle_limit(),
             anticipation: self.anticipation(),
@@ -164,7 +175,9 @@ impl Control {
     /// Writes all settings but `off`, which only `store_off` does: whoever opens the gate while
     /// another writes settings has the last word. The region's `apply` also wakes those whom they concern.
     pub(crate) fn store(&self, settings: &Settings) {
-        self.zeta.store(settings.zeta, Ordering::Relaxed);
+        self.store_zeta(settings.zeta);
+        self.unfairness_max_mille.store(settings.unfairness_max_mille, Ordering::Relaxed);
+        self.latency_cv_max_mille.store(settings.latency_cv_max_mille, Ordering::Relaxed);
         self.hold_max_ns.store(settings.hold_max.0, Ordering::Relaxed);
         self.idle_limit_ns.store(settings.idle_limit.0, Ordering::Relaxed);
         self.anticipation_ns.store(settings.anticipation.0, Ordering::Relaxed);
@@ -172,6 +185,11 @@ impl Control {
         self.auto.store(u32::from(settings.auto), Ordering::SeqCst);
         self.store_parallelism(settings.parallelism);
         self.mode.store(settings.mode as u32, Ordering::SeqCst);
+    }
+
+    /// Writes ζ alone. The region's `tune_quota` also tells the policy.
+    pub(crate) fn store_zeta(&self, zeta: u32) {
+        self.zeta.store(zeta, Ordering::Relaxed);
     }
 
     /// Writes P alone. The region's `tune` also lets those in whom it concerns.

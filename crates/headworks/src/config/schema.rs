@@ -36,6 +36,11 @@ pub(super) struct GateSection {
     /// weights allow. Smaller: fairer, shorter waits. Larger: a user keeps its turn for longer,
     /// which is kinder to caches and gives more throughput, with longer waits for the others.
     pub quota_requests: Number,
+    /// Bound of unfairness, 0 to 1000: the daemon makes ζ as large as it can while unfairness stays
+    /// under it. Default 0: no bound, ζ is `quota_requests`. Smaller: fairer. Larger: more locality.
+    pub unfairness_max: Option<Spanned<f64>>,
+    /// The same for the coefficient of variation of the latencies. Default 0.
+    pub latency_cv_max: Option<Spanned<f64>>,
     /// Longest hold of a request, 1 to 3600000 ms. Default 30000. Smaller: a client's own
     /// time-out is never met, but under overload requests pass out of turn. Larger: the order
     /// holds under any load, and a mistake of ours delays for longer.

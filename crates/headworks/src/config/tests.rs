@@ -99,7 +99,7 @@ fn an_empty_file_means_the_defaults() {
 #[test]
 fn everything_that_is_written_arrives() {
     let config = parse(
-        "[gate]\nmode = \"dry-run\"\nparallelism = 24\nquota_requests = 7\nhold_ms_max = 9000\n\
+        "[gate]\nmode = \"dry-run\"\nparallelism = 24\nquota_requests = 7\nunfairness_max = 0.1\nlatency_cv_max = 1.5\nhold_ms_max = 9000\n\
          idle_in_transaction_ms = 0\nanticipation_us = 50\nstall_ms = 250\n\
          [[class]]\nname = \"reports\"\nweight = 0.25\nweight_of = \"class\"\n\
          [[class]]\nname = \"default\"\nweight = 2\n\
@@ -112,6 +112,8 @@ fn everything_that_is_written_arrives() {
         parallelism: 24,
         auto: false,
         zeta: 7,
+        unfairness_max_mille: 100,
+        latency_cv_max_mille: 1500,
         hold_max: Nanos::from_millis(9000),
         idle_limit: Nanos(0),
         anticipation: Nanos::from_micros(50),

@@ -67,6 +67,8 @@ fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigErr
         parallelism: parallelism(gate, place)?.unwrap_or_else(default_parallelism),
         auto: parallelism(gate, place)?.is_none(),
         zeta: words("quota_requests", &gate.quota_requests, standard.zeta)?,
+        unfairness_max_mille: bound("unfairness_max", &gate.unfairness_max, place)?,
+        latency_cv_max_mille: bound("latency_cv_max", &gate.latency_cv_max, place)?,
         hold_max: times("hold_ms_max", &gate.hold_ms_max, standard.hold_max)?,
         idle_limit: times(
             "idle_in_transaction_ms",
@@ -79,6 +81,18 @@ fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigErr
     };
     contradictions(&settings, gate, place)?;
     Ok(settings)
+}
+
+/// A bound in thousandths.
+fn bound(key: &str, value: &Option<Spanned<f64>>, place: &Place<'_>) -> Result<u32, ConfigError> {
+    let Some(value) = value else { return Ok(0) };
+    let found = *value.get_ref();
+    if (0.0..=1_000.0).contains(&found) {
+        return Ok(crate::thousandths(found));
+    }
+    let what = format!("`{key}` is {found}, which is out of range");
+    let mend = format!("Write a number from 0 (no bound) to 1000, or remove `{key}`.");
+    Err(place.at_key(value.span(), what, mend))
 }
 
 /// P, or `None` to look for it.
