@@ -337,7 +337,6 @@ mod tests {
         let mut inner = conn.try_use().unwrap();
         inner.session.client_bytes(b"\x0eaaa");
         inner.session.server_bytes(&packet(1, &[0, 0, 0, 2, 0, 0, 0]));
-        inner.session.finish_request();
         assert!(inner.session.at_boundary());
         inner.session.client_bytes(&[4]);
         inner.session.client_bytes(&[0, 0, 0]);

@@ -85,7 +85,6 @@ pub fn about_to_receive(fd: i32) {
     }
     it.conn.set_work(Work::None);
     let admitted = work == Work::Admitted;
-    inner.session.finish_request();
     let holding = inner.session.holding();
     it.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
     let now = clock::now();

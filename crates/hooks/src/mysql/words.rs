@@ -150,39 +150,32 @@ pub(super) fn classify_common(word: &[u8]) -> Option<Word> {
 /// The block loop has no branch per byte, so the compiler turns it into vector instructions: a few
 /// nanoseconds for an ordinary statement.
 pub(super) fn find_candidate(bytes: &[u8], semicolons: bool) -> Option<usize> {
-    const BLOCK: usize = 32;
     let last = bytes.len().checked_sub(1)?;
     let mut at = 0;
-    while at + BLOCK <= last {
-        if block_has_candidate::<BLOCK>(bytes, at, semicolons) {
-            return find_bytewise(bytes, at, semicolons);
-        }
-        at += BLOCK;
+    // The last block overlaps the one before, so that no byte is looked at alone.
+    while at + BLOCK < last && !block_has_candidate(bytes, at, semicolons) {
+        at = (at + BLOCK).min(last - BLOCK);
     }
-    // The rest as one more block that overlaps what was searched, and in a text too short for that as two halves.
-    if last >= BLOCK {
-        if !block_has_candidate::<BLOCK>(bytes, last - BLOCK, semicolons) {
-            at = last;
-        }
-    } else if last >= BLOCK / 2
-        && !block_has_candidate::<{ BLOCK / 2 }>(bytes, 0, semicolons)
-        && !block_has_candidate::<{ BLOCK / 2 }>(bytes, last - BLOCK / 2, semicolons)
-    {
+    if last >= BLOCK && at + BLOCK == last && !block_has_candidate(bytes, at, semicolons) {
         at = last;
     }
     find_bytewise(bytes, at, semicolons)
 }
 
-/// Whether one of the `N` positions from `at` on is a candidate; the byte after them must exist.
-fn block_has_candidate<const N: usize>(bytes: &[u8], at: usize, semicolons: bool) -> bool {
-    let (Some(these), Some(next)) = (bytes.get(at..at + N), bytes.get(at + 1..at + 1 + N)) else {
-        return true;
-    };
-    let mut hit = false;
+const BLOCK: usize = 16;
+
+/// Whether one of the positions of a block from `at` on is a candidate; the byte after them must exist.
+#[inline(never)] // one copy of its vector instructions
+fn block_has_candidate(bytes: &[u8], at: usize, semicolons: bool) -> bool {
+    let Some([these @ .., _]) = bytes.get(at..at + BLOCK + 1) else { return true };
+    let Some([_, next @ ..]) = bytes.get(at..at + BLOCK + 1) else { return true };
+    let mask = if semicolons { u8::MAX } else { 0 };
+    let mut hit = 0;
     for (&byte, &after) in these.iter().zip(next) {
-        hit |= (byte == b'_') & (after | 0x20 == b'l') | semicolons & (byte == b';');
+        let underscore = u8::from(byte == b'_') & u8::from(after | 0x20 == b'l');
+        hit |= underscore | u8::from(byte == b';') & mask;
     }
-    hit
+    hit != 0
 }
 
 fn find_bytewise(bytes: &[u8], from: usize, semicolons: bool) -> Option<usize> {
