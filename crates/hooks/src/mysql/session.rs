@@ -78,7 +78,7 @@ const HEAD: usize = 24;
 /// Feed it every byte of both directions, in the order in which the server's calls returned. It never panics and
 /// never allocates, whatever the bytes are.
 #[derive(Clone, Debug)]
-#[repr(C, align(64))]
+#[repr(C, align(32))]
 pub struct Session {
     /// The class of the command that is arriving was reported.
     reported: bool,
