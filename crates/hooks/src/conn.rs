@@ -168,27 +168,21 @@ impl Conn {
 
     /// Takes the entry, unless another thread has it or a signal interrupted whoever had it.
     pub fn try_use(&self) -> Option<Use<'_>> {
-        self.try_use_with_header().map(|(mut inner, header)| {
-            if let Some(header) = header {
-                inner.session.client_bytes(&header);
-            }
-            inner
-        })
+        let mut inner = self.try_use_before_header()?;
+        if let Some(header) = inner.take_header() {
+            inner.session.client_bytes(&header);
+        }
+        Some(inner)
     }
 
-    /// As [`Conn::try_use`]; the kept header, if there is one, was not shown to the session.
-    pub fn try_use_with_header(&self) -> Option<(Use<'_>, Option<[u8; 4]>)> {
-        let Some(way) = self.turnstile.enter() else {
+    /// As [`Conn::try_use`], but a kept header was not shown to the session: the caller must take
+    /// it ([`Use::take_header`]).
+    pub fn try_use_before_header(&self) -> Option<Use<'_>> {
+        let way = self.turnstile.enter();
+        if way.is_none() {
             self.settle_orphan();
-            return None;
-        };
-        let inner = Use { conn: self, way };
-        let header = self.header.load(Ordering::Relaxed);
-        if header == 0 {
-            return Some((inner, None));
         }
-        self.header.store(0, Ordering::Relaxed);
-        Some((inner, Some(header.to_le_bytes())))
+        way.map(|way| Use { conn: self, way })
     }
 
     /// Ends the entry's connection; `gone` gets the user once its thread acts for it no more:
@@ -221,6 +215,7 @@ impl Conn {
 
     /// Gives back what a connection held that was closed by another thread, unless somebody is
     /// inside who will do it.
+    #[cold]
     fn settle_orphan(&self) {
         if self.orphan.load(Ordering::SeqCst) == 0 || self.turnstile.occupied() {
             return;
@@ -234,6 +229,16 @@ impl Conn {
 }
 
 impl Use<'_> {
+    /// The kept header, if there is one.
+    pub fn take_header(&mut self) -> Option<[u8; 4]> {
+        let header = self.conn.header.load(Ordering::Relaxed);
+        if header == 0 {
+            return None;
+        }
+        self.conn.header.store(0, Ordering::Relaxed);
+        Some(header.to_le_bytes())
+    }
+
     /// Begins a new connection.
     pub fn begin(&mut self, user: u32) {
         **self = Inner::new();

@@ -40,20 +40,18 @@ impl Followed {
     /// Exclusive use of the connection; counted if somebody else has it. `None` also if it was
     /// closed, or closed and made anew, since it was found.
     fn exclusive(&self) -> Option<Use<'static>> {
-        let used = self.conn.try_use();
-        if used.is_none() {
-            self.region.count(Counter::ConcurrentUse);
-        }
-        used.filter(|inner| inner.user == Some(self.user))
+        self.mine(self.conn.try_use())
     }
 
-    /// The same; a header that was kept is left to the caller.
-    fn exclusive_with_header(&self) -> Option<(Use<'static>, Option<[u8; 4]>)> {
-        let used = self.conn.try_use_with_header();
-        if used.is_none() {
-            self.region.count(Counter::ConcurrentUse);
+    fn mine(&self, used: Option<Use<'static>>) -> Option<Use<'static>> {
+        match used {
+            Some(inner) if inner.user == Some(self.user) => Some(inner),
+            Some(_) => None,
+            None => {
+                self.region.count(Counter::ConcurrentUse);
+                None
+            }
         }
-        used.filter(|(inner, _)| inner.user == Some(self.user))
     }
 }
 
@@ -85,6 +83,7 @@ pub fn accepted(fd: i32) {
 /// The server is about to read. If that means that a request is over, it is accounted for, and a
 /// turn that is over with it gives its token back before anything else happens. Only needed while
 /// [`Conn::work`] says that there is work.
+#[inline(never)] // so that the hook itself stays small: it has less to save and restore
 pub fn about_to_receive(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let work = conn.work();
@@ -138,10 +137,11 @@ fn leave(it: &Followed) {
 }
 
 /// `recv` returned these bytes. May hold the calling thread until its turn comes.
+#[inline(never)]
 pub fn received(conn: &'static Conn, bytes: &[u8]) {
     let Some(it) = follow(conn) else { return };
-    let Some((mut inner, header)) = it.exclusive_with_header() else { return };
-    let event = match header {
+    let Some(mut inner) = it.mine(conn.try_use_before_header()) else { return };
+    let event = match inner.take_header() {
         Some(header) => inner.session.client_packet(header, bytes),
         None => inner.session.client_bytes(bytes),
     };
@@ -178,6 +178,7 @@ pub fn hung_up(conn: &'static Conn) {
 }
 
 /// `send` took these bytes.
+#[inline(never)]
 pub fn sent(conn: &'static Conn, bytes: &[u8]) {
     let Some(it) = follow(conn) else { return };
     let Some(mut inner) = it.exclusive() else { return };

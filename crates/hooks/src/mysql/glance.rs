@@ -1,5 +1,5 @@
 //! What a complete text does, for the texts that show it at a glance: one comparison for the first keyword and one
-//! vectorised search. They are most of what a server is asked, and none of their bytes is copied.
+//! search of eight bytes at a time. They are most of what a server is asked, and none of their bytes is copied.
 //!
 //! Anything that could take a lock, pass the gate, or hold several statements is left to `scan`, whose verdict on the
 //! others is the same: no effect, and gated.
