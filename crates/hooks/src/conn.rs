@@ -279,8 +279,7 @@ impl core::ops::DerefMut for Use<'_> {
 impl Drop for Use<'_> {
     fn drop(&mut self) {
         // A client is logged in by the thread that goes on to serve it.
-        let ownership =
-            if self.session.at_boundary() { Ownership::Take } else { Ownership::Keep };
+        let ownership = if self.session.at_boundary() { Ownership::Take } else { Ownership::Keep };
         self.leave(ownership);
     }
 }

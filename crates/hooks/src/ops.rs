@@ -217,10 +217,7 @@ pub fn slept(conn: &'static Conn) {
 pub fn woke(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let Some(inner) = it.exclusive() else { return };
-    if conn.work() != Work::None
-        && !inner.session.at_boundary()
-        && it.slot.state() == State::Lent
-    {
+    if conn.work() != Work::None && !inner.session.at_boundary() && it.slot.state() == State::Lent {
         conn.set_lendable(true);
         it.region.reenter(it.user);
     }

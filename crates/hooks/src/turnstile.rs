@@ -135,8 +135,7 @@ impl Turnstile {
     /// By one step, as another thread may end the ownership at this moment.
     #[cold]
     fn give_up(&self) {
-        let _ =
-            self.owner.compare_exchange(thread_id(), 0, Ordering::Release, Ordering::Relaxed);
+        let _ = self.owner.compare_exchange(thread_id(), 0, Ordering::Release, Ordering::Relaxed);
     }
 
     #[cold]
@@ -186,7 +185,8 @@ mod tests {
             return;
         };
         assert_eq!(turnstile.enter(), None, "it is inside");
-        let other = || std::thread::scope(|scope| scope.spawn(|| turnstile.enter()).join().unwrap());
+        let other =
+            || std::thread::scope(|scope| scope.spawn(|| turnstile.enter()).join().unwrap());
         assert_eq!(other(), None, "the owner is inside");
         turnstile.leave(Way::Owner, Ownership::Keep);
         assert_eq!(turnstile.enter(), Some(Way::Shared), "the ownership has ended");
@@ -228,7 +228,10 @@ mod tests {
             let pair = self.pair.get();
             // SAFETY: this thread is inside.
             unsafe {
-                assert_eq!((&raw const (*pair).0).read_volatile(), (&raw const (*pair).1).read_volatile());
+                assert_eq!(
+                    (&raw const (*pair).0).read_volatile(),
+                    (&raw const (*pair).1).read_volatile()
+                );
                 (&raw mut (*pair).0).write_volatile((*pair).0 + 1);
                 std::hint::spin_loop();
                 (&raw mut (*pair).1).write_volatile((*pair).1 + 1);

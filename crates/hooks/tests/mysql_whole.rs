@@ -96,7 +96,8 @@ fn result(columns: u8, count: usize, eofs: bool, status: u16) -> Vec<u8> {
 }
 
 fn server() -> impl Strategy<Value = Vec<u8>> {
-    let status = select(vec![AUTOCOMMIT, AUTOCOMMIT | IN_TRANS, IN_TRANS, AUTOCOMMIT | MORE, CURSOR]);
+    let status =
+        select(vec![AUTOCOMMIT, AUTOCOMMIT | IN_TRANS, IN_TRANS, AUTOCOMMIT | MORE, CURSOR]);
     prop_oneof![
         3 => status.clone().prop_map(ok),
         1 => select(vec![1064u16, 1213, 0xFFFF]).prop_map(err),

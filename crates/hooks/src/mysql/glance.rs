@@ -59,8 +59,8 @@ pub(super) fn effect(text: &[u8], multi: bool) -> Option<Effect> {
 
 /// The statements that begin a transaction, in their commonest spelling.
 fn begins(text: &[u8]) -> Option<Effect> {
-    let begins = text.eq_ignore_ascii_case(b"begin")
-        || text.eq_ignore_ascii_case(b"start transaction");
+    let begins =
+        text.eq_ignore_ascii_case(b"begin") || text.eq_ignore_ascii_case(b"start transaction");
     begins.then_some(Effect { takes: Takes::NONE, op: Op::BeginTransaction, name: NO_NAME })
 }
 

@@ -2,8 +2,8 @@
 
 use super::{HEAD, Phase, Session};
 use crate::mysql::answer::{Answer, End, login_packet};
-use crate::mysql::locks::{Effect, Op, Takes};
 use crate::mysql::frames::whole;
+use crate::mysql::locks::{Effect, Op, Takes};
 use crate::mysql::pending::Entry;
 use crate::mysql::protocol::status;
 
