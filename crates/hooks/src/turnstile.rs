@@ -216,52 +216,62 @@ mod tests {
     struct Guarded {
         turnstile: Turnstile,
         /// Twice the same number while nobody is inside.
-        pair: UnsafeCell<(u64, u64)>,
+        pair: UnsafeCell<[u64; 2]>,
     }
 
     // SAFETY: the pair is only touched by whoever is inside.
     unsafe impl Sync for Guarded {}
 
     impl Guarded {
-        fn use_it(&self, ownership: Ownership) -> bool {
+        /// Whether it came in; stays for some `spins`.
+        fn use_it(&self, spins: u32) -> bool {
             let Some(way) = self.turnstile.enter() else { return false };
-            let pair = self.pair.get();
-            // SAFETY: this thread is inside.
+            let first = self.pair.get().cast::<u64>();
+            // SAFETY: this thread is inside; the pair is two numbers in a row.
             unsafe {
+                let second = first.add(1);
                 assert_eq!(
-                    (&raw const (*pair).0).read_volatile(),
-                    (&raw const (*pair).1).read_volatile()
+                    first.read_volatile(),
+                    second.read_volatile(),
+                    "somebody else is inside"
                 );
-                (&raw mut (*pair).0).write_volatile((*pair).0 + 1);
-                std::hint::spin_loop();
-                (&raw mut (*pair).1).write_volatile((*pair).1 + 1);
+                first.write_volatile(first.read_volatile() + 1);
+                (0..spins).for_each(|_| std::hint::spin_loop());
+                second.write_volatile(second.read_volatile() + 1);
             }
-            self.turnstile.leave(way, ownership);
+            self.turnstile.leave(way, Ownership::Keep);
             true
         }
     }
 
+    /// A stranger comes at every moment of an owner's coming and going.
     #[test]
-    fn owner_and_strangers_are_never_inside_together() {
-        for _ in 0..300 {
-            let guarded = Guarded { turnstile: owned(), pair: UnsafeCell::new((0, 0)) };
-            let uses = AtomicU64::new(0);
-            let count = |ownership| {
-                for _ in 0..200 {
-                    uses.fetch_add(u64::from(guarded.use_it(ownership)), Ordering::Relaxed);
+    fn owner_and_stranger_are_never_inside_together() {
+        const ROUNDS: u64 = 20_000;
+        prepare();
+        let all: Vec<_> = (0..ROUNDS)
+            .map(|_| Guarded { turnstile: Turnstile::new(), pair: UnsafeCell::new([0; 2]) })
+            .collect();
+        let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for (round, guarded) in (1..).zip(&all) {
+                    while begun.load(Ordering::Acquire) < round {
+                        std::hint::spin_loop();
+                    }
+                    (0..round % 61).for_each(|_| std::hint::spin_loop());
+                    while !guarded.use_it(20) {}
+                    done.store(round, Ordering::Release);
                 }
-            };
-            std::thread::scope(|scope| {
-                for delay in [0, 3] {
-                    let count = &count;
-                    scope.spawn(move || {
-                        std::thread::sleep(std::time::Duration::from_micros(delay));
-                        count(Ownership::Take);
-                    });
-                }
-                count(Ownership::Keep);
             });
-            assert_eq!(guarded.pair.into_inner().0, uses.into_inner());
-        }
+            for (round, guarded) in (1..).zip(&all) {
+                let way = guarded.turnstile.enter().unwrap();
+                guarded.turnstile.leave(way, Ownership::Take);
+                begun.store(round, Ordering::Release);
+                while done.load(Ordering::Acquire) < round {
+                    guarded.use_it(0);
+                }
+            }
+        });
     }
 }
