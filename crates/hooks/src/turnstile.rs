@@ -262,7 +262,7 @@ mod tests {
                         std::hint::spin_loop();
                     }
                     (0..round % 61).for_each(|_| std::hint::spin_loop());
-                    while !guarded.use_it(20) {}
+                    while !guarded.use_it(300) {}
                     done.store(round, Ordering::Release);
                 }
             });
