@@ -84,11 +84,17 @@ impl Turnstile {
 
     /// `None` if somebody is inside.
     pub(crate) fn enter(&self) -> Option<Way> {
+        self.enter_with(|| ())
+    }
+
+    /// `between` runs at the owner's weakest moment: for tests.
+    fn enter_with(&self, between: impl FnOnce()) -> Option<Way> {
         let me = thread_id();
         if self.owner.load(Ordering::Relaxed) == me {
             if self.owner_inside.load(Ordering::Relaxed) {
                 return None;
             }
+            between();
             self.owner_inside.store(true, Ordering::Relaxed);
             // The processor's part of this fence is the other side's `membarrier`.
             compiler_fence(Ordering::SeqCst);
@@ -211,6 +217,18 @@ mod tests {
                 turnstile.leave(way, Ownership::Keep);
             });
         });
+    }
+
+    #[test]
+    fn an_owner_that_is_overtaken_at_the_door_stays_outside() {
+        let turnstile = owned();
+        let way = turnstile.enter_with(|| {
+            let come = || assert_eq!(turnstile.enter(), Some(Way::Shared));
+            std::thread::scope(|scope| scope.spawn(come).join().unwrap());
+        });
+        assert!(way.is_none() || !BARRIERS.load(Ordering::Relaxed), "a stranger is inside");
+        turnstile.leave(Way::Shared, Ownership::Keep);
+        assert_eq!(turnstile.enter(), Some(Way::Shared), "it left no trace");
     }
 
     struct Guarded {
