@@ -394,6 +394,7 @@ mod tests {
         inner.session.server_bytes(&packet(2, &[0, 0, 0, 2, 0, 0, 0]));
         assert!(inner.session.at_boundary());
         drop(inner);
+        assert!(!conn.keep_header([0; 4]), "a packet without a body is complete");
         assert!(conn.keep_header([4, 0, 0, 0]));
         assert!(!conn.keep_header([3, b'D', b'O', b' ']), "this is the body");
         drop(conn.try_use());
