@@ -3,9 +3,14 @@
 //! Started plainly, it starts itself again behind the gate (`headworks run`). There, one thread
 //! plays a server that speaks as MariaDB does, and its client, over a loopback connection. Each
 //! call is made in turn through the hook and directly, in the same process and in small batches,
-//! so that whatever disturbs the machine disturbs both.
+//! so that whatever disturbs the machine disturbs both. Once warm, as in a loop, and once cold,
+//! as in a server: before each call the caches are filled with something else.
+
+#[path = "shim/evict.rs"]
+mod evict;
 
 use core::ffi::{c_int, c_void};
+use evict::Evictor;
 use headworks_policy::Nanos;
 use headworks_policy::gate::{Gate, Next};
 use headworks_region::control::Settings;
@@ -21,6 +26,8 @@ use std::time::{Duration, Instant};
 
 const BATCH: usize = 200;
 const BATCHES: usize = 400;
+/// Requests of the cold measurement: each of its calls is preceded by much other work.
+const COLD_REQUESTS: usize = 1500;
 
 type Recv = unsafe extern "C" fn(c_int, *mut c_void, usize, c_int) -> isize;
 type Send = unsafe extern "C" fn(c_int, *const c_void, usize, c_int) -> isize;
@@ -61,6 +68,13 @@ fn direct() -> Calls {
         }
     }
 }
+
+/// The answer to a point select: one column, one row.
+const ROW: [u8; 55] = *b"\x01\0\0\x01\x01\
+    \x16\0\0\x02\x03def\0\0\0\x01c\0\x0c\x3f\0\x0a\0\0\0\x03\x81\0\0\0\
+    \x05\0\0\x03\xfe\0\0\x02\0\
+    \x02\0\0\x04\x01\x37\
+    \x05\0\0\x05\xfe\0\0\x02\0";
 
 /// One connection, seen from both ends by one thread.
 struct Line {
@@ -143,12 +157,12 @@ impl Line {
         assert_eq!(sent, packet.len() as isize);
     }
 
-    /// The five calls of one request, as MariaDB makes them.
-    fn request(&mut self, text: &[u8], spent: &mut Spent) {
-        const OK: [u8; 11] = [7, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0];
+    /// The five calls of one request, as MariaDB makes them; `before` runs before each of them.
+    fn request(&mut self, text: &[u8], spent: &mut Spent, before: &mut dyn FnMut()) {
         let mut header = [0; 4];
         let mut body = [0; 256];
-        let timed = |sum: &mut u64, call: &mut dyn FnMut() -> isize| {
+        let mut timed = |sum: &mut u64, call: &mut dyn FnMut() -> isize| {
+            before();
             let start = clock::now();
             let result = call();
             *sum += clock::now().since(start).0;
@@ -165,9 +179,10 @@ impl Line {
         assert_eq!(timed(&mut spent.body, &mut || self.recv(&mut body[..length])), length as isize);
         timed(&mut spent.send, &mut || {
             // SAFETY: the buffer has that length.
-            unsafe { (self.calls.send)(self.server, OK.as_ptr().cast(), OK.len(), 0) }
+            unsafe { (self.calls.send)(self.server, ROW.as_ptr().cast(), ROW.len(), 0) }
         });
-        self.drain();
+        let mut answer = [0; ROW.len()];
+        self.client.read_exact(&mut answer).unwrap();
     }
 }
 
@@ -176,26 +191,33 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-fn interception() {
-    let text = b"\x03SELECT c FROM sbtest1 WHERE id=125037";
+impl Spent {
+    fn columns(self) -> [u64; 5] {
+        [self.nothing, self.poll, self.header, self.body, self.send]
+    }
+}
+
+/// The text of every request.
+const TEXT: &[u8] = b"\x03SELECT c FROM sbtest1 WHERE id=125037";
+
+/// Compares the calls of `samples` samples of `requests` requests each.
+fn interception(title: &str, samples: usize, requests: usize, mut before: impl FnMut()) {
     let mut gated = Line::open(hooked());
     let mut plain = Line::open(direct());
     let mut differences: [Vec<f64>; 5] = Default::default();
     let mut plains: [Vec<f64>; 5] = Default::default();
-    for _ in 0..BATCHES {
+    for _ in 0..samples {
         let (mut with, mut without) = (Spent::default(), Spent::default());
-        for _ in 0..BATCH {
-            gated.request(text, &mut with);
-            plain.request(text, &mut without);
+        for _ in 0..requests {
+            gated.request(TEXT, &mut with, &mut before);
+            plain.request(TEXT, &mut without, &mut before);
         }
-        let columns =
-            |spent: Spent| [spent.nothing, spent.poll, spent.header, spent.body, spent.send];
-        for (at, (with, without)) in columns(with).into_iter().zip(columns(without)).enumerate() {
-            differences[at].push((with as f64 - without as f64) / BATCH as f64);
-            plains[at].push(without as f64 / BATCH as f64);
+        for (at, (with, without)) in with.columns().into_iter().zip(without.columns()).enumerate() {
+            differences[at].push((with as f64 - without as f64) / requests as f64);
+            plains[at].push(without as f64 / requests as f64);
         }
     }
-    println!("interception below P ({BATCHES} batches of {BATCH} requests, medians)");
+    println!("interception below P, {title} ({samples} samples of {requests} requests, medians)");
     println!("  {:<34} {:>10} {:>10}", "call", "plain ns", "added ns");
     let names = [
         "recv, nothing there (request ends)",
@@ -210,6 +232,7 @@ fn interception() {
         sum += added;
         println!("  {:<34} {:>10.0} {:>10.0}", name, median(&mut plains[at]), added);
     }
+    println!("  {:<34} {:>10} {:>10.0}", "the whole request", "", sum);
     println!("  {:<34} {:>10} {:>10.0}", "mean of the five calls", "", sum / 5.0);
 }
 
@@ -306,9 +329,11 @@ fn kernel_limit() -> f64 {
 }
 
 fn child(path: std::ffi::OsString) {
+    interception("warm", BATCHES, BATCH, || ());
+    let mut evictor = Evictor::new();
+    interception("cold", COLD_REQUESTS, 1, || evictor.run());
     let path = CString::new(path.into_vec()).unwrap();
     let region = Mapping::open(&path).expect("the region is there").region();
-    interception();
     println!("admissions");
     policy();
     let limit = kernel_limit();

@@ -7,8 +7,9 @@
 
 use crate::mysql::Session;
 use crate::process;
+use crate::turnstile::{Ownership, Turnstile, Way};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
 use headworks_policy::Nanos;
 
 /// Descriptors that can be followed; a connection with a larger one passes, and is counted.
@@ -16,12 +17,9 @@ pub const DESCRIPTORS: usize = 1 << 17;
 
 const CHUNK: usize = 64;
 
-/// Set in a kept header.
-const HEADER: u64 = 1 << 63;
-
 /// What the server does for a connection at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
+#[repr(u8)]
 pub enum Work {
     /// Nothing: it waits for a request, or logs the client in.
     None = 0,
@@ -33,60 +31,86 @@ pub enum Work {
 
 /// What is known of a connection, private to this process.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Inner {
-    /// Whose connection it is.
-    pub user: Option<u32>,
-    /// Where the conversation stands.
-    pub session: Session,
-    /// The identity by which it got its class (`Session::identity_number`), if it has one.
-    pub classified: Option<u8>,
-    /// It is left alone from here on, and was counted for it.
-    pub left_alone: bool,
     /// What the request in hand waited in the gate.
     pub wait: Nanos,
     /// When it was admitted.
     pub admitted: Nanos,
+    /// Whose connection it is.
+    pub user: Option<u32>,
+    /// The identity by which it got its class (`Session::identity_number`), if it has one.
+    pub classified: Option<u8>,
+    /// It is left alone from here on, and was counted for it.
+    pub left_alone: bool,
+    /// Where the conversation stands.
+    pub session: Session,
 }
 
 impl Inner {
     const fn new() -> Self {
         Inner {
-            user: None,
-            session: Session::new(),
-            classified: None,
-            left_alone: false,
             wait: Nanos(0),
             admitted: Nanos(0),
+            user: None,
+            classified: None,
+            left_alone: false,
+            session: Session::new(),
         }
     }
 }
 
-/// An entry of the table. All zero bytes are an entry without a connection.
+/// An entry of the table. All that the hooks ask before they know that there is work, and all of
+/// `Inner` but the session, lies in its first cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Conn {
     user: AtomicU32,
-    work: AtomicU32,
+    /// A packet's header that came alone, not yet shown to the session; zero for none. MariaDB
+    /// reads each header by a call of its own, which then costs next to nothing.
+    header: AtomicU32,
+    work: AtomicU8,
     anticipating: AtomicBool,
     /// The next byte from the client begins a command's packet.
     at_start: AtomicBool,
-    /// A packet's header that came alone, not yet shown to the session: bit 63 says that there is
-    /// one. MariaDB reads each header by a call of its own, which then costs next to nothing.
-    header: AtomicU64,
+    /// Its user may hold a place that could be lent while the server sleeps.
+    lendable: AtomicBool,
     /// User of a connection that was closed while its thread was in an operation, plus one.
     orphan: AtomicU32,
-    busy: AtomicBool,
+    turnstile: Turnstile,
     inner: UnsafeCell<Inner>,
 }
 
-// SAFETY: `inner` is only reached through `Use`, of which there is one at a time (`busy`).
+const _: () = {
+    let session = core::mem::offset_of!(Conn, inner) + core::mem::offset_of!(Inner, session);
+    assert!(session == 64, "the session has its hot parts in two lines of its own");
+};
+
+// SAFETY: `inner` is only reached through `Use`, of which there is one at a time (`turnstile`).
 unsafe impl Sync for Conn {}
 
 /// Exclusive use of an entry, until dropped.
 #[derive(Debug)]
-pub struct Use<'a>(&'a Conn);
+pub struct Use<'a> {
+    conn: &'a Conn,
+    way: Way,
+}
 
 impl Conn {
+    const fn new() -> Self {
+        Conn {
+            user: AtomicU32::new(0),
+            header: AtomicU32::new(0),
+            work: AtomicU8::new(0),
+            anticipating: AtomicBool::new(false),
+            at_start: AtomicBool::new(false),
+            lendable: AtomicBool::new(false),
+            orphan: AtomicU32::new(0),
+            turnstile: Turnstile::new(),
+            inner: UnsafeCell::new(Inner::new()),
+        }
+    }
+
     /// The user of this connection, if it has one.
     pub fn user(&self) -> Option<u32> {
         self.user.load(Ordering::Acquire).checked_sub(1)
@@ -104,7 +128,7 @@ impl Conn {
 
     /// Sets what the server does; only for the thread that serves the connection.
     pub fn set_work(&self, work: Work) {
-        self.work.store(work as u32, Ordering::Relaxed);
+        self.work.store(work as u8, Ordering::Relaxed);
     }
 
     /// The token is kept although the request has ended, because the next one is expected soon.
@@ -117,29 +141,48 @@ impl Conn {
         self.anticipating.store(anticipating, Ordering::Relaxed);
     }
 
+    /// Whether its user may hold a place that could be lent while the server sleeps. The place
+    /// itself is the region's matter; most sleepers have none, and need not ask there.
+    pub fn lendable(&self) -> bool {
+        self.lendable.load(Ordering::Relaxed)
+    }
+
+    /// Sets it; only for the thread that serves the connection.
+    pub fn set_lendable(&self, lendable: bool) {
+        self.lendable.store(lendable, Ordering::Relaxed);
+    }
+
     /// Keeps a header for later; says whether it did. Four bytes are a header only where a packet
-    /// begins: four bytes of a body may be a whole request, which must be seen when it comes.
-    /// Only for the thread that serves the connection.
+    /// begins: four bytes of a body may be a whole request, which must be seen when it comes. A
+    /// header without a body is a whole request, too. Only for the thread that serves the
+    /// connection.
     pub fn keep_header(&self, header: [u8; 4]) -> bool {
-        if !self.at_start.load(Ordering::Relaxed) || self.header.load(Ordering::Relaxed) != 0 {
-            return false;
+        let keep = self.at_start.load(Ordering::Relaxed)
+            && self.header.load(Ordering::Relaxed) == 0
+            && header != [0; 4];
+        if keep {
+            self.header.store(u32::from_le_bytes(header), Ordering::Relaxed);
         }
-        self.header.store(HEADER | u64::from(u32::from_le_bytes(header)), Ordering::Relaxed);
-        true
+        keep
     }
 
     /// Takes the entry, unless another thread has it or a signal interrupted whoever had it.
     pub fn try_use(&self) -> Option<Use<'_>> {
-        // Lazily: a `Use` that is made and thrown away would free the entry of whoever has it.
-        (!self.busy.swap(true, Ordering::Acquire)).then(|| {
-            let mut inner = Use(self);
-            let header = self.header.load(Ordering::Relaxed);
-            if header != 0 {
-                self.header.store(0, Ordering::Relaxed);
-                inner.session.client_bytes(&(header as u32).to_le_bytes());
-            }
-            inner
-        })
+        let mut inner = self.try_use_before_header()?;
+        if let Some(header) = inner.take_header() {
+            inner.session.client_bytes(&header);
+        }
+        Some(inner)
+    }
+
+    /// As [`Conn::try_use`], but a kept header was not shown to the session: the caller must take
+    /// it ([`Use::take_header`]).
+    pub fn try_use_before_header(&self) -> Option<Use<'_>> {
+        let way = self.turnstile.enter();
+        if way.is_none() {
+            self.settle_orphan();
+        }
+        way.map(|way| Use { conn: self, way })
     }
 
     /// Ends the entry's connection; `gone` gets the user once its thread acts for it no more:
@@ -149,13 +192,14 @@ impl Conn {
         let Some(user) = self.user.swap(0, Ordering::AcqRel).checked_sub(1) else { return };
         if let Some(mut inner) = self.try_use() {
             inner.user = None;
-            drop(inner);
+            inner.leave(Ownership::GiveUp);
+            core::mem::forget(inner);
             gone(user);
             return;
         }
         self.orphan.store(user + 1, Ordering::SeqCst);
         // Its thread may have left between the two: then it has not seen the note.
-        if !self.busy.load(Ordering::SeqCst)
+        if !self.turnstile.occupied()
             && let Some(user) = self.take_orphan()
         {
             gone(user);
@@ -168,45 +212,75 @@ impl Conn {
         }
         self.orphan.swap(0, Ordering::SeqCst).checked_sub(1)
     }
+
+    /// Gives back what a connection held that was closed by another thread, unless somebody is
+    /// inside who will do it.
+    #[cold]
+    fn settle_orphan(&self) {
+        if self.orphan.load(Ordering::SeqCst) == 0 || self.turnstile.occupied() {
+            return;
+        }
+        if let Some(user) = self.take_orphan()
+            && let Some(region) = process::region()
+        {
+            region.unregister(user);
+        }
+    }
 }
 
 impl Use<'_> {
+    /// The kept header, if there is one.
+    pub fn take_header(&mut self) -> Option<[u8; 4]> {
+        let header = self.conn.header.load(Ordering::Relaxed);
+        if header == 0 {
+            return None;
+        }
+        self.conn.header.store(0, Ordering::Relaxed);
+        Some(header.to_le_bytes())
+    }
+
     /// Begins a new connection.
     pub fn begin(&mut self, user: u32) {
         **self = Inner::new();
         self.user = Some(user);
-        self.0.set_work(Work::None);
-        self.0.set_anticipating(false);
-        self.0.header.store(0, Ordering::Relaxed);
-        self.0.user.store(user + 1, Ordering::Release);
+        self.conn.set_work(Work::None);
+        self.conn.set_anticipating(false);
+        self.conn.set_lendable(false);
+        self.conn.header.store(0, Ordering::Relaxed);
+        self.conn.user.store(user + 1, Ordering::Release);
+    }
+
+    fn leave(&self, ownership: Ownership) {
+        let conn = self.conn;
+        conn.at_start.store(ownership == Ownership::Take, Ordering::Relaxed);
+        conn.turnstile.leave(self.way, ownership);
+        // Closed by another thread meanwhile: what it held is ours to give back.
+        if conn.orphan.load(Ordering::SeqCst) != 0 {
+            conn.settle_orphan();
+        }
     }
 }
 
 impl core::ops::Deref for Use<'_> {
     type Target = Inner;
     fn deref(&self) -> &Inner {
-        // SAFETY: `busy` is ours.
-        unsafe { &*self.0.inner.get() }
+        // SAFETY: nobody else is inside.
+        unsafe { &*self.conn.inner.get() }
     }
 }
 
 impl core::ops::DerefMut for Use<'_> {
     fn deref_mut(&mut self) -> &mut Inner {
-        // SAFETY: `busy` is ours.
-        unsafe { &mut *self.0.inner.get() }
+        // SAFETY: nobody else is inside.
+        unsafe { &mut *self.conn.inner.get() }
     }
 }
 
 impl Drop for Use<'_> {
     fn drop(&mut self) {
-        self.0.at_start.store(self.session.at_boundary(), Ordering::Relaxed);
-        self.0.busy.store(false, Ordering::SeqCst);
-        // Closed by another thread meanwhile: what it held is ours to give back.
-        if let Some(user) = self.0.take_orphan()
-            && let Some(region) = process::region()
-        {
-            region.unregister(user);
-        }
+        // A client is logged in by the thread that goes on to serve it.
+        let ownership = if self.session.at_boundary() { Ownership::Take } else { Ownership::Keep };
+        self.leave(ownership);
     }
 }
 
@@ -249,16 +323,7 @@ pub fn find_or_make(fd: i32) -> Option<&'static Conn> {
     for at in 0..CHUNK {
         // SAFETY: the memory is ours alone, page aligned and large enough.
         unsafe {
-            (&raw mut (*chunk).0[at]).write(Conn {
-                user: AtomicU32::new(0),
-                work: AtomicU32::new(0),
-                anticipating: AtomicBool::new(false),
-                at_start: AtomicBool::new(false),
-                header: AtomicU64::new(0),
-                orphan: AtomicU32::new(0),
-                busy: AtomicBool::new(false),
-                inner: UnsafeCell::new(Inner::new()),
-            });
+            (&raw mut (*chunk).0[at]).write(Conn::new());
         }
     }
     let null = core::ptr::null_mut();
@@ -329,6 +394,7 @@ mod tests {
         inner.session.server_bytes(&packet(2, &[0, 0, 0, 2, 0, 0, 0]));
         assert!(inner.session.at_boundary());
         drop(inner);
+        assert!(!conn.keep_header([0; 4]), "a packet without a body is complete");
         assert!(conn.keep_header([4, 0, 0, 0]));
         assert!(!conn.keep_header([3, b'D', b'O', b' ']), "this is the body");
         drop(conn.try_use());
@@ -337,7 +403,6 @@ mod tests {
         let mut inner = conn.try_use().unwrap();
         inner.session.client_bytes(b"\x0eaaa");
         inner.session.server_bytes(&packet(1, &[0, 0, 0, 2, 0, 0, 0]));
-        inner.session.finish_request();
         assert!(inner.session.at_boundary());
         inner.session.client_bytes(&[4]);
         inner.session.client_bytes(&[0, 0, 0]);

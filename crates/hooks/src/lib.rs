@@ -15,3 +15,4 @@ pub mod ops;
 pub mod peer;
 pub mod process;
 pub mod symbols;
+mod turnstile;

@@ -49,6 +49,7 @@ mod command;
 mod exact;
 mod facts;
 mod frames;
+mod glance;
 mod holding;
 mod identity;
 mod locks;

@@ -30,8 +30,7 @@ struct Followed {
     slot: &'static UserSlot,
 }
 
-fn follow(fd: i32) -> Option<Followed> {
-    let conn = conn::find(fd)?;
+fn follow(conn: &'static Conn) -> Option<Followed> {
     let user = conn.user()?;
     let region = process::region()?;
     Some(Followed { region, conn, user, slot: region.user(user)? })
@@ -41,11 +40,18 @@ impl Followed {
     /// Exclusive use of the connection; counted if somebody else has it. `None` also if it was
     /// closed, or closed and made anew, since it was found.
     fn exclusive(&self) -> Option<Use<'static>> {
-        let used = self.conn.try_use();
-        if used.is_none() {
-            self.region.count(Counter::ConcurrentUse);
+        self.mine(self.conn.try_use())
+    }
+
+    fn mine(&self, used: Option<Use<'static>>) -> Option<Use<'static>> {
+        match used {
+            Some(inner) if inner.user == Some(self.user) => Some(inner),
+            Some(_) => None,
+            None => {
+                self.region.count(Counter::ConcurrentUse);
+                None
+            }
         }
-        used.filter(|inner| inner.user == Some(self.user))
     }
 }
 
@@ -74,52 +80,71 @@ pub fn accepted(fd: i32) {
     inner.begin(user);
 }
 
-/// The server is about to read from `fd`. If that means that a request is over, it is accounted
-/// for, and a turn that is over with it gives its token back before anything else happens.
-pub fn about_to_receive(fd: i32) {
-    let Some(it) = follow(fd) else { return };
-    let work = it.conn.work();
-    let Some(mut inner) = it.exclusive() else { return };
+/// The server is about to read. If that means that a request is over, it is accounted for, and a
+/// turn that is over with it gives its token back before anything else happens. Only needed while
+/// [`Conn::work`] says that there is work.
+#[inline(never)] // so that the hook itself stays small: it has less to save and restore
+pub fn about_to_receive(conn: &'static Conn) {
+    let Some(it) = follow(conn) else { return };
+    let work = conn.work();
+    let Some(inner) = it.exclusive() else { return };
     if !inner.session.at_boundary() {
         return;
     }
-    it.conn.set_work(Work::None);
-    let admitted = work == Work::Admitted;
-    inner.session.finish_request();
+    conn.set_work(Work::None);
     let holding = inner.session.holding();
     it.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
-    let now = clock::now();
     let mut quota_left = false;
-    if admitted {
+    let now = clock::now();
+    if work == Work::Admitted {
         it.slot.served.record(inner.wait, now.since(inner.admitted));
         quota_left = it.region.spend(it.slot);
     }
     // Whoever holds something keeps its place; whoever has none has none to give back.
-    if !holding.is_empty() || it.slot.state() == State::Idle {
-        return;
+    if holding.is_empty() && it.slot.state() != State::Idle {
+        end_turn(&it, now, quota_left);
     }
+}
+
+fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
     it.slot.served.turn_ended();
     if it.region.control.mode() == Mode::DryRun {
-        it.region.ring.push(&ObservedTurn {
-            user: it.user,
-            class: it.slot.class.load(Ordering::Relaxed),
-            arrived: Nanos(it.slot.turn_arrived_ns.load(Ordering::Relaxed)),
-            ended: now,
-            requests: it.slot.used.load(Ordering::Relaxed),
-        });
+        note_turn(it, now);
     }
     let anticipating = quota_left && it.slot.state() == State::Inside && it.region.pending() > 0;
     it.conn.set_anticipating(anticipating);
     if !anticipating {
-        it.region.leave(it.user);
+        leave(it);
     }
 }
 
-/// `recv` on `fd` returned these bytes. May hold the calling thread until its turn comes.
-pub fn received(fd: i32, bytes: &[u8]) {
-    let Some(it) = follow(fd) else { return };
-    let Some(mut inner) = it.exclusive() else { return };
-    let event = inner.session.client_bytes(bytes);
+/// For the replay of a dry run.
+#[cold]
+fn note_turn(it: &Followed, now: Nanos) {
+    it.region.ring.push(&ObservedTurn {
+        user: it.user,
+        class: it.slot.class.load(Ordering::Relaxed),
+        arrived: Nanos(it.slot.turn_arrived_ns.load(Ordering::Relaxed)),
+        ended: now,
+        requests: it.slot.used.load(Ordering::Relaxed),
+    });
+}
+
+/// Gives back whatever place the user has.
+fn leave(it: &Followed) {
+    it.conn.set_lendable(false);
+    it.region.leave(it.user);
+}
+
+/// `recv` returned these bytes. May hold the calling thread until its turn comes.
+#[inline(never)]
+pub fn received(conn: &'static Conn, bytes: &[u8]) {
+    let Some(it) = follow(conn) else { return };
+    let Some(mut inner) = it.mine(conn.try_use_before_header()) else { return };
+    let event = match inner.take_header() {
+        Some(header) => inner.session.client_packet(header, bytes),
+        None => inner.session.client_bytes(bytes),
+    };
     if inner.session.opaque().is_some() || inner.session.replication() {
         leave_alone(&it, &mut inner);
         return;
@@ -134,72 +159,53 @@ pub fn received(fd: i32, bytes: &[u8]) {
     }
 }
 
-/// `recv` on `fd` found nothing to read, and the user's token was kept for its next request.
-pub fn found_nothing(fd: i32) {
-    let Some(it) = follow(fd) else { return };
+/// `recv` found nothing to read. Only needed while [`Conn::anticipating`]: the user's token was
+/// kept for its next request.
+pub fn found_nothing(conn: &'static Conn) {
+    let Some(it) = follow(conn) else { return };
     let Some(_inner) = it.exclusive() else { return };
     if it.region.control.anticipation() == Nanos(0) {
         it.conn.set_anticipating(false);
-        it.region.leave(it.user);
+        leave(&it);
     }
 }
 
-/// Whether a request may be over when the server reads from `fd`: whether [`about_to_receive`] has
-/// anything to do. Nothing but loads, as all questions of this kind: most calls of a server need
-/// no more.
-pub fn works(fd: i32) -> bool {
-    conn::find(fd).is_some_and(|conn| conn.work() != Work::None && conn.user().is_some())
-}
-
-/// Whether a token is kept for the next request on `fd`.
-pub fn anticipates(fd: i32) -> bool {
-    conn::find(fd).is_some_and(|conn| conn.anticipating() && conn.user().is_some())
-}
-
-/// Whether bytes on `fd` are looked at at all.
-pub fn follows(fd: i32) -> bool {
-    conn::find(fd).is_some_and(|conn| conn.user().is_some())
-}
-
-/// `recv` returned the header of a packet and nothing else: keeps it until the body comes. `false`
-/// if [`received`] must see it.
-pub fn received_header(fd: i32, header: [u8; 4]) -> bool {
-    conn::find(fd).is_some_and(|conn| {
-        conn.work() == Work::None && conn.user().is_some() && conn.keep_header(header)
-    })
-}
-
-/// `recv` on `fd` said that the connection is over.
-pub fn hung_up(fd: i32) {
-    let Some(it) = follow(fd) else { return };
+/// `recv` said that the connection is over.
+pub fn hung_up(conn: &'static Conn) {
+    let Some(it) = follow(conn) else { return };
     let Some(_inner) = it.exclusive() else { return };
-    it.region.leave(it.user);
+    leave(&it);
 }
 
-/// `send` on `fd` took these bytes.
-pub fn sent(fd: i32, bytes: &[u8]) {
-    let Some(it) = follow(fd) else { return };
+/// `send` took these bytes.
+#[inline(never)]
+pub fn sent(conn: &'static Conn, bytes: &[u8]) {
+    let Some(it) = follow(conn) else { return };
     let Some(mut inner) = it.exclusive() else { return };
     inner.session.server_bytes(bytes);
 }
 
-/// The server is about to sleep until `fd` is ready. If its user holds a token meanwhile, says
-/// how long it may sleep before [`slept`] is to be called.
-pub fn about_to_sleep(fd: i32) -> Option<Nanos> {
-    let it = follow(fd)?;
+/// The server is about to sleep until the connection is ready. If its user holds a token
+/// meanwhile, says how long it may sleep before [`slept`] is to be called. Nothing but loads.
+pub fn about_to_sleep(conn: &'static Conn) -> Option<Nanos> {
+    if !conn.lendable() {
+        return None;
+    }
+    let it = follow(conn)?;
     if !matches!(it.slot.state(), State::Inside | State::Overdraft) {
         return None;
     }
     let control = &it.region.control;
-    Some(if it.conn.anticipating() { control.anticipation() } else { control.idle_limit() })
+    Some(if conn.anticipating() { control.anticipation() } else { control.idle_limit() })
 }
 
 /// The sleep got long: what is held is given to others.
-pub fn slept(fd: i32) {
-    let Some(it) = follow(fd) else { return };
+pub fn slept(conn: &'static Conn) {
+    let Some(it) = follow(conn) else { return };
     let Some(_inner) = it.exclusive() else { return };
-    if it.conn.anticipating() {
-        it.conn.set_anticipating(false);
+    conn.set_lendable(false);
+    if conn.anticipating() {
+        conn.set_anticipating(false);
         it.region.leave(it.user);
     } else {
         it.region.lend(it.user);
@@ -208,20 +214,18 @@ pub fn slept(fd: i32) {
 
 /// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at
 /// once, so its user is inside again.
-pub fn woke(fd: i32) {
-    let Some(it) = follow(fd) else { return };
+pub fn woke(conn: &'static Conn) {
+    let Some(it) = follow(conn) else { return };
     let Some(inner) = it.exclusive() else { return };
-    if it.conn.work() != Work::None
-        && !inner.session.at_boundary()
-        && it.slot.state() == State::Lent
-    {
+    if conn.work() != Work::None && !inner.session.at_boundary() && it.slot.state() == State::Lent {
+        conn.set_lendable(true);
         it.region.reenter(it.user);
     }
 }
 
 /// The socket `fd` is about to be shut down for reading, by whichever thread.
 pub fn shutting_down(fd: i32) {
-    let Some(it) = follow(fd) else { return };
+    let Some(it) = conn::find(fd).and_then(follow) else { return };
     if process::is_attached_process() {
         it.region.cancel(it.user);
     } else {
@@ -229,9 +233,9 @@ pub fn shutting_down(fd: i32) {
     }
 }
 
-/// The descriptor `fd` is about to be closed, by whichever thread.
-pub fn closing(fd: i32) {
-    let Some(it) = follow(fd) else { return };
+/// The connection is about to be closed, by whichever thread.
+pub fn closing(conn: &'static Conn) {
+    let Some(it) = follow(conn) else { return };
     if !process::is_attached_process() {
         it.region.count(Counter::Foreign);
         return;
@@ -250,7 +254,7 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
             slot.served.was_passed();
             slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
             if reason == Statement::Quit {
-                it.region.leave(it.user);
+                leave(it);
             }
         }
         RequestClass::Gated => {
@@ -258,6 +262,7 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
             slot.arrived_ns.store(now.0, Ordering::Relaxed);
             slot.thread.store(thread_id(), Ordering::Relaxed);
             it.conn.set_work(Work::Admitted);
+            it.conn.set_lendable(true);
             inner.wait = Nanos(0);
             inner.admitted = now;
             match slot.state() {
@@ -286,6 +291,7 @@ fn hold(it: &Followed, inner: &mut Use<'_>, arrived: Nanos) {
     inner.admitted = admitted;
 }
 
+#[cold]
 fn classify(it: &Followed, inner: &mut Use<'_>) {
     inner.classified = Some(inner.session.identity_number());
     let Some(identity) = inner.session.identity() else { return };
@@ -311,12 +317,14 @@ pub fn identity_of(slot: &UserSlot) -> Identity {
     }
 }
 
+#[cold]
 fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
     if inner.left_alone {
         return;
     }
     inner.left_alone = true;
     it.conn.set_work(Work::None);
+    it.conn.set_lendable(false);
     it.region.count(match inner.session.opaque() {
         Some(Opaque::Tls) => Counter::OpaqueTls,
         Some(Opaque::Compressed) => Counter::OpaqueCompressed,

@@ -1,41 +1,32 @@
 //! This process's view of the gate: the region it is attached to, and whether it stands aside.
 
-use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use crate::turnstile;
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use headworks_region::layout::{Counter, Region};
-use headworks_region::lock;
+use headworks_region::{lock, thread};
 
+/// Null before the process is attached, and again once it stands aside.
 static REGION: AtomicPtr<Region> = AtomicPtr::new(core::ptr::null_mut());
-static DISABLED: AtomicBool = AtomicBool::new(false);
 static PID: AtomicU32 = AtomicU32::new(0);
-
-thread_local! {
-    // Const initialisation, no destructor: usable in a signal handler and at any time of a
-    // thread's or the process's life.
-    static IN_HOOK: Cell<bool> = const { Cell::new(false) };
-}
 
 /// Attaches this process to a region. Called once, from the library's constructor or by a test.
 pub fn attach(region: &'static Region) {
+    turnstile::prepare();
     PID.store(own_pid(), Ordering::Relaxed);
     REGION.store(core::ptr::from_ref(region).cast_mut(), Ordering::Release);
 }
 
 /// The region, unless there is none or this process stands aside.
 pub fn region() -> Option<&'static Region> {
-    let region = REGION.load(Ordering::Acquire);
-    if region.is_null() || DISABLED.load(Ordering::Relaxed) {
-        return None;
-    }
-    // SAFETY: `attach` stored a reference that lives as long as the process.
-    Some(unsafe { &*region })
+    // SAFETY: null, or a reference that `attach` stored and that lives as long as the process.
+    unsafe { REGION.load(Ordering::Acquire).as_ref() }
 }
 
 /// Stands aside for good: no later call does anything but pass through. The gate is opened, so
 /// that nobody waits for what this process would have given back.
 pub fn disable() {
     let region = region();
-    DISABLED.store(true, Ordering::SeqCst);
+    REGION.store(core::ptr::null_mut(), Ordering::SeqCst);
     if let Some(region) = region {
         region.count(Counter::Panic);
         region.set_off(true);
@@ -44,7 +35,7 @@ pub fn disable() {
 
 /// In the child after `fork`: the parent's connections are not ours to account for.
 pub fn forked() {
-    DISABLED.store(true, Ordering::SeqCst);
+    REGION.store(core::ptr::null_mut(), Ordering::SeqCst);
     lock::forget_thread_id();
 }
 
@@ -68,13 +59,13 @@ impl InHook {
     /// function came back through another hook. The caller then passes straight through.
     pub fn enter() -> Option<InHook> {
         // Lazily: a guard that is made and thrown away would end the hook that is under way.
-        IN_HOOK.with(|inside| (!inside.replace(true)).then(|| InHook(())))
+        thread::with(|words| (!words.in_hook.replace(true)).then(|| InHook(())))
     }
 }
 
 impl Drop for InHook {
     fn drop(&mut self) {
-        IN_HOOK.with(|inside| inside.set(false));
+        thread::with(|words| words.in_hook.set(false));
     }
 }
 

@@ -41,7 +41,6 @@ fn annotate(recording: &str, chunk: usize) -> String {
             Some(("C", bytes)) => {
                 if std::mem::take(&mut server_spoke) {
                     lines.push(state(&session));
-                    session.finish_request();
                 }
                 lines.push(line.to_owned());
                 // As the session does for one chunk: the first gated request, else the first.

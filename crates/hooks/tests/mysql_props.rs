@@ -124,7 +124,6 @@ fn converse(
         feed(chunks, answer, |part| session.server_bytes(part));
         assert_eq!(session.opaque(), None);
         assert!(session.at_boundary());
-        session.finish_request();
         holdings.push(session.holding());
     }
     (requests, holdings, format!("{:?}", session.identity()))
@@ -188,9 +187,6 @@ proptest! {
                 }
                 check_invariants(&session);
             });
-            let before = (session.at_boundary(), session.holding());
-            session.finish_request();
-            prop_assert_eq!((session.at_boundary(), session.holding()), before, "finishing changes neither");
         }
         if session.opaque().is_some() {
             let stuck = (session.opaque(), session.holding());

@@ -20,6 +20,7 @@ pub mod map;
 pub mod rules;
 pub mod snapshot;
 pub mod text;
+pub mod thread;
 mod tokens;
 pub mod user;
 

@@ -6,8 +6,7 @@
 //! state under it may be half changed. Nobody waits for long: after `PATIENCE` the attempt ends
 //! without the lock, and the caller lets its user pass.
 
-use crate::{clock, futex};
-use core::cell::Cell;
+use crate::{clock, futex, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
 use headworks_policy::Nanos;
 
@@ -20,35 +19,35 @@ const PATIENCE: Nanos = Nanos::from_millis(100);
 /// Long enough to notice an owner that is dead.
 const PATIENCE_STALE: Nanos = Nanos::from_millis(2);
 
-thread_local! {
-    // Const initialisation and no destructor: nothing is allocated or registered on first use.
-    static THREAD: Cell<u32> = const { Cell::new(0) };
-}
-
 /// This thread's id, cached.
 pub fn thread_id() -> u32 {
-    THREAD.with(|cached| match cached.get() {
-        0 => {
-            // SAFETY: gettid has no preconditions.
-            let id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-            cached.set(id);
-            id
-        }
+    thread::with(|words| match words.id.get() {
+        0 => ask_thread_id(words),
         id => id,
     })
 }
 
+#[cold]
+fn ask_thread_id(words: &thread::Words) -> u32 {
+    // SAFETY: gettid has no preconditions, and never fails.
+    let id = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+    words.id.set(id);
+    id
+}
+
 /// Forgets the cached id: a forked child has another one.
 pub fn forget_thread_id() {
-    THREAD.with(|cached| cached.set(0));
+    thread::with(|words| words.id.set(0));
 }
 
 /// Whether a thread with this id exists on the machine. A thread of somebody else counts.
 pub fn thread_exists(id: u32) -> bool {
-    // SAFETY: signal 0 only asks.
-    let gone = unsafe { libc::syscall(libc::SYS_tkill, id, 0) } != 0;
-    // SAFETY: errno is this thread's own.
-    !(gone && unsafe { *libc::__errno_location() } == libc::ESRCH)
+    thread::keeping_errno(|| {
+        // SAFETY: signal 0 only asks.
+        let gone = unsafe { libc::syscall(libc::SYS_tkill, id, 0) } != 0;
+        // SAFETY: errno is this thread's own.
+        !(gone && unsafe { *libc::__errno_location() } == libc::ESRCH)
+    })
 }
 
 /// See the module. All zero bytes are a free lock.

@@ -105,24 +105,24 @@ fn add_float(cell: &AtomicU64, by: f64) {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Served {
+    // What every request writes comes first.
     /// Requests answered.
     pub requests: AtomicU64,
+    /// Sum of the times inside.
+    pub run_ns: AtomicU64,
+    latency_ms2: AtomicU64,
+    /// Longest latency (wait and time inside).
+    pub latency_ns_max: AtomicU64,
     /// Turns ended: transactions, or single requests outside one.
     pub turns: AtomicU64,
-    /// Requests that had to wait for a token.
-    pub queued: AtomicU64,
-    /// Requests that the gate let pass without a token, for whatever reason.
-    pub passed: AtomicU64,
     /// Sum of the waits.
     pub wait_ns: AtomicU64,
     /// Longest wait.
     pub wait_ns_max: AtomicU64,
-    /// Sum of the times inside.
-    pub run_ns: AtomicU64,
-    /// Longest latency (wait and time inside).
-    pub latency_ns_max: AtomicU64,
-    latency_ms: AtomicU64,
-    latency_ms2: AtomicU64,
+    /// Requests that had to wait for a token.
+    pub queued: AtomicU64,
+    /// Requests that the gate let pass without a token, for whatever reason.
+    pub passed: AtomicU64,
     /// Waits of the requests that waited.
     wait: SharedHistogram,
     /// Latencies, of all requests.
@@ -134,22 +134,26 @@ impl Served {
     pub fn record(&self, wait: Nanos, run: Nanos) {
         let latency = wait + run;
         bump64(&self.requests, 1);
-        bump64(&self.wait_ns, wait.0);
         bump64(&self.run_ns, run.0);
-        if wait.0 > self.wait_ns_max.load(Ordering::Relaxed) {
-            self.wait_ns_max.store(wait.0, Ordering::Relaxed);
-        }
         if latency.0 > self.latency_ns_max.load(Ordering::Relaxed) {
             self.latency_ns_max.store(latency.0, Ordering::Relaxed);
         }
-        let ms = latency.as_millis_f64();
-        add_float(&self.latency_ms, ms);
+        let ms = latency.0 as f64 * 1e-6;
         add_float(&self.latency_ms2, ms * ms);
-        // One cache line less for the many that do not wait: see `add_waits_to`.
-        if wait.0 > 0 {
-            self.wait.record(wait);
-        }
         self.latency.record(latency);
+        // Nothing of it for the many that do not wait: see `add_waits_to`.
+        if wait.0 > 0 {
+            self.record_wait(wait);
+        }
+    }
+
+    #[cold]
+    fn record_wait(&self, wait: Nanos) {
+        bump64(&self.wait_ns, wait.0);
+        if wait.0 > self.wait_ns_max.load(Ordering::Relaxed) {
+            self.wait_ns_max.store(wait.0, Ordering::Relaxed);
+        }
+        self.wait.record(wait);
     }
 
     /// Adds the counts of the waits to `sum`; requests that did not wait go to the first bucket.
@@ -180,8 +184,9 @@ impl Served {
 
     /// Sum of the latencies in milliseconds, and of their squares.
     pub fn latency_sums(&self) -> (f64, f64) {
-        let sum = |cell: &AtomicU64| f64::from_bits(cell.load(Ordering::Relaxed));
-        (sum(&self.latency_ms), sum(&self.latency_ms2))
+        let word = |cell: &AtomicU64| cell.load(Ordering::Relaxed);
+        let sum = Nanos(word(&self.wait_ns).wrapping_add(word(&self.run_ns)));
+        (sum.as_millis_f64(), f64::from_bits(word(&self.latency_ms2)))
     }
 
     fn clear(&self) {
@@ -194,7 +199,6 @@ impl Served {
             &self.wait_ns_max,
             &self.run_ns,
             &self.latency_ns_max,
-            &self.latency_ms,
             &self.latency_ms2,
         ] {
             counter.store(0, Ordering::Relaxed);
@@ -223,10 +227,6 @@ pub struct UserSlot {
     pub favourite: AtomicU32,
     /// Its socket was shut down: never hold it again.
     pub closing: AtomicU32,
-    /// Index of its class.
-    pub class: AtomicU32,
-    /// Version of the rules by which `class` was found.
-    pub class_epoch: AtomicU32,
     /// See [`FLAG_BYPASS`].
     pub flags: AtomicU32,
     /// What it holds: transaction and session locks, as bits of the protocol's module.
@@ -237,27 +237,34 @@ pub struct UserSlot {
     pub quota: AtomicU32,
     /// The current turn was given by the policy, which wants to hear of its end.
     pub accounted: AtomicU32,
-    /// Number of the reason why it was last let pass, plus one.
-    pub pass_reason: AtomicU32,
-    /// Process that serves it.
-    pub pid: AtomicU32,
-    /// Thread that last served it.
-    pub thread: AtomicU32,
-    /// Counts the users that had this slot.
-    pub generation: AtomicU32,
     /// Requests that ended with a place held: what the stall detector watches. Never reset, so
     /// that connections which come and go are no progress.
     pub progress: AtomicU32,
-    /// Local TCP port of the connection; zero on a Unix socket.
-    pub local_port: AtomicU32,
-    /// When it connected.
-    pub connected_ns: AtomicU64,
+    /// Thread that last served it.
+    pub thread: AtomicU32,
     /// When the request in hand arrived.
     pub arrived_ns: AtomicU64,
     /// When the request in hand was admitted.
     pub admitted_ns: AtomicU64,
     /// When the turn's first request arrived.
     pub turn_arrived_ns: AtomicU64,
+    /// Counters; the first of them end the slot's second cache line, and that is all that most
+    /// requests touch beside one bucket.
+    pub served: Served,
+    /// Index of its class.
+    pub class: AtomicU32,
+    /// Version of the rules by which `class` was found.
+    pub class_epoch: AtomicU32,
+    /// Number of the reason why it was last let pass, plus one.
+    pub pass_reason: AtomicU32,
+    /// Process that serves it.
+    pub pid: AtomicU32,
+    /// Counts the users that had this slot.
+    pub generation: AtomicU32,
+    /// Local TCP port of the connection; zero on a Unix socket.
+    pub local_port: AtomicU32,
+    /// When it connected.
+    pub connected_ns: AtomicU64,
     /// Database account.
     pub account: SharedText,
     /// Database (schema) named at connection.
@@ -266,9 +273,13 @@ pub struct UserSlot {
     pub application: SharedText,
     /// Client's address, without the port.
     pub address: SharedText,
-    /// Counters.
-    pub served: Served,
 }
+
+const _: () = {
+    assert!(core::mem::offset_of!(UserSlot, admitted_ns) + 8 <= 64);
+    let hot = core::mem::offset_of!(UserSlot, served) + core::mem::offset_of!(Served, wait_ns);
+    assert!(hot <= 128, "two lines for most requests");
+};
 
 impl UserSlot {
     /// The state as it is right now.

@@ -1,11 +1,11 @@
 //! The exported symbols. `headworks_hooks::symbols::SYMBOLS` lists them.
 
-use crate::guard::guarded;
+use crate::guard::{guarded, guarded_keeping_errno};
 use crate::real;
 use core::ffi::c_void;
+use headworks_hooks::conn::{self, Conn, Work};
 use headworks_hooks::ops;
 use headworks_policy::Nanos;
-use headworks_region::clock;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 /// Flags of a `recv` that is no receipt of the stream's next bytes: they stay where they are, are
@@ -28,7 +28,7 @@ pub unsafe extern "C-unwind" fn accept(
     // SAFETY: the arguments are the caller's.
     let client = unsafe { real::accept(fd, addr, len) };
     if client >= 0 {
-        guarded((), || ops::accepted(client));
+        guarded_keeping_errno(|| ops::accepted(client));
     }
     client
 }
@@ -45,7 +45,7 @@ pub unsafe extern "C-unwind" fn accept4(
     // SAFETY: the arguments are the caller's.
     let client = unsafe { real::accept4(fd, addr, len, flags) };
     if client >= 0 {
-        guarded((), || ops::accepted(client));
+        guarded_keeping_errno(|| ops::accepted(client));
     }
     client
 }
@@ -59,33 +59,43 @@ pub unsafe extern "C-unwind" fn recv(
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
-    if ops::works(fd) {
-        guarded((), || ops::about_to_receive(fd));
+    let conn = conn::find(fd);
+    if let Some(conn) = conn
+        && conn.work() != Work::None
+    {
+        guarded(|| ops::about_to_receive(conn));
     }
     // SAFETY: the arguments are the caller's.
     let count = unsafe { real::recv(fd, buffer, len, flags) };
-    if flags & NOT_THE_STREAM == 0 {
-        if count > 0 {
-            // SAFETY: the kernel has written `count` bytes, and no more than `len`, to `buffer`.
-            let bytes = unsafe {
-                core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len))
-            };
-            let kept = bytes.try_into().is_ok_and(|header| ops::received_header(fd, header));
-            if !kept && ops::follows(fd) {
-                guarded((), || ops::received(fd, bytes));
-            }
-        } else if count == 0 && len > 0 {
-            guarded((), || ops::hung_up(fd));
-        } else if count < 0 {
-            match errno() {
-                libc::EAGAIN if !ops::anticipates(fd) => {}
-                libc::EAGAIN => guarded((), || ops::found_nothing(fd)),
-                libc::EINTR | libc::ENOTSOCK | libc::EBADF => {}
-                _ => guarded((), || ops::hung_up(fd)),
-            }
+    let Some(conn) = conn else { return count };
+    if flags & NOT_THE_STREAM != 0 || conn.user().is_none() {
+        return count;
+    }
+    if count > 0 {
+        // SAFETY: the kernel has written `count` bytes, and no more than `len`, to `buffer`.
+        let bytes =
+            unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
+        let kept = bytes.try_into().is_ok_and(|header| conn.keep_header(header));
+        if !kept {
+            guarded(|| ops::received(conn, bytes));
         }
+    } else if count < 0 || len > 0 {
+        received_nothing(conn, count);
     }
     count
+}
+
+/// The `recv` of a connection that is followed returned no bytes.
+fn received_nothing(conn: &'static Conn, count: ssize_t) {
+    if count == 0 {
+        return guarded_keeping_errno(|| ops::hung_up(conn));
+    }
+    match errno() {
+        libc::EAGAIN if !conn.anticipating() => {}
+        libc::EAGAIN => guarded_keeping_errno(|| ops::found_nothing(conn)),
+        libc::EINTR | libc::ENOTSOCK | libc::EBADF => {}
+        _ => guarded_keeping_errno(|| ops::hung_up(conn)),
+    }
 }
 
 /// # Safety
@@ -120,11 +130,13 @@ pub unsafe extern "C-unwind" fn send(
 ) -> ssize_t {
     // SAFETY: the arguments are the caller's.
     let count = unsafe { real::send(fd, buffer, len, flags) };
-    if count > 0 && ops::follows(fd) {
+    if count > 0
+        && let Some(conn) = followed(fd)
+    {
         // SAFETY: the kernel has read `count` bytes, and no more than `len`, from `buffer`.
         let bytes =
             unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
-        guarded((), || ops::sent(fd, bytes));
+        guarded(|| ops::sent(conn, bytes));
     }
     count
 }
@@ -134,7 +146,7 @@ pub unsafe extern "C-unwind" fn send(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
     // SAFETY: the arguments are the caller's.
-    let Some((fd, first)) = (unsafe { staged(fds, count) }) else {
+    let Some((conn, first)) = (unsafe { staged(fds, count) }) else {
         // SAFETY: the arguments are the caller's.
         return unsafe { real::poll(fds, count, timeout_ms) };
     };
@@ -143,24 +155,22 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms
         // SAFETY: the arguments are the caller's.
         return unsafe { real::poll(fds, count, timeout_ms) };
     }
-    let start = clock::now();
     // SAFETY: the array is the caller's; no signal mask is changed.
     let ready = unsafe { real::ppoll(fds, count, &timespec_of(first), core::ptr::null()) };
     if ready != 0 {
         return ready;
     }
-    guarded((), || ops::slept(fd));
+    guarded_keeping_errno(|| ops::slept(conn));
     let rest_ms = match total {
         None => timeout_ms,
         // Rounded up, as a poll never returns early.
         Some(total) => {
-            let rest = total.since(clock::now().since(start));
-            c_int::try_from(rest.0.div_ceil(1_000_000)).unwrap_or(timeout_ms)
+            c_int::try_from(total.since(first).0.div_ceil(1_000_000)).unwrap_or(timeout_ms)
         }
     };
     // SAFETY: the arguments are the caller's.
     let ready = unsafe { real::poll(fds, count, rest_ms) };
-    guarded((), || ops::woke(fd));
+    guarded_keeping_errno(|| ops::woke(conn));
     ready
 }
 
@@ -194,7 +204,7 @@ pub unsafe extern "C-unwind" fn ppoll(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the arguments are the caller's.
-    let Some((fd, first)) = (unsafe { staged(fds, count) }) else {
+    let Some((conn, first)) = (unsafe { staged(fds, count) }) else {
         // SAFETY: the arguments are the caller's.
         return unsafe { real::ppoll(fds, count, timeout, mask) };
     };
@@ -215,18 +225,17 @@ pub unsafe extern "C-unwind" fn ppoll(
         // SAFETY: the arguments are the caller's.
         return unsafe { real::ppoll(fds, count, timeout, mask) };
     }
-    let start = clock::now();
     // SAFETY: the array and the mask are the caller's.
     let ready = unsafe { real::ppoll(fds, count, &timespec_of(first), mask) };
     if ready != 0 {
         return ready;
     }
-    guarded((), || ops::slept(fd));
-    let rest = total.map(|total| timespec_of(total.since(clock::now().since(start))));
+    guarded_keeping_errno(|| ops::slept(conn));
+    let rest = total.map(|total| timespec_of(total.since(first)));
     let rest = rest.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: the array and the mask are the caller's; the time lives until the call returns.
     let ready = unsafe { real::ppoll(fds, count, rest, mask) };
-    guarded((), || ops::woke(fd));
+    guarded_keeping_errno(|| ops::woke(conn));
     ready
 }
 
@@ -235,7 +244,7 @@ pub unsafe extern "C-unwind" fn ppoll(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if how != libc::SHUT_WR {
-        guarded((), || ops::shutting_down(fd));
+        guarded_keeping_errno(|| ops::shutting_down(fd));
     }
     // SAFETY: the arguments are the caller's.
     unsafe { real::shutdown(fd, how) }
@@ -245,26 +254,31 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
 /// As the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    if ops::follows(fd) {
-        guarded((), || ops::closing(fd));
+    if let Some(conn) = followed(fd) {
+        guarded_keeping_errno(|| ops::closing(conn));
     }
     // SAFETY: the argument is the caller's.
     unsafe { real::close(fd) }
 }
 
-/// A poll of one descriptor whose user holds a token: that descriptor, and how long to sleep
+/// The connection of a descriptor, if there is one and the gate follows it.
+fn followed(fd: c_int) -> Option<&'static Conn> {
+    conn::find(fd).filter(|conn| conn.user().is_some())
+}
+
+/// A poll of one descriptor whose user holds a token: its connection, and how long to sleep
 /// before the token is given to others.
 ///
 /// # Safety
 /// `fds` points to `count` entries, or the caller made a mistake that the real function reports.
-unsafe fn staged(fds: *const pollfd, count: nfds_t) -> Option<(c_int, Nanos)> {
+unsafe fn staged(fds: *const pollfd, count: nfds_t) -> Option<(&'static Conn, Nanos)> {
     if count != 1 || fds.is_null() {
         return None;
     }
     // SAFETY: there is one entry.
-    let fd = unsafe { (*fds).fd };
+    let conn = conn::find(unsafe { (*fds).fd })?;
     // Nothing but loads: it needs no guard.
-    ops::about_to_sleep(fd).map(|first| (fd, first))
+    ops::about_to_sleep(conn).map(|first| (conn, first))
 }
 
 fn timespec_of(time: Nanos) -> timespec {

@@ -1,6 +1,7 @@
 //! The state machine that finds the end of an answer ("MariaDB protocol documentation": server response packets,
 //! result set packets, COM_STMT_PREPARE response, LOCAL INFILE packet). One call per server packet.
 
+use super::frames::skip;
 use super::protocol::{
     Dialect, FULL_PACKET, end_status, is_progress, lenenc, ok_status, status, u16_at,
 };
@@ -88,9 +89,19 @@ impl Answer {
         Answer { stage: Stage::First, left: 0, columns: 0, succeeded_before: false, statement: 0 }
     }
 
-    /// Whether the next packet is a row, or what ends the rows.
-    pub(super) const fn in_rows(&self) -> bool {
-        matches!(self.stage, Stage::Rows)
+    /// Takes whole packets off the front of `bytes` that only count: rows, which begin neither as an
+    /// EOF, OK nor ERR packet does, and all definitions of a result but the last.
+    pub(super) fn skip(&mut self, bytes: &mut &[u8]) {
+        match self.stage {
+            Stage::Rows => {
+                skip(bytes, u32::MAX, 0xFE);
+            }
+            Stage::Definitions => {
+                // At most `left`, so it fits.
+                self.left -= skip(bytes, u32::from(self.left.saturating_sub(1)), 0xFF) as u16;
+            }
+            _ => {}
+        }
     }
 
     pub(super) const fn succeeded_before(&self) -> bool {
@@ -123,10 +134,7 @@ impl Answer {
     ) -> Verdict {
         let first = head.first().copied();
         if first == Some(0xFF) {
-            if is_progress(head) {
-                return Verdict::MORE;
-            }
-            return Verdict { status: None, end: End::Failed(u16_at(head, 1).unwrap_or(0)) };
+            return error(head);
         }
         match self.stage {
             Stage::Rows => self.row(expect, head, len, dialect),
@@ -246,6 +254,7 @@ impl Answer {
         Verdict { status, end: End::Done }
     }
 
+    #[cold]
     fn prepared_first(&mut self, head: &[u8], dialect: Dialect) -> Verdict {
         let (Some(0), Some(low), Some(high), Some(columns), Some(parameters)) =
             (head.first(), u16_at(head, 1), u16_at(head, 3), u16_at(head, 5), u16_at(head, 7))
@@ -272,6 +281,7 @@ impl Answer {
         Verdict::MORE
     }
 
+    #[cold]
     fn prepared_next(&mut self, dialect: Dialect) -> Verdict {
         match self.stage {
             Stage::ParametersEnd => return self.prepared_columns(),
@@ -295,6 +305,14 @@ impl Answer {
             }
         }
     }
+}
+
+#[cold]
+fn error(head: &[u8]) -> Verdict {
+    if is_progress(head) {
+        return Verdict::MORE;
+    }
+    Verdict { status: None, end: End::Failed(u16_at(head, 1).unwrap_or(0)) }
 }
 
 /// A packet of an authentication exchange. OK is 0x00 with zero counts; anything else but ERR (auth switch 0xFE, more data

@@ -16,11 +16,12 @@ pub(super) enum Piece<'a> {
 
 /// Where one direction of a connection stands. Plain data.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Frames {
     header: [u8; 4],
-    have: u8,
     /// Payload bytes of the physical packet still to come; meaningful in the body.
     left: u32,
+    have: u8,
     in_body: bool,
     /// The physical packet is full, so a continuation follows it.
     full: bool,
@@ -93,21 +94,27 @@ impl Frames {
     }
 }
 
-/// Takes whole packets off the front of `bytes` that can be nothing but rows: neither full, nor
-/// beginning as an EOF, OK or ERR packet does. Most bytes that a server sends are rows, and of
-/// those nothing but their number of bytes matters.
-pub(super) fn skip_rows(bytes: &mut &[u8]) {
-    while let [low, middle, high, _, first, ..] = *bytes {
-        let len = u32::from_le_bytes([*low, *middle, *high, 0]);
-        let whole = len as usize + 4;
-        if len == 0 || len == FULL_PACKET || *first >= 0xFE {
-            return;
-        }
-        match bytes.get(whole..) {
-            Some(rest) => *bytes = rest,
-            None => return,
-        }
+/// The payload of the packet at the front of `bytes`, and what follows it; `None` unless all of the
+/// packet is there and no other continues it.
+pub(super) fn whole(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (header, rest) = bytes.split_first_chunk()?;
+    let len = u32::from_le_bytes(*header) & FULL_PACKET;
+    if len == FULL_PACKET { None } else { rest.split_at_checked(len as usize) }
+}
+
+/// Takes up to `most` whole packets off the front of `bytes`, as long as they have a first byte and
+/// it is below `below`; returns how many. Most bytes that a server sends are rows, and of those
+/// nothing but their number of bytes matters.
+pub(super) fn skip(bytes: &mut &[u8], most: u32, below: u8) -> u32 {
+    let mut count = 0;
+    while count < most
+        && let Some((payload, rest)) = whole(bytes)
+        && payload.first().is_some_and(|&first| first < below)
+    {
+        *bytes = rest;
+        count += 1;
     }
+    count
 }
 
 #[cfg(test)]

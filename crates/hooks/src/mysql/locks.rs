@@ -109,26 +109,31 @@ const STATEMENTS: usize = 8;
 
 /// The session locks of one connection. Plain data; every table that is full turns into a flag.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Locks {
+    // What every request looks at comes last, beside the session's own: the rest is for few.
+    names: [Name; NAMES],
+    statements: [u32; STATEMENTS],
+    /// What executing each prepared statement takes; empty marks a free place.
+    statement_takes: [Takes; STATEMENTS],
+    /// How often each name was taken; 0 marks a free place.
+    counts: [u8; NAMES],
+    /// What the statement prepared last takes: MariaDB executes it under the id 0xFFFFFFFF.
+    last_prepared: Takes,
+    /// What prepared statements without a place take: true of every statement from then on.
+    everywhere: Takes,
     /// Everything but named user locks and handlers.
     held: Takes,
     /// Open handlers; 255 means that they were not counted.
     handlers: u8,
-    names: [Name; NAMES],
-    /// How often each name was taken; 0 marks a free place.
-    counts: [u8; NAMES],
-    statements: [u32; STATEMENTS],
-    /// What executing each prepared statement takes; empty marks a free place.
-    statement_takes: [Takes; STATEMENTS],
-    /// What prepared statements without a place take: true of every statement from then on.
-    everywhere: Takes,
-    /// What the statement prepared last takes: MariaDB executes it under the id 0xFFFFFFFF.
-    last_prepared: Takes,
     /// A text PREPARE had a source that was not a plain literal.
     pub(super) dynamic: bool,
 }
 
 impl Locks {
+    /// Where what every request looks at begins; it goes on to the end.
+    pub(super) const HOT: usize = core::mem::offset_of!(Locks, counts);
+
     pub(super) const fn new() -> Locks {
         Locks {
             held: Takes::NONE,
@@ -144,7 +149,15 @@ impl Locks {
     }
 
     pub(super) fn holding(&self) -> Holding {
-        let named = self.counts.iter().any(|&count| count > 0);
+        let named = self.counts != [0; NAMES];
+        if self.held == Takes::NONE && self.handlers == 0 && !named {
+            return Holding::NONE;
+        }
+        self.holding_some(named)
+    }
+
+    #[cold]
+    fn holding_some(&self, named: bool) -> Holding {
         Holding::NONE
             .with_if(Holding::LOCK_TABLES, self.held.any(Takes::TABLES))
             .with_if(Holding::GLOBAL_READ_LOCK, self.held.any(Takes::READ_LOCK))
@@ -160,9 +173,13 @@ impl Locks {
 
     /// Applies a request whose answer was OK.
     pub(super) fn succeeded(&mut self, effect: Effect) {
-        if effect.op == Op::Remember {
-            return;
+        if effect != Effect::NONE && effect.op != Op::Remember {
+            self.apply(effect);
         }
+    }
+
+    #[cold]
+    fn apply(&mut self, effect: Effect) {
         self.take(effect.takes);
         match effect.op {
             Op::GetLock => self.count_name(effect.name),
@@ -287,6 +304,15 @@ impl Locks {
 
     /// What executing the statement takes.
     pub(super) fn execution(&self, id: u32) -> Takes {
+        let none = [Takes::NONE; STATEMENTS];
+        if self.statement_takes == none && self.everywhere == Takes::NONE && id != u32::MAX {
+            return Takes::NONE;
+        }
+        self.execution_of_some(id)
+    }
+
+    #[cold]
+    fn execution_of_some(&self, id: u32) -> Takes {
         let latest = if id == u32::MAX { self.last_prepared } else { Takes::NONE };
         let known =
             self.statements.iter().zip(&self.statement_takes).filter(|(known, _)| **known == id);

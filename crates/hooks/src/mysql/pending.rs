@@ -18,20 +18,32 @@ const CAPACITY: usize = 8;
 
 /// A queue of fixed size. The newest entry is `open` while its command is still arriving: its effect is not known yet.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Pending {
-    entries: [Entry; CAPACITY],
-    counts: [u32; CAPACITY],
     len: u8,
     open: bool,
+    queued: [Queued; CAPACITY],
+}
+
+/// Equal requests in a row.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+struct Queued {
+    count: u32,
+    entry: Entry,
 }
 
 impl Pending {
+    /// Bytes at the beginning that every request looks at: mostly the queue has one entry.
+    pub(super) const HOT: usize = core::mem::offset_of!(Pending, queued) + size_of::<Queued>();
+
     pub(super) const fn new() -> Pending {
         Pending {
-            entries: [Entry { expect: Expect::One, effect: Effect::NONE }; CAPACITY],
-            counts: [0; CAPACITY],
             len: 0,
             open: false,
+            queued: [const {
+                Queued { count: 0, entry: Entry { expect: Expect::One, effect: Effect::NONE } }
+            }; CAPACITY],
         }
     }
 
@@ -40,22 +52,32 @@ impl Pending {
     }
 
     pub(super) fn front(&self) -> Option<Entry> {
-        if self.len == 0 { None } else { self.entries.first().copied() }
+        if self.len == 0 { None } else { self.queued.first().map(|first| first.entry) }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().take(usize::from(self.len))
+        self.counted().map(|(_, entry)| entry)
+    }
+
+    /// The requests with how often each is repeated.
+    pub(super) fn counted(&self) -> impl Iterator<Item = (u32, &Entry)> {
+        let queued = self.queued.iter().take(usize::from(self.len));
+        queued.map(|queued| (queued.count, &queued.entry))
+    }
+
+    /// Adds a complete request to an empty queue.
+    pub(super) fn only(&mut self, entry: Entry) {
+        let [first, ..] = &mut self.queued;
+        *first = Queued { count: 1, entry };
+        self.len = 1;
+        self.open = false;
     }
 
     /// Adds a request whose command has begun; false when the queue is full.
     #[must_use]
     pub(super) fn open(&mut self, expect: Expect) -> bool {
-        let at = usize::from(self.len);
-        let (Some(entry), Some(count)) = (self.entries.get_mut(at), self.counts.get_mut(at)) else {
-            return false;
-        };
-        *entry = Entry { expect, effect: Effect::NONE };
-        *count = 1;
+        let Some(free) = self.queued.get_mut(usize::from(self.len)) else { return false };
+        *free = Queued { count: 1, entry: Entry { expect, effect: Effect::NONE } };
         self.len += 1;
         self.open = true;
         true
@@ -70,37 +92,42 @@ impl Pending {
         let Some(last) = usize::from(self.len).checked_sub(1) else {
             return;
         };
-        let Some(entry) = self.entries.get_mut(last) else {
+        let Some(queued) = self.queued.get_mut(last) else {
             return;
         };
-        entry.effect = effect;
-        let entry = *entry;
+        queued.entry.effect = effect;
+        let entry = queued.entry;
         let Some(before) = last.checked_sub(1) else {
             return;
         };
-        if self.entries.get(before) == Some(&entry)
-            && let Some(count) = self.counts.get_mut(before)
+        if let Some(before) = self.queued.get_mut(before)
+            && before.entry == entry
         {
-            *count = count.saturating_add(1);
+            before.count = before.count.saturating_add(1);
             self.len -= 1;
         }
     }
 
     /// The oldest request was answered.
     pub(super) fn pop(&mut self) {
-        let Some(count) = self.counts.first_mut() else {
+        let Some(first) = self.queued.first_mut() else {
             return;
         };
-        *count = count.saturating_sub(1);
-        if *count > 0 || self.len == 0 {
+        first.count = first.count.saturating_sub(1);
+        if first.count > 0 || self.len == 0 {
             return;
         }
         self.len -= 1;
-        self.entries.copy_within(1.., 0);
-        self.counts.copy_within(1.., 0);
         if self.len == 0 {
             self.open = false;
+        } else {
+            self.close_up();
         }
+    }
+
+    #[cold]
+    fn close_up(&mut self) {
+        self.queued.copy_within(1.., 0);
     }
 }
 

@@ -2,10 +2,11 @@
 
 mod client;
 mod server;
+mod whole;
 
 use super::answer::Answer;
 use super::command::{Command, Request, RequestClass};
-use super::frames::{Frames, Piece, skip_rows};
+use super::frames::{Frames, Piece};
 use super::holding::Holding;
 use super::identity::Identity;
 use super::locks::Locks;
@@ -77,7 +78,18 @@ const HEAD: usize = 24;
 /// Feed it every byte of both directions, in the order in which the server's calls returned. It never panics and
 /// never allocates, whatever the bytes are.
 #[derive(Clone, Debug)]
+#[repr(C, align(32))]
 pub struct Session {
+    /// The class of the command that is arriving was reported.
+    reported: bool,
+    route: Route,
+    statement_have: u8,
+    head_len: u8,
+    statement: [u8; 4],
+    server_len: u32,
+    // From the last bytes of `locks` to the first of `pending`: what the commonest requests touch, in two cache lines.
+    // The rest is for logins, split packets, texts that need a closer look, and locks.
+    locks: Locks,
     phase: Phase,
     opaque: Option<Opaque>,
     dialect: Dialect,
@@ -93,23 +105,15 @@ pub struct Session {
     after_error: bool,
     client: Frames,
     server: Frames,
-    route: Route,
-    /// The class of the command that is arriving was reported.
-    reported: bool,
-    statement: [u8; 4],
-    statement_have: u8,
+    answer: Answer,
+    pending: Pending,
     head: [u8; HEAD],
-    head_len: u8,
-    server_len: u32,
+    scan: Scan,
     greeting: Greeting,
     login: Login,
     identity: Identity,
     /// The identity that a COM_CHANGE_USER asks for, until the server agrees.
     asked: Identity,
-    scan: Scan,
-    pending: Pending,
-    answer: Answer,
-    locks: Locks,
 }
 
 impl Default for Session {
@@ -135,6 +139,9 @@ impl Session {
             after_error: false,
             client: Frames::new(),
             server: Frames::new(),
+            answer: Answer::new(),
+            pending: Pending::new(),
+            locks: Locks::new(),
             route: Route::Skip,
             reported: false,
             statement: [0; 4],
@@ -142,14 +149,11 @@ impl Session {
             head: [0; HEAD],
             head_len: 0,
             server_len: 0,
+            scan: Scan::new(),
             greeting: Greeting::new(),
             login: Login::new(),
             identity: Identity::new(),
             asked: Identity::new(),
-            scan: Scan::new(),
-            pending: Pending::new(),
-            answer: Answer::new(),
-            locks: Locks::new(),
         }
     }
 
@@ -178,12 +182,25 @@ impl Session {
         event
     }
 
+    /// One client packet, header and payload, that came at once or whose header was kept until its payload came: the same
+    /// as [`client_bytes`](Session::client_bytes) with both.
+    pub fn client_packet(&mut self, header: [u8; 4], payload: &[u8]) -> ClientEvent {
+        if let Some(request) = self.whole_command(header, payload) {
+            return ClientEvent::Request(request);
+        }
+        let first = self.client_bytes(&header);
+        match self.client_bytes(payload) {
+            ClientEvent::None => first,
+            event => event,
+        }
+    }
+
     /// Bytes that the server's `send` accepted.
     pub fn server_bytes(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while self.opaque.is_none() {
-            if self.answer.in_rows() && self.server.idle() {
-                skip_rows(&mut rest);
+            if self.server.idle() {
+                self.whole_packets(&mut rest);
             }
             let Some(piece) = self.server.next(&mut rest) else {
                 break;
@@ -207,17 +224,6 @@ impl Session {
             && self.pending.is_empty()
             && self.client.idle()
             && self.server.idle()
-    }
-
-    /// The server came back to read at a boundary: drops what belonged to the finished requests.
-    ///
-    /// Lock state is already up to date: with pipelining it must follow each answer in order, so it is applied when
-    /// the answer ends. Calling this twice, or away from a boundary, changes nothing.
-    pub fn finish_request(&mut self) {
-        if self.at_boundary() {
-            self.scan.begin(false, false);
-            self.answer = Answer::new();
-        }
     }
 
     /// What the connection is estimated to hold after all answers that are complete; a request in flight
@@ -251,10 +257,34 @@ impl Session {
         self.replication
     }
 
+    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same conversation, however
+    /// it was cut.
+    #[doc(hidden)]
+    pub fn meaning(&self) -> String {
+        if self.opaque.is_some() {
+            // Final: where it stood then means nothing any more.
+            return format!("{:?} {}", self.opaque, self.holding());
+        }
+        let queue: Vec<_> = self.pending.counted().collect();
+        format!(
+            "{:?}",
+            (
+                (self.phase, self.opaque, self.dialect, self.multi, self.query_attributes),
+                (self.replication, self.known, self.identities, self.identity, self.asked),
+                (self.in_transaction, self.autocommit, self.after_error),
+                (self.client.idle(), self.server.idle(), &self.answer, queue, &self.locks),
+            )
+        )
+    }
+
     fn lost(&mut self) {
         self.opaque = Some(Opaque::Desynchronized);
     }
 }
 
-const _: () =
+const _: () = {
     assert!(size_of::<Session>() <= 1024, "one session per file descriptor: keep it small");
+    let begin = core::mem::offset_of!(Session, locks) + Locks::HOT;
+    let end = core::mem::offset_of!(Session, pending) + Pending::HOT;
+    assert!(begin.is_multiple_of(64) && end <= begin + 128, "two lines for most requests");
+};

@@ -199,7 +199,6 @@ pub fn turn(session: &mut Session, request: &[u8], answer: &[u8]) -> ClientEvent
     session.server_bytes(answer);
     assert_eq!(session.opaque(), None);
     assert!(session.at_boundary(), "its answer is complete");
-    session.finish_request();
     event
 }
 

@@ -2,6 +2,7 @@
 
 use super::{HEAD, Phase, Session};
 use crate::mysql::answer::{Answer, End, login_packet};
+use crate::mysql::frames::whole;
 use crate::mysql::locks::{Effect, Op, Takes};
 use crate::mysql::pending::Entry;
 use crate::mysql::protocol::status;
@@ -49,7 +50,7 @@ impl Session {
                 }
             }
             Phase::Commands => match self.pending.front() {
-                Some(entry) => self.answer_packet(entry, head),
+                Some(entry) => self.answer_packet(entry, head, self.server_len),
                 // An idle connection is told that it was killed or timed out.
                 None if failed => {}
                 None => self.lost(),
@@ -57,8 +58,23 @@ impl Session {
         }
     }
 
-    fn answer_packet(&mut self, entry: Entry, head: &[u8]) {
-        let verdict = self.answer.packet(entry.expect, head, self.server_len, self.dialect);
+    /// Takes the packets off the front of `bytes` that are whole and belong to an answer, which is
+    /// nearly all: no piece of them is kept, so none is copied. Packets that are cut are left to
+    /// the general way. Only while the server's side stands between packets.
+    pub(super) fn whole_packets(&mut self, bytes: &mut &[u8]) {
+        while self.opaque.is_none()
+            && let Some(entry) = self.pending.front()
+        {
+            self.answer.skip(bytes);
+            let Some((payload, rest)) = whole(bytes) else { return };
+            *bytes = rest;
+            // Less than 16 MiB, so it fits.
+            self.answer_packet(entry, payload, payload.len() as u32);
+        }
+    }
+
+    fn answer_packet(&mut self, entry: Entry, head: &[u8], len: u32) {
+        let verdict = self.answer.packet(entry.expect, head, len, self.dialect);
         self.status(verdict.status);
         self.replication |=
             entry.effect.op == Op::Replicate && matches!(verdict.end, End::No | End::Done);
@@ -80,6 +96,9 @@ impl Session {
     }
 
     fn succeeded(&mut self, effect: Effect) {
+        if effect == Effect::NONE {
+            return;
+        }
         match effect.op {
             Op::Remember => self.locks.prepared(self.answer.statement(), effect.takes),
             Op::ChangeUser => {
@@ -91,6 +110,7 @@ impl Session {
         self.locks.succeeded(effect);
     }
 
+    #[cold]
     fn failed(&mut self, effect: Effect, code: u16) {
         /// InnoDB rolls the whole transaction back.
         const ER_LOCK_DEADLOCK: u16 = 1213;

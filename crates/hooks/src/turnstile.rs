@@ -1,0 +1,299 @@
+//! Lets one thread at a time to an entry of the table of connections, cheaply for the one that
+//! nearly always comes.
+//!
+//! # The problem
+//! A lock around each operation is two locked instructions, and each of them waits until all that
+//! the server stored before has reached its cache. But a connection is served by one thread, and
+//! nearly nobody else ever comes.
+//!
+//! # The protocol
+//! An entry has an *owner*: the thread that served it first. The owner comes in by plain stores
+//! and loads: it says that it is inside, then looks whether it is the owner still. Everybody else
+//! takes a lock (`shared`), and the first of them ends the ownership for good: it overwrites the
+//! owner, has the kernel put a barrier into every running thread of the process (`membarrier`),
+//! and then looks whether the owner is inside. Either the owner's word that it is inside came
+//! before its barrier, then the other sees it and goes away; or its look at the ownership comes
+//! after it, then it sees that it is the owner no more. From then on all, the former owner too,
+//! take the lock. Without `membarrier` there are no owners.
+//!
+//! Whoever is inside may be interrupted by a signal whose handler comes to the same entry: it
+//! finds that somebody is inside and goes away, whether it is the owner's thread or not. Between
+//! the owner's look whether it is inside already and its word that it is, a handler may come and
+//! go; it leaves nothing behind.
+//!
+//! An owner that ends its connection gives the ownership up, so that the next connection of this
+//! descriptor, which another thread accepts and serves, has an owner again.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
+use headworks_region::lock::thread_id;
+use headworks_region::thread::keeping_errno;
+
+/// In place of an owner's thread: there was one, and never will be again.
+const NO_MORE: u32 = u32::MAX;
+
+/// Whether `membarrier` is to be had.
+static BARRIERS: AtomicBool = AtomicBool::new(false);
+
+/// See the module. All zero bytes are one without an owner and with nobody inside.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Turnstile {
+    /// Thread id; zero for none.
+    owner: AtomicU32,
+    /// Written by the owner only, or by who gives the ownership up.
+    owner_inside: AtomicBool,
+    shared: AtomicBool,
+}
+
+/// How somebody came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Owner,
+    Shared,
+}
+
+/// What is to become of the ownership when somebody leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ownership {
+    /// This thread serves the connection: it is the owner if there never was one.
+    Take,
+    Keep,
+    /// The connection is over.
+    GiveUp,
+}
+
+/// Asks the kernel whether owners are possible. To be called once before any connection is.
+pub(crate) fn prepare() {
+    let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
+    BARRIERS.store(registered, Ordering::Relaxed);
+}
+
+fn membarrier(command: libc::c_int) -> bool {
+    // SAFETY: takes numbers only.
+    keeping_errno(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0)
+}
+
+impl Turnstile {
+    pub(crate) const fn new() -> Turnstile {
+        Turnstile {
+            owner: AtomicU32::new(0),
+            owner_inside: AtomicBool::new(false),
+            shared: AtomicBool::new(false),
+        }
+    }
+
+    /// `None` if somebody is inside.
+    pub(crate) fn enter(&self) -> Option<Way> {
+        self.enter_with(|| ())
+    }
+
+    /// `between` runs at the owner's weakest moment: for tests.
+    fn enter_with(&self, between: impl FnOnce()) -> Option<Way> {
+        let me = thread_id();
+        if self.owner.load(Ordering::Relaxed) == me {
+            if self.owner_inside.load(Ordering::Relaxed) {
+                return None;
+            }
+            between();
+            self.owner_inside.store(true, Ordering::Relaxed);
+            // The processor's part of this fence is the other side's `membarrier`.
+            compiler_fence(Ordering::SeqCst);
+            if self.owner.load(Ordering::Relaxed) == me {
+                return Some(Way::Owner);
+            }
+            self.owner_inside.store(false, Ordering::Release);
+        }
+        self.enter_shared()
+    }
+
+    #[cold]
+    fn enter_shared(&self) -> Option<Way> {
+        if self.shared.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        // Nobody becomes the owner while the lock is held.
+        if !matches!(self.owner.load(Ordering::Acquire), 0 | NO_MORE) {
+            self.owner.store(NO_MORE, Ordering::SeqCst);
+            self.barrier();
+        }
+        if self.owner_inside.load(Ordering::Acquire) {
+            self.shared.store(false, Ordering::SeqCst);
+            return None;
+        }
+        Some(Way::Shared)
+    }
+
+    /// Leaves. What the others noted for whoever is inside is to be looked at afterwards: they
+    /// see that nobody is ([`Turnstile::occupied`]), or this thread sees their note.
+    pub(crate) fn leave(&self, way: Way, ownership: Ownership) {
+        match way {
+            Way::Owner => {
+                if ownership == Ownership::GiveUp && self.owner.load(Ordering::Relaxed) != NO_MORE {
+                    self.give_up();
+                }
+                self.owner_inside.store(false, Ordering::Release);
+                compiler_fence(Ordering::SeqCst);
+            }
+            Way::Shared => self.leave_shared(ownership),
+        }
+    }
+
+    /// By one step, as another thread may end the ownership at this moment.
+    #[cold]
+    fn give_up(&self) {
+        let _ = self.owner.compare_exchange(thread_id(), 0, Ordering::Release, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn leave_shared(&self, ownership: Ownership) {
+        let none = self.owner.load(Ordering::Relaxed) == 0;
+        if none && ownership == Ownership::Take && BARRIERS.load(Ordering::Relaxed) {
+            self.owner.store(thread_id(), Ordering::Release);
+        }
+        self.shared.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether anybody is inside, for who has noted something for them before.
+    pub(crate) fn occupied(&self) -> bool {
+        self.barrier();
+        self.owner_inside.load(Ordering::SeqCst) || self.shared.load(Ordering::SeqCst)
+    }
+
+    /// A barrier in every thread that could be an owner. It cannot fail once it was registered.
+    fn barrier(&self) {
+        if BARRIERS.load(Ordering::Relaxed) {
+            membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::cell::UnsafeCell;
+    use core::sync::atomic::AtomicU64;
+
+    /// Owns it as this thread.
+    fn owned() -> Turnstile {
+        prepare();
+        let turnstile = Turnstile::new();
+        let way = turnstile.enter().unwrap();
+        turnstile.leave(way, Ownership::Take);
+        turnstile
+    }
+
+    #[test]
+    fn the_first_to_serve_is_the_owner_until_another_comes() {
+        let turnstile = owned();
+        let Some(Way::Owner) = turnstile.enter() else {
+            assert!(!BARRIERS.load(Ordering::Relaxed));
+            println!("skipped: this kernel has no membarrier");
+            return;
+        };
+        assert_eq!(turnstile.enter(), None, "it is inside");
+        let other =
+            || std::thread::scope(|scope| scope.spawn(|| turnstile.enter()).join().unwrap());
+        assert_eq!(other(), None, "the owner is inside");
+        turnstile.leave(Way::Owner, Ownership::Keep);
+        assert_eq!(turnstile.enter(), Some(Way::Shared), "the ownership has ended");
+        assert_eq!(other(), None);
+        turnstile.leave(Way::Shared, Ownership::Take);
+        assert_eq!(turnstile.enter(), Some(Way::Shared), "for good");
+        turnstile.leave(Way::Shared, Ownership::Keep);
+        assert_eq!(other(), Some(Way::Shared));
+    }
+
+    #[test]
+    fn an_ownership_that_was_given_up_can_be_taken_again() {
+        let turnstile = owned();
+        let way = turnstile.enter().unwrap();
+        turnstile.leave(way, Ownership::GiveUp);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                assert_eq!(turnstile.enter(), Some(Way::Shared));
+                turnstile.leave(Way::Shared, Ownership::Take);
+                let way = turnstile.enter().unwrap();
+                assert_eq!(way == Way::Owner, BARRIERS.load(Ordering::Relaxed));
+                turnstile.leave(way, Ownership::Keep);
+            });
+        });
+    }
+
+    #[test]
+    fn an_owner_that_is_overtaken_at_the_door_stays_outside() {
+        let turnstile = owned();
+        let way = turnstile.enter_with(|| {
+            let come = || assert_eq!(turnstile.enter(), Some(Way::Shared));
+            std::thread::scope(|scope| scope.spawn(come).join().unwrap());
+        });
+        assert!(way.is_none() || !BARRIERS.load(Ordering::Relaxed), "a stranger is inside");
+        turnstile.leave(Way::Shared, Ownership::Keep);
+        assert_eq!(turnstile.enter(), Some(Way::Shared), "it left no trace");
+    }
+
+    struct Guarded {
+        turnstile: Turnstile,
+        /// Twice the same number while nobody is inside.
+        pair: UnsafeCell<[u64; 2]>,
+        torn: AtomicBool,
+    }
+
+    // SAFETY: the pair is only touched by whoever is inside.
+    unsafe impl Sync for Guarded {}
+
+    impl Guarded {
+        /// Whether it came in; stays for some `spins`.
+        fn use_it(&self, spins: u32) -> bool {
+            let Some(way) = self.turnstile.enter() else { return false };
+            let first = self.pair.get().cast::<u64>();
+            // SAFETY: this thread is inside; the pair is two numbers in a row.
+            unsafe {
+                let second = first.add(1);
+                let torn = first.read_volatile() != second.read_volatile();
+                self.torn.fetch_or(torn, Ordering::Relaxed);
+                first.write_volatile(first.read_volatile() + 1);
+                (0..spins).for_each(|_| std::hint::spin_loop());
+                second.write_volatile(second.read_volatile() + 1);
+            }
+            self.turnstile.leave(way, Ownership::Keep);
+            true
+        }
+    }
+
+    /// A stranger comes at every moment of an owner's coming and going.
+    #[test]
+    fn owner_and_stranger_are_never_inside_together() {
+        const ROUNDS: u64 = 20_000;
+        prepare();
+        let all: Vec<_> = (0..ROUNDS)
+            .map(|_| Guarded {
+                turnstile: Turnstile::new(),
+                pair: UnsafeCell::new([0; 2]),
+                torn: AtomicBool::new(false),
+            })
+            .collect();
+        let (begun, done) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for (round, guarded) in (1..).zip(&all) {
+                    while begun.load(Ordering::Acquire) < round {
+                        std::hint::spin_loop();
+                    }
+                    (0..round % 61).for_each(|_| std::hint::spin_loop());
+                    while !guarded.use_it(300) {}
+                    done.store(round, Ordering::Release);
+                }
+            });
+            for (round, guarded) in (1..).zip(&all) {
+                let way = guarded.turnstile.enter().unwrap();
+                guarded.turnstile.leave(way, Ownership::Take);
+                begun.store(round, Ordering::Release);
+                while done.load(Ordering::Acquire) < round {
+                    guarded.use_it(0);
+                }
+            }
+        });
+        let torn = all.iter().filter(|guarded| guarded.torn.load(Ordering::Relaxed)).count();
+        assert_eq!(torn, 0, "two were inside");
+    }
+}

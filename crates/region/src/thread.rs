@@ -1,0 +1,110 @@
+//! A few words of each thread, reached without a call.
+//!
+//! In a preloaded library the usual thread-local variables cost a call into the dynamic loader
+//! each time. On x86-64 these lie at a fixed distance from the thread pointer (the initial-exec
+//! model, which a library that is loaded at the program's start may use) and cost two instructions.
+
+use core::cell::Cell;
+
+/// What a thread keeps for us. All zero bytes at its start; no destructor, so it can be used in a
+/// signal handler and at any time of a thread's life.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Words {
+    /// Its id; zero until somebody asked for it.
+    pub(crate) id: Cell<u32>,
+    /// It is inside a hook.
+    pub in_hook: Cell<bool>,
+}
+
+#[cfg(target_arch = "x86_64")]
+mod place {
+    use super::Words;
+
+    core::arch::global_asm!(
+        ".pushsection .tbss.headworks_thread_words,\"awT\",@nobits",
+        ".p2align 3",
+        ".globl headworks_thread_words",
+        ".hidden headworks_thread_words",
+        ".type headworks_thread_words, @object",
+        ".size headworks_thread_words, 8",
+        "headworks_thread_words:",
+        ".zero 8",
+        ".popsection",
+    );
+
+    const _: () = assert!(size_of::<Words>() <= 8 && align_of::<Words>() <= 8);
+
+    pub(super) fn with<T>(work: impl FnOnce(&Words) -> T) -> T {
+        let place: *const Words;
+        // SAFETY: reads the word that the loader made for the symbol above (its distance from the
+        // thread pointer) and the thread pointer itself; both never change for a thread.
+        unsafe {
+            core::arch::asm!(
+                "mov {place}, qword ptr [rip + headworks_thread_words@GOTTPOFF]",
+                "add {place}, qword ptr fs:[0]",
+                place = out(reg) place,
+                options(pure, readonly, nostack),
+            );
+        }
+        // SAFETY: 8 aligned bytes of this thread's own, zero at first, which is a valid `Words`.
+        // The reference does not outlive the call, so it stays in the thread.
+        work(unsafe { &*place })
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod place {
+    use super::Words;
+    use core::cell::Cell;
+
+    thread_local! {
+        static WORDS: Words = const { Words { id: Cell::new(0), in_hook: Cell::new(false) } };
+    }
+
+    pub(super) fn with<T>(work: impl FnOnce(&Words) -> T) -> T {
+        WORDS.with(work)
+    }
+}
+
+/// Runs `work` on this thread's words.
+#[inline(always)] // two instructions
+pub fn with<T>(work: impl FnOnce(&Words) -> T) -> T {
+    place::with(work)
+}
+
+/// Runs `work`, which may make system calls, so that the thread's errno is as before.
+pub fn keeping_errno<T>(work: impl FnOnce() -> T) -> T {
+    // SAFETY: errno is this thread's own, and its address does not change.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let kept = unsafe { *errno };
+    let result = work();
+    // SAFETY: as above.
+    unsafe { *errno = kept };
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_thread_has_words_of_its_own() {
+        with(|words| words.in_hook.set(true));
+        let others: Vec<_> = (0..4)
+            .map(|_| {
+                std::thread::spawn(|| {
+                    let fresh = with(|words| !words.in_hook.get() && words.id.get() == 0);
+                    let id = crate::lock::thread_id();
+                    (fresh, id, with(|words| words.id.get()))
+                })
+            })
+            .map(|thread| thread.join().unwrap())
+            .collect();
+        assert!(others.iter().all(|(fresh, id, kept)| *fresh && id == kept && *id != 0));
+        assert!(with(|words| words.in_hook.replace(false)));
+        // SAFETY: gettid has no preconditions.
+        assert_eq!(crate::lock::thread_id(), unsafe { libc::gettid() } as u32);
+    }
+}
