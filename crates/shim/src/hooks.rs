@@ -155,8 +155,15 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms
         // SAFETY: the arguments are the caller's.
         return unsafe { real::poll(fds, count, timeout_ms) };
     }
-    // SAFETY: the array is the caller's; no signal mask is changed.
-    let ready = unsafe { real::ppoll(fds, count, &timespec_of(first), core::ptr::null()) };
+    // Whole milliseconds need no `ppoll`, which costs the kernel two more copies.
+    let ready = match c_int::try_from(first.0 / 1_000_000) {
+        // SAFETY: the array is the caller's.
+        Ok(first_ms) if first.0.is_multiple_of(1_000_000) => unsafe {
+            real::poll(fds, count, first_ms)
+        },
+        // SAFETY: the array is the caller's; no signal mask is changed.
+        _ => unsafe { real::ppoll(fds, count, &timespec_of(first), core::ptr::null()) },
+    };
     if ready != 0 {
         return ready;
     }
