@@ -102,6 +102,15 @@ fn parallelism(text: &str) -> Result<Parallelism, String> {
     }
 }
 
+fn class_weight(text: &str) -> Result<(String, f64), String> {
+    let parts =
+        text.rsplit_once('=').and_then(|(class, weight)| Some((class, weight.parse().ok()?)));
+    match parts {
+        Some((class, weight)) if !class.is_empty() => Ok((class.to_owned(), weight)),
+        _ => Err("write CLASS=WEIGHT, for example reports=0.5".to_owned()),
+    }
+}
+
 fn bound(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(bound) if (0.0..=1_000.0).contains(&bound) => Ok(bound),
@@ -214,6 +223,9 @@ pub struct Set {
     /// What the gate does
     #[arg(long, short = 'm', value_enum)]
     pub mode: Option<ModeArg>,
+    /// Weight of a class, 0.001 to 1000; may be given several times
+    #[arg(long, value_name = "CLASS=WEIGHT", value_parser = class_weight)]
+    pub weight: Vec<(String, f64)>,
     /// Longest hold of a request, in milliseconds
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub hold_ms_max: Option<u64>,

@@ -35,7 +35,7 @@ pub struct Config {
 }
 
 /// One class of users.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ClassConfig {
     /// Its name.
     pub name: String,
@@ -43,12 +43,19 @@ pub struct ClassConfig {
     pub weight_thousandths: u32,
     /// Whether its users share the weight, instead of each having it.
     pub shared: bool,
+    /// Fraction of its requests that may take so long at most.
+    pub target: Option<(f64, Nanos)>,
 }
 
 impl ClassConfig {
     /// The class of everybody whom no rule names.
     fn default_class() -> Self {
-        ClassConfig { name: "default".to_owned(), weight_thousandths: WEIGHT_ONE, shared: false }
+        ClassConfig {
+            name: "default".to_owned(),
+            weight_thousandths: WEIGHT_ONE,
+            shared: false,
+            target: None,
+        }
     }
 
     fn share(&self) -> ClassShare {
@@ -107,6 +114,7 @@ impl Config {
         for (class, &place) in self.classes.iter().zip(&places) {
             let weight = class.weight_thousandths;
             region.set_class(place, &class.name, weight, class.share(), class.shared);
+            region.set_target(place, class.target);
         }
         let mut rules = self.rules.clone();
         for rule in &mut rules {
@@ -118,6 +126,7 @@ impl Config {
         for gone in (0..CLASSES).filter(|place| !places.contains(place)) {
             let share = ClassShare::new(WEIGHT_ONE, Sharing::PerUser);
             region.set_class(gone, "", WEIGHT_ONE, share, false);
+            region.set_target(gone, None);
         }
         let Settings { off, auto, parallelism, .. } = region.control.settings();
         // A reload does not throw away what the search has found.

@@ -5,18 +5,25 @@ use crate::status::Status;
 use crate::tuning::TuningReport;
 use anyhow::{Context, Result, anyhow, ensure};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// What can be asked of the daemon.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
     /// The state in figures.
     Status,
     /// How P was found.
     Tuning,
+    /// Set weights of classes, by name, until the next reload: for whoever drives the gate by a
+    /// plan of his own.
+    Weights {
+        /// 0.001 to 1000 each.
+        weights: BTreeMap<String, f64>,
+    },
     /// Read the configuration file again.
     Reload,
 }
@@ -71,7 +78,7 @@ pub fn serve(stream: &UnixStream, answer: impl FnOnce(Request) -> Response) -> R
     let response = match serde_json::from_slice(&read_line(stream)?) {
         Ok(request) => answer(request),
         Err(error) => Response::Error(format!(
-            "cannot read the request: {error}; known: {{\"command\":\"status\"}}, {{\"command\":\"tuning\"}}, {{\"command\":\"reload\"}}"
+            "cannot read the request: {error}; known: {{\"command\":\"status\"}}, {{\"command\":\"tuning\"}}, {{\"command\":\"weights\",\"weights\":{{\"CLASS\":1.5}}}}, {{\"command\":\"reload\"}}"
         )),
     };
     let mut text = serde_json::to_string(&response)?;

@@ -9,12 +9,14 @@ use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
 use crate::instance::{Instance, Note, started_ticks};
 use crate::quota::Quota;
+use crate::slo::Slo;
 use crate::status::Status;
 use crate::tuning::Tuning;
 use anyhow::{Context, Result, bail};
 use headworks_hooks::ops::identity_of;
 use headworks_policy::Nanos;
 use headworks_policy::stall::{Sight, StallDetector};
+use headworks_policy::wrr::{ClassShare, Sharing};
 use headworks_region::control::TOKENS;
 use headworks_region::layout::Counter;
 use headworks_region::lock::thread_exists;
@@ -22,7 +24,7 @@ use headworks_region::rules::{Rule, Verdict};
 use headworks_region::snapshot::Snapshot;
 use headworks_region::text::Text;
 use headworks_region::{Mapping, Mode, State, clock};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
@@ -70,6 +72,31 @@ pub fn apply_config(region: &Mapping, config: &Config, extra_port: Option<u16>) 
     }
     config.apply(region);
     reclassify(region);
+}
+
+/// Sets weights of classes by name: all of them, or none if one is wrong.
+pub fn set_weights(region: &Mapping, weights: &BTreeMap<String, f64>) -> Result<()> {
+    let classes = region.snapshot(clock::now()).classes;
+    let mut places = Vec::new();
+    for (name, &weight) in weights {
+        let Some(class) = classes.iter().find(|class| class.name == *name) else {
+            let known: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
+            bail!("there is no class `{name}`; the classes are: {}", known.join(", "));
+        };
+        if !(0.001..=1_000.0).contains(&weight) {
+            bail!("the weight of `{name}` is {weight}: write a number from 0.001 to 1000");
+        }
+        if class.target.is_some() {
+            bail!("the weight of `{name}` follows its latency target: remove latency_ms_max first");
+        }
+        places.push((class, (weight * 1e3).round() as u32));
+    }
+    for (class, thousandths) in places {
+        let sharing = if class.shared { Sharing::PerClass } else { Sharing::PerUser };
+        let share = ClassShare::new(thousandths, sharing);
+        region.set_class(class.class as usize, &class.name, thousandths, share, class.shared);
+    }
+    Ok(())
 }
 
 /// Puts everybody into the class that the rules in force say, if they changed since.
@@ -146,6 +173,7 @@ struct Daemon {
     recorder: Recorder,
     tuning: Tuning,
     quota: Quota,
+    slo: Slo,
     config_error: Option<String>,
 }
 
@@ -157,6 +185,7 @@ impl Daemon {
         if self.history.back().is_none_or(|last| now.since(last.now) >= TICK) {
             let snapshot = self.region.snapshot(now);
             self.quota.tick(&self.region, &snapshot);
+            self.slo.tick(&self.region, &snapshot);
             self.history.push_back(snapshot);
             while self.history.get(1).is_some_and(|next| now.since(next.now) > WINDOW) {
                 self.history.pop_front();
@@ -171,11 +200,16 @@ impl Daemon {
                 let before = self.history.front().unwrap_or(&now);
                 let mut status = Status::build(&self.instance.name, before, &now);
                 status.config_error = self.config_error.clone();
+                status.targets = self.slo.status();
                 status.counterfactual = self.recorder.counterfactual(&now);
                 status.parallelism_search = Some(self.tuning.report(&self.region).phase);
                 Response::Status(Box::new(status))
             }
             Request::Tuning => Response::Tuning(Box::new(self.tuning.report(&self.region))),
+            Request::Weights { weights } => match set_weights(&self.region, &weights) {
+                Ok(()) => Response::Done(format!("{} weights are in force", weights.len())),
+                Err(error) => Response::Error(format!("{error:#}")),
+            },
             Request::Reload => match self.reload() {
                 Ok(done) => Response::Done(done),
                 Err(error) => Response::Error(format!("{error:#}")),
@@ -261,6 +295,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
         recorder: Recorder::default(),
         tuning: Tuning::new(),
         quota: Quota::default(),
+        slo: Slo::default(),
         config_error: None,
     };
     let mut asked_to_end: Option<Nanos> = None;

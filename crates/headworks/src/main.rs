@@ -14,6 +14,7 @@ mod preflight;
 mod quota;
 mod render;
 mod run;
+mod slo;
 mod status;
 mod top;
 mod tuning;
@@ -160,6 +161,13 @@ fn set(args: &cli::Set) -> Result<()> {
     }
     if let Some(ms) = args.stall_ms {
         settings.stall = Nanos::from_millis(ms);
+    }
+    if !args.weight.is_empty() {
+        daemon::set_weights(&region, &args.weight.iter().cloned().collect())?;
+    }
+    if settings == before && !args.weight.is_empty() {
+        println!("the weights are in force until the next reload or restart");
+        return Ok(());
     }
     if settings == before {
         bail!("nothing to change: the gate has these settings already");

@@ -110,11 +110,39 @@ pub fn status_text(status: &Status, width: usize, color: bool) -> String {
     head(&mut out, status, ink);
     figures(&mut out, status, ink, width);
     section(&mut out, ink, "Classes", &class_table(&status.classes).render(width, ink));
+    section(&mut out, ink, "Latency targets", &targets(status, ink));
     users(&mut out, status, ink, width);
     counters(&mut out, status, ink, width);
     if let Some(counterfactual) = &status.counterfactual {
         let text = counterfactual::text(counterfactual, status, width, ink);
         section(&mut out, ink, "What the gate would have changed", &text);
+    }
+    out
+}
+
+/// A line for each class with a target.
+fn targets(status: &Status, ink: Ink) -> String {
+    let mut out = String::new();
+    for target in &status.targets {
+        let (tone, standing) = match (target.standing.as_str(), target.gap) {
+            ("held", _) => (Tone::Good, "held".to_owned()),
+            ("infeasible", gap) => {
+                (Tone::Bad, format!("infeasible here: {:.2} times the target", gap.unwrap_or(1.0)))
+            }
+            (other, _) => (Tone::Notice, other.to_owned()),
+        };
+        let _ = writeln!(
+            out,
+            "  {}: p{} {} of {:.1} ms, {}, weight {:.3}, {} of {} windows within",
+            printable(&target.class),
+            target.percentile,
+            target.latency_ms.map_or("-".to_owned(), |ms| format!("{ms:.1}")),
+            target.target_ms,
+            ink.tone(tone, &standing),
+            target.weight,
+            target.windows_held,
+            target.windows
+        );
     }
     out
 }

@@ -56,6 +56,9 @@ pub struct Status {
     pub wait: Percentiles,
     /// By class.
     pub classes: Vec<ClassStatus>,
+    /// Classes with a latency target.
+    #[serde(default)]
+    pub targets: Vec<crate::slo::SloStatus>,
     /// Everybody, those that wait longest first, then those inside.
     pub connections: Vec<UserStatus>,
     /// Counters of the gate.
@@ -298,6 +301,7 @@ impl Status {
                     wait: Percentiles::of(&class.wait),
                 })
                 .collect(),
+            targets: Vec::new(),
             connections,
             counters: now
                 .counters

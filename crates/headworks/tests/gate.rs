@@ -41,5 +41,7 @@ mod stall;
 mod status;
 #[path = "gate/transactions.rs"]
 mod transactions;
+#[path = "gate/tuning.rs"]
+mod tuning;
 #[path = "gate/weights.rs"]
 mod weights;

@@ -308,6 +308,15 @@ impl Region {
         self.locked(|gate, _| gate.wrr.set_share(class, share));
     }
 
+    /// Writes a class's target; `None` for none.
+    pub fn set_target(&self, class: usize, target: Option<(f64, Nanos)>) {
+        let Some(slot) = self.classes.get(class) else { return };
+        let (quantile, latency) = target.unwrap_or((0.0, Nanos(0)));
+        slot.target_ppm.store((quantile * 1e6).round() as u32, Ordering::Relaxed);
+        let us = u32::try_from(latency.0 / 1_000).unwrap_or(u32::MAX);
+        slot.target_us.store(us, Ordering::Relaxed);
+    }
+
     /// Wakes every held thread, so that it looks around.
     pub fn wake_everybody(&self) {
         for slot in &self.users[..self.high_water() as usize] {

@@ -204,6 +204,10 @@ pub struct ClassSlot {
     pub weight: AtomicU32,
     /// Not zero: its users share the weight.
     pub shared: AtomicU32,
+    /// Latency that a percentile of its requests may have, in microseconds; zero for no target.
+    pub target_us: AtomicU32,
+    /// That percentile, in millionths.
+    pub target_ppm: AtomicU32,
     /// Of users that left.
     pub departed: Departed,
 }

@@ -93,6 +93,8 @@ pub struct ClassView {
     pub weight: f64,
     /// Its users share the weight.
     pub shared: bool,
+    /// Fraction of its requests that may take so long at most, if it has a target.
+    pub target: Option<(f64, Nanos)>,
     /// Living users.
     pub users: u32,
     /// Of them, inside.
@@ -145,6 +147,10 @@ impl Region {
                 name: name.to_display(),
                 weight: f64::from(word(&slot.weight)) / 1000.0,
                 shared: word(&slot.shared) != 0,
+                target: (word(&slot.target_us) > 0).then(|| {
+                    let quantile = f64::from(word(&slot.target_ppm).min(1_000_000)) / 1e6;
+                    (quantile, Nanos::from_micros(u64::from(word(&slot.target_us))))
+                }),
                 users: 0,
                 inside: 0,
                 waiting: 0,

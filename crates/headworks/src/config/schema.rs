@@ -99,6 +99,13 @@ pub(super) struct ClassSection {
     /// `user`: each user of the class has the weight. `class`: all of them share it. Default
     /// `user`.
     pub weight_of: Words,
+    /// Latency target, 0.001 to 3600000 ms: the daemon raises the weight while the percentile is
+    /// above it, and lowers it when it is clearly below. `weight` is where it begins. Default: no
+    /// target. Smaller: more is taken from the others, up to four fifths of all turns.
+    pub latency_ms_max: Option<Spanned<f64>>,
+    /// Percentile for which the target holds, 50 to 99.99. Default 99.9. Smaller: fewer of the slow
+    /// requests count.
+    pub percentile: Option<Spanned<f64>>,
 }
 
 /// `[[rule]]`. Patterns are up to 64 bytes long; `*` stands for any characters, `?` for one.

@@ -71,7 +71,7 @@ fn the_defaults_that_the_example_documents_are_those_of_the_code() {
 fn the_example_shows_every_key() {
     let in_force = example_in_force();
     let config = parse(&in_force).unwrap();
-    assert_eq!((config.classes.len(), config.rules.len()), (2, 2));
+    assert_eq!((config.classes.len(), config.rules.len()), (3, 2));
     let shown = |section: &str| -> Vec<&str> {
         let of =
             in_force.split("\n[").filter(|part| part.trim_start_matches('[').starts_with(section));
@@ -101,7 +101,7 @@ fn everything_that_is_written_arrives() {
     let config = parse(
         "[gate]\nmode = \"dry-run\"\nparallelism = 24\nquota_requests = 7\nunfairness_max = 0.1\nlatency_cv_max = 1.5\nhold_ms_max = 9000\n\
          idle_in_transaction_ms = 0\nanticipation_us = 50\nstall_ms = 250\n\
-         [[class]]\nname = \"reports\"\nweight = 0.25\nweight_of = \"class\"\n\
+         [[class]]\nname = \"reports\"\nweight = 0.25\nweight_of = \"class\"\nlatency_ms_max = 60\npercentile = 95\n\
          [[class]]\nname = \"default\"\nweight = 2\n\
          [[rule]]\naddress = \"FD00::0001\"\nport = 3307\nclass = \"reports\"\n",
     )
@@ -124,8 +124,11 @@ fn everything_that_is_written_arrives() {
         name: name.to_owned(),
         weight_thousandths,
         shared,
+        target: None,
     };
-    assert_eq!(config.classes, [class("default", 2000, false), class("reports", 250, true)]);
+    let target = Some((0.95, Nanos::from_millis(60)));
+    let reports = ClassConfig { target, ..class("reports", 250, true) };
+    assert_eq!(config.classes, [class("default", 2000, false), reports]);
     let text = |text: &str| Text::new(text.as_bytes());
     let mut identity = Identity {
         account: text("anybody"),
@@ -188,6 +191,21 @@ fn what_is_no_toml_is_placed() {
 fn numbers_out_of_range() {
     assert_refused("[gate]\nparallelism = 1025", (2, 1), &["1025", "from 1 to 1024"]);
     assert_refused("[gate]\nparallelism = 0", (2, 1), &["out of range", "default: auto"]);
+    assert_refused(
+        "[[class]]\nname = \"a\"\nlatency_ms_max = -1",
+        (3, 1),
+        &["latency_ms_max", "out of range"],
+    );
+    assert_refused(
+        "[[class]]\nname = \"a\"\nlatency_ms_max = 60\npercentile = 100",
+        (4, 1),
+        &["`percentile` is 100", "from 50 to 99.99"],
+    );
+    assert_refused(
+        "[[class]]\nname = \"a\"\npercentile = 99",
+        (3, 1),
+        &["says nothing without a target"],
+    );
     assert_refused("[gate]\nparallelism = -4", (2, 1), &["-4"]);
     assert_refused("gate = { stall_ms = 1 }", (1, 10), &["`stall_ms` is 1"]);
     assert_refused("[[rule]]\nport = 70000\nbypass = true", (2, 1), &["65535"]);

@@ -193,7 +193,7 @@ fn classes(
 }
 
 fn class(section: &Spanned<ClassSection>, place: &Place<'_>) -> Result<ClassConfig, ConfigError> {
-    let ClassSection { name, weight, weight_of } = section.get_ref();
+    let ClassSection { name, weight, weight_of, latency_ms_max, percentile } = section.get_ref();
     let Some(name) = name else {
         return Err(place.at(
             section.span().start,
@@ -219,7 +219,44 @@ fn class(section: &Spanned<ClassSection>, place: &Place<'_>) -> Result<ClassConf
         name: name.get_ref().clone(),
         weight_thousandths: weight.as_ref().map_or(WEIGHT_ONE, thousandths).max(1),
         shared: choice("weight_of", weight_of, &["user", "class"], place)? == Some(1),
+        target: target(latency_ms_max.as_ref(), percentile.as_ref(), place)?,
     })
+}
+
+/// Fraction of the requests that may take so long at most.
+fn target(
+    latency: Option<&Spanned<f64>>,
+    percentile: Option<&Spanned<f64>>,
+    place: &Place<'_>,
+) -> Result<Option<(f64, Nanos)>, ConfigError> {
+    let Some(latency) = latency else {
+        return match percentile {
+            None => Ok(None),
+            Some(percentile) => Err(place.at_key(
+                percentile.span(),
+                "`percentile` says nothing without a target".to_owned(),
+                "Write `latency_ms_max = ...` beside it, or remove it.".to_owned(),
+            )),
+        };
+    };
+    let ms = *latency.get_ref();
+    if !(0.001..=3_600_000.0).contains(&ms) {
+        return Err(place.at_key(
+            latency.span(),
+            format!("`latency_ms_max` is {ms}, which is out of range"),
+            "Write a number from 0.001 to 3600000 (milliseconds), or remove it.".to_owned(),
+        ));
+    }
+    let percent = percentile.map_or(99.9, |percentile| *percentile.get_ref());
+    if !(50.0..=99.99).contains(&percent) {
+        let span = percentile.map_or_else(|| latency.span(), Spanned::span);
+        return Err(place.at_key(
+            span,
+            format!("`percentile` is {percent}, which is out of range"),
+            "Write a number from 50 to 99.99, or remove it (default: 99.9).".to_owned(),
+        ));
+    }
+    Ok(Some((percent / 100.0, Nanos((ms * 1e6) as u64))))
 }
 
 /// Refuses a text that the region cannot keep.

@@ -8,9 +8,10 @@ use crate::support::{RunDir, text};
 fn every_subcommand_explains_itself() {
     let run = RunDir::new();
     let overview = run.ok(["--help"]);
-    for command in
-        ["run", "status", "top", "set", "off", "on", "reload", "doctor", "bench", "daemon", "man"]
-    {
+    for command in [
+        "run", "status", "top", "set", "off", "on", "reload", "explain", "doctor", "bench",
+        "daemon", "man",
+    ] {
         assert!(overview.contains(&format!("\n  {command} ")), "{command}: {overview}");
         let help = run.ok([command, "--help"]);
         assert!(help.contains("Usage:") && help.contains(command), "{help}");
@@ -61,5 +62,5 @@ fn commands_without_an_instance_say_how_to_start_one() {
         assert!(refusal.contains("no instance `nobody`"), "{command:?}: {refusal}");
     }
     let refusal = run.refused(["set", "--parallelism", "0"]);
-    assert!(refusal.contains('0') && refusal.contains("1..=1024"), "{refusal}");
+    assert!(refusal.contains('0') && refusal.contains("from 1 to 1024, or auto"), "{refusal}");
 }

@@ -119,9 +119,17 @@ impl Gate {
     }
 
     /// Runs a command of headworks that has to succeed.
-    pub fn order(&self, arguments: &[&str]) {
+    pub fn order(&self, arguments: &[&str]) -> String {
         let output = self.headworks(arguments);
         assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The same for a command that is to fail; returns what it says.
+    pub fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.headworks(arguments);
+        assert!(!output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
     }
 
     /// Writes the configuration anew, with other classes and rules.

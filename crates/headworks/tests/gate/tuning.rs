@@ -1,0 +1,107 @@
+//! What the daemon sets by itself: P, and the weights of classes with a latency target.
+
+use std::time::{Duration, Instant};
+
+use crate::common::{Gate, User};
+use crate::load::Load;
+use crate::owner::leave;
+use crate::setup::Setup;
+
+/// Sleepers are in nobody's way: the more are inside, the more is done.
+fn sleepers(gate: &Gate, account: &str, count: usize) -> Load {
+    Load::start((0..count).map(|_| gate.user(account)), |user: &mut User, _| {
+        user.run("DO SLEEP(0.003)");
+    })
+}
+
+fn wait_long(what: &str, mut met: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !met() {
+        assert!(begun.elapsed() < Duration::from_secs(120), "{what} did not come true");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+}
+
+#[test]
+fn p_grows_while_that_helps_and_stays_where_an_operator_puts_it() {
+    let Some(gate) = Setup::places(1).key("parallelism", "\"auto\"").start() else {
+        return;
+    };
+    let begin = gate.status().number("parallelism");
+    let users = 3 * begin as usize;
+    assert_eq!(gate.status().0["parallelism_auto"], true);
+    let load = sleepers(&gate, "busy", users);
+    wait_long("the end of a search with a larger P", || {
+        let status = gate.status();
+        status.0["parallelism_search"] == "holding" && status.number("parallelism") > begin
+    });
+    let told = gate.order(&["explain", "parallelism"]);
+    assert!(told.contains("settled at P = ") && told.contains("measured"), "{told}");
+    gate.order(&["set", "--parallelism", "5"]);
+    std::thread::sleep(Duration::from_secs(2));
+    let status = gate.status();
+    assert_eq!(
+        (status.number("parallelism"), status.0["parallelism_auto"].as_bool()),
+        (5, Some(false))
+    );
+    assert!(status.number("inside") <= 5);
+    assert!(gate.order(&["explain", "parallelism"]).contains("P = 5 is fixed"));
+    leave(load.stop().into_iter().map(|(user, _)| user));
+    gate.wait_empty();
+}
+
+#[test]
+fn p_stays_while_nobody_has_to_wait() {
+    let Some(gate) = Setup::places(1).key("parallelism", "\"auto\"").start() else {
+        return;
+    };
+    let begin = gate.status().number("parallelism");
+    let load = sleepers(&gate, "few", begin as usize);
+    for _ in 0..30 {
+        std::thread::sleep(Duration::from_millis(100));
+        assert_eq!(gate.status().number("parallelism"), begin);
+    }
+    leave(load.stop().into_iter().map(|(user, _)| user));
+    gate.wait_empty();
+}
+
+#[test]
+fn a_class_above_its_target_gets_weight_until_it_is_held() {
+    let classes = "[[class]]\nname = \"checkout\"\nlatency_ms_max = 14\npercentile = 80\n\
+                   [[rule]]\napplication = \"vip-*\"\nclass = \"checkout\"\n";
+    let Some(gate) = Setup::places(2).sections(classes).start() else {
+        return;
+    };
+    // Two places of 3 ms each: 600 turns a second among 24 is a turn each 40 ms.
+    let (many, few) = (sleepers(&gate, "many", 22), sleepers(&gate, "vip", 2));
+    wait_long("a target that is held by weight", || {
+        let target = gate.status().0["targets"][0].clone();
+        target["standing"] == "held" && target["weight"].as_f64().is_some_and(|w| w > 1.2)
+    });
+    assert_eq!(gate.status().0["targets"][0]["class"], "checkout");
+    assert!(gate.order(&["status"]).contains("Latency targets"));
+    leave(many.stop().into_iter().chain(few.stop()).map(|(user, _)| user));
+    gate.wait_empty();
+}
+
+#[test]
+fn weights_can_be_set_from_outside_all_or_none() {
+    let classes = "[[class]]\nname = \"reports\"\nweight = 0.5\n\
+                   [[class]]\nname = \"checkout\"\nlatency_ms_max = 50\n";
+    let Some(gate) = Setup::places(2).sections(classes).start() else {
+        return;
+    };
+    gate.order(&["set", "--weight", "reports=3", "--weight", "default=0.25"]);
+    let status = gate.status();
+    assert_eq!(status.class("reports")["weight"], 3.0);
+    assert_eq!(status.class("default")["weight"], 0.25);
+    for (wrong, why) in [
+        (&["--weight", "default=9", "--weight", "raports=1"][..], "no class `raports`"),
+        (&["--weight", "default=9", "--weight", "reports=0"], "from 0.001 to 1000"),
+        (&["--weight", "checkout=2"], "follows its latency target"),
+    ] {
+        let refusal = gate.refused(&[&["set"], wrong].concat());
+        assert!(refusal.contains(why), "{refusal}");
+    }
+    assert_eq!(gate.status().class("default")["weight"], 0.25, "nothing of a wrong set counts");
+}
