@@ -168,7 +168,7 @@ impl<'a> Engine<'a> {
                 self.stats.sample(&mut self.resources, self.now_ns);
                 self.calendar.push(self.now_ns + self.scenario.sample_ns, Event::Sample);
             }
-            Event::Count => self.stats.count(&mut self.resources, self.now_ns),
+            Event::Count => self.stats.count(&self.resources, self.now_ns),
         }
     }
 
