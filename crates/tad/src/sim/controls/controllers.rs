@@ -23,6 +23,8 @@ enum Kind {
         stage: StageId,
         /// Part of the resource's capacity that may be asked for.
         total: Aimd,
+        /// Parts at each server of the resource when it looked last.
+        queue_before: f64,
     },
     /// Weights of clients at `stages` of each node (section 4.3.3).
     Weights {
@@ -69,7 +71,7 @@ impl Controller {
     ) -> Controller {
         let total = Aimd { value: 0.5, add: 0.02, factor: 0.9, least: 0.05, most: 1.1 };
         Controller::new(
-            Kind::Rate { stage, total },
+            Kind::Rate { stage, total, queue_before: 0.0 },
             resource,
             period_ns,
             plan.resources[resource].nodes,
@@ -99,6 +101,27 @@ impl Controller {
     }
 }
 
+/// Divides a budget by weight; nobody gets more than it wants while others want more.
+fn divide(budget: f64, wanted: &[f64], weights: &[f64; CLIENTS]) -> [f64; CLIENTS] {
+    let mut given = [0.0; CLIENTS];
+    let mut open: Vec<usize> = (0..wanted.len()).collect();
+    let mut left = budget;
+    loop {
+        let weight: f64 = open.iter().map(|client| weights[*client]).sum();
+        let share = |client: usize| left.max(0.0) * weights[client] / weight;
+        let content = open.iter().position(|client| wanted[*client] < share(*client));
+        let Some(content) = content else {
+            for client in open {
+                given[client] = share(client);
+            }
+            return given;
+        };
+        let client = open.swap_remove(content);
+        given[client] = wanted[client];
+        left -= wanted[client];
+    }
+}
+
 impl Engine<'_> {
     /// Controllers look for the first time after their first period.
     pub(in crate::sim) fn start_controls(&mut self) {
@@ -113,7 +136,7 @@ impl Engine<'_> {
         let controller = &mut controllers[at as usize];
         let used = self.used_since(controller);
         match &mut controller.kind {
-            Kind::Rate { stage, total } => {
+            Kind::Rate { stage, total, queue_before } => {
                 let planned = &self.plan.resources[controller.resource];
                 let waited: u64 = (planned.base..planned.base + planned.nodes)
                     .map(|instance| {
@@ -131,10 +154,13 @@ impl Engine<'_> {
                     sum
                 });
                 let busy = sum.iter().sum::<u64>() as f64 / span / capacity;
-                // It probes for more only while there is more to be had.
-                if queue > QUEUE_MAX || busy < 0.98 {
-                    total.step(queue > QUEUE_MAX);
+                // It probes for more only while there is more to be had, and asks for no less while
+                // the queue gets shorter: what is in it is older than the last decision.
+                let too_much = queue > QUEUE_MAX && queue > *queue_before * 0.95;
+                if too_much || (queue <= QUEUE_MAX && busy < 0.98) {
+                    total.step(too_much);
                 }
+                *queue_before = queue;
                 let (stage, budget) = (*stage, total.value * capacity);
                 self.set_rates(stage, &sum, budget, controller.period_ns);
             }
@@ -191,22 +217,14 @@ impl Engine<'_> {
                 }
             }
         }
-        // Who has nothing waiting gets what it uses and a little more; the rest is divided by
-        // weight among the others.
-        let mut rate = [0.0; CLIENTS];
-        let mut left = budget;
-        let mut weight_left = 0.0;
-        for client in 0..clients {
-            if waiting[client] == 0 {
-                rate[client] = used_ns[client] as f64 / period_ns as f64 * 1.2 + 0.02;
-                left -= rate[client].min(budget / clients as f64);
-            } else {
-                weight_left += self.controls.weights[client];
-            }
-        }
-        for client in (0..clients).filter(|client| waiting[*client] > 0) {
-            rate[client] = left.max(0.0) * self.controls.weights[client] / weight_left;
-        }
+        // Who has nothing waiting wants what it uses and a little more, and gets that unless it is
+        // above its share: requests that are queued for the resource itself do not wait here.
+        let used = |client: usize| used_ns[client] as f64 / period_ns as f64;
+        let wanted: [f64; CLIENTS] = std::array::from_fn(|client| match waiting[client] {
+            0 => used(client) * 1.2 + 0.02,
+            _ => f64::INFINITY,
+        });
+        let rate = divide(budget, &wanted[..clients], &self.controls.weights);
         for place in places {
             let now = Nanos(self.now_ns);
             let Some(limit) = self.controls.guard_mut(place).and_then(|g| g.limit.as_mut()) else {
