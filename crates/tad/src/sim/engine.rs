@@ -363,6 +363,11 @@ impl<'a> Engine<'a> {
                 self.slab.parts[part as usize].phase = Phase::Blocked;
                 if plan.stages[planned.stage as usize].asynchronous {
                     self.release(part);
+                } else if entry.threaded && !entry.speculative {
+                    // Stages that share a queue bound what is worked on, not what waits for it.
+                    let queue = self.instances[entry.place as usize].queue;
+                    self.queues[queue as usize].in_service -= 1;
+                    self.todo.push_back(Todo::Dispatch(queue));
                 }
                 return;
             }
@@ -380,7 +385,12 @@ impl<'a> Engine<'a> {
         let place = self.slab.parts[part as usize].place;
         let bounded = self.instances[place as usize].queue != NONE;
         if !self.plan.stages[planned.stage as usize].asynchronous {
-            self.slab.parts[part as usize].phase = Phase::Running;
+            let entry = &mut self.slab.parts[part as usize];
+            entry.phase = Phase::Running;
+            if entry.threaded && !entry.speculative {
+                let queue = self.instances[place as usize].queue;
+                self.queues[queue as usize].in_service += 1;
+            }
             self.todo.push_back(Todo::Advance(part));
         } else if bounded && planned.uses.len() > planned.after as usize {
             // There is work left, and a thread to be found for it.

@@ -37,7 +37,7 @@ pub(super) struct Queue {
     /// Parts that wait, by client.
     pub(super) waiting: [u32; CLIENTS],
     pub(super) total: u32,
-    /// Parts in service.
+    /// Parts in service, without those that wait for another stage.
     pub(super) in_service: u32,
     /// Bound on them.
     pub(super) concurrency: u32,
