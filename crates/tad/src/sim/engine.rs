@@ -350,9 +350,6 @@ impl<'a> Engine<'a> {
             if entry.at < planned.after {
                 return self.consume(part, load, step);
             }
-            if entry.speculative && planned.waits > 0 {
-                return self.put_back(part);
-            }
             self.slab.parts[part as usize].submitted = true;
             let node = self.instances[entry.place as usize].node;
             let base = part - step as u32;
@@ -518,7 +515,9 @@ impl<'a> Engine<'a> {
         self.enqueue(part, place);
     }
 
-    /// Starts parts on speculation, if that is configured and something is idle.
+    /// Starts parts on speculation, if that is configured and something is idle. A part that turns
+    /// out to wait for another stage is not put back: that is no resource of this stage's (section
+    /// 4.3.2), and the thread that tried it waits like any other.
     fn speculate(&mut self, queue: u32) {
         for member in 0..self.queues[queue as usize].members.len() {
             let place = self.queues[queue as usize].members[member];
@@ -526,10 +525,16 @@ impl<'a> Engine<'a> {
                 if !self.resources[resource as usize].idle() {
                     break;
                 }
+                // What may not be started may not be tried either.
+                self.permit(queue);
+                let permits = self.controls.permits().get(member).copied().unwrap_or(u16::MAX);
                 let entry = &mut self.queues[queue as usize];
-                let Some(part) = entry.next_untried(&mut self.slab, member) else { break };
+                let Some(part) = entry.next_untried(&mut self.slab, member, permits) else {
+                    break;
+                };
                 let client = self.client_of(part);
                 self.controls.speculation_began(place);
+                self.controls.started(place, client);
                 let entry = &mut self.slab.parts[part as usize];
                 entry.speculative = true;
                 entry.threaded = true;

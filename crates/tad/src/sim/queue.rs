@@ -183,9 +183,16 @@ impl Queue {
         Some((member, part))
     }
 
-    /// Takes a part of a member that was not tried, of the client that is furthest behind.
-    pub(super) fn next_untried(&mut self, slab: &mut Slab, member: usize) -> Option<u32> {
+    /// Takes a part of a member that was not tried, of the client that is furthest behind among those
+    /// that may be served (`permits`, as bits).
+    pub(super) fn next_untried(
+        &mut self,
+        slab: &mut Slab,
+        member: usize,
+        permits: u16,
+    ) -> Option<u32> {
         let (_, client) = (0..self.clients)
+            .filter(|&client| permits & (1 << client) != 0)
             .filter(|&client| self.lists[member][client][0].count > 0)
             .map(|client| (self.fair.dominant(client), client))
             .min()?;

@@ -16,8 +16,8 @@ const QUEUE_MAX: f64 = 2.0;
 /// Periods of use that a client may be ahead or behind before that is forgotten.
 const MEMORY: i64 = 50;
 
-/// Use of a node's busiest resource above which its clients are in each other's way.
-const CONTENDED: f64 = 0.8;
+/// Use of a resource above which those who share it are in each other's way.
+const CONTENDED: f64 = 0.9;
 
 #[derive(Debug)]
 enum Kind {
@@ -30,7 +30,7 @@ enum Kind {
         queue_before: f64,
     },
     /// Weights of clients at `stages` of each node (section 4.3.3), so that all get the same part of
-    /// the resource of which they get most. One controller does this for all resources of a node,
+    /// the contended resource of which they get most. One controller does this for all resources of a node,
     /// because one for each would take back what the other gave.
     Weights {
         stages: Vec<StageId>,
@@ -300,12 +300,15 @@ impl Engine<'_> {
         let weights = self.controls.weights;
         for (node, factor) in factor.iter_mut().enumerate() {
             let mut dominant = [0.0_f64; CLIENTS];
-            let mut busiest = 0.0_f64;
             for (used, available_ns) in used.iter().zip(available_ns) {
+                let used_ns = &used[node];
                 let part = |ns: u64| ns as f64 / available_ns;
-                busiest = busiest.max(part(used[node].iter().sum()));
-                for (most, ns) in dominant.iter_mut().zip(used[node]) {
-                    *most = most.max(part(ns));
+                let sharing = used_ns.iter().filter(|ns| **ns > 0).count();
+                if sharing < 2 || part(used_ns.iter().sum()) < CONTENDED {
+                    continue;
+                }
+                for (most, ns) in dominant.iter_mut().zip(used_ns) {
+                    *most = most.max(part(*ns));
                 }
             }
             let active = |client: &usize| dominant[*client] > 0.0;
@@ -313,8 +316,8 @@ impl Engine<'_> {
             let total: f64 = dominant.iter().sum();
             for client in 0..self.clients {
                 let slot = &mut factor[client];
-                if busiest < CONTENDED {
-                    // Who gets less does not want more: what was corrected is forgotten slowly.
+                if total == 0.0 {
+                    // Nothing is contended: what was corrected is forgotten slowly.
                     *slot = slot.powf(0.9);
                 } else if active(&client) {
                     let fair = weights[client] / weight;
