@@ -32,6 +32,9 @@ pub(super) struct Queue {
     rank: [f64; CLIENTS],
     /// Stage instances that pull from it.
     pub(super) members: Vec<u32>,
+    /// Members that must serve in the order in which parts came, whoever they are of. Only queues of
+    /// several stages need it: that of a single one has an order as its policy.
+    ordered: Vec<bool>,
     /// For each member and client: those not tried, those tried.
     lists: Vec<[[List; 2]; CLIENTS]>,
     /// Parts that wait, by client.
@@ -56,6 +59,7 @@ impl Queue {
             fair: Fair::new(),
             drr: Drr::new(QUANTUM_NS),
             rank: [1.0; CLIENTS],
+            ordered: vec![false; members.len()],
             lists: vec![[[EMPTY; 2]; CLIENTS]; members.len()],
             members,
             waiting: [0; CLIENTS],
@@ -63,6 +67,20 @@ impl Queue {
             in_service: 0,
             concurrency,
         }
+    }
+
+    /// A member must keep the order of all clients' parts.
+    pub(super) fn keep_order(&mut self, member: usize) {
+        self.ordered[member] = true;
+    }
+
+    /// Whether nobody's part at this member is older.
+    fn first(&self, slab: &Slab, member: usize, order: u64) -> bool {
+        self.lists[member]
+            .iter()
+            .flatten()
+            .filter(|list| list.count > 0)
+            .all(|list| slab.parts[list.head as usize].order >= order)
     }
 
     pub(super) fn set_weight(&mut self, client: usize, weight: f64) {
@@ -120,7 +138,10 @@ impl Queue {
                     continue;
                 }
                 let order = slab.parts[list.head as usize].order;
-                if best.is_none_or(|(least, _, _)| order < least) && open(member, client) {
+                if best.is_none_or(|(least, _, _)| order < least)
+                    && open(member, client)
+                    && (!self.ordered[member] || self.first(slab, member, order))
+                {
                     best = Some((order, member, tried));
                 }
             }
