@@ -256,7 +256,9 @@ impl<'a> Engine<'a> {
             self.order += 1;
             entry.order = self.order;
         }
-        self.queues[queue as usize].push(&mut self.slab, member as usize, client, part);
+        let mistaken = self.controls.mistakes(place, self.slab.parts[part as usize].order);
+        let entry = &mut self.queues[queue as usize];
+        entry.push(&mut self.slab, (member as usize, client), part, mistaken);
         self.stats.stages[stage as usize].waiting.up(client, self.now_ns);
         self.todo.push_back(Todo::Dispatch(queue));
     }
@@ -273,10 +275,10 @@ impl<'a> Engine<'a> {
             let instances = &self.instances;
             let entry = &mut self.queues[queue as usize];
             let members = std::mem::take(&mut entry.members);
-            let found = entry.next(&mut self.slab, |member, client| {
+            let found = entry.next(&mut self.slab, |member, client, list| {
                 let instance = &instances[members[member] as usize];
                 instance.busy < instance.limit
-                    && permits.get(member).is_none_or(|mask| mask & (1 << client) != 0)
+                    && permits.get(member).is_none_or(|permit| permit.allows(client, list))
             });
             entry.members = members;
             let Some((_, part)) = found else { break };
@@ -527,7 +529,7 @@ impl<'a> Engine<'a> {
                 }
                 // What may not be started may not be tried either.
                 self.permit(queue);
-                let permits = self.controls.permits().get(member).copied().unwrap_or(u16::MAX);
+                let permits = self.controls.permits().get(member).map_or(u16::MAX, |p| p.clients);
                 let entry = &mut self.queues[queue as usize];
                 let Some(part) = entry.next_untried(&mut self.slab, member, permits) else {
                     break;
