@@ -71,8 +71,6 @@ struct Marks {
     requests: Vec<Span>,
     /// Of each step, of each request.
     steps: Vec<Vec<Span>>,
-    /// Of `concurrency` of each shared queue.
-    shared: Vec<Span>,
 }
 
 /// Reads a system. `file` is its name in messages.

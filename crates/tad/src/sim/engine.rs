@@ -168,7 +168,7 @@ impl<'a> Engine<'a> {
                 self.stats.sample(&mut self.resources, self.now_ns);
                 self.calendar.push(self.now_ns + self.scenario.sample_ns, Event::Sample);
             }
-            Event::Count => self.stats.count(&mut self.resources, self.now_ns),
+            Event::Count => self.stats.count(&self.resources, self.now_ns),
         }
     }
 
@@ -256,7 +256,9 @@ impl<'a> Engine<'a> {
             self.order += 1;
             entry.order = self.order;
         }
-        self.queues[queue as usize].push(&mut self.slab, member as usize, client, part);
+        let mistaken = self.controls.mistakes(place, self.slab.parts[part as usize].order);
+        let entry = &mut self.queues[queue as usize];
+        entry.push(&mut self.slab, (member as usize, client), part, mistaken);
         self.stats.stages[stage as usize].waiting.up(client, self.now_ns);
         self.todo.push_back(Todo::Dispatch(queue));
     }
@@ -273,10 +275,10 @@ impl<'a> Engine<'a> {
             let instances = &self.instances;
             let entry = &mut self.queues[queue as usize];
             let members = std::mem::take(&mut entry.members);
-            let found = entry.next(&mut self.slab, |member, client| {
+            let found = entry.next(&mut self.slab, |member, client, list| {
                 let instance = &instances[members[member] as usize];
                 instance.busy < instance.limit
-                    && permits.get(member).is_none_or(|mask| mask & (1 << client) != 0)
+                    && permits.get(member).is_none_or(|permit| permit.allows(client, list))
             });
             entry.members = members;
             let Some((_, part)) = found else { break };
@@ -350,9 +352,6 @@ impl<'a> Engine<'a> {
             if entry.at < planned.after {
                 return self.consume(part, load, step);
             }
-            if entry.speculative && planned.waits > 0 {
-                return self.put_back(part);
-            }
             self.slab.parts[part as usize].submitted = true;
             let node = self.instances[entry.place as usize].node;
             let base = part - step as u32;
@@ -363,6 +362,11 @@ impl<'a> Engine<'a> {
                 self.slab.parts[part as usize].phase = Phase::Blocked;
                 if plan.stages[planned.stage as usize].asynchronous {
                     self.release(part);
+                } else if entry.threaded && !entry.speculative {
+                    // Stages that share a queue bound what is worked on, not what waits for it.
+                    let queue = self.instances[entry.place as usize].queue;
+                    self.queues[queue as usize].in_service -= 1;
+                    self.todo.push_back(Todo::Dispatch(queue));
                 }
                 return;
             }
@@ -380,7 +384,12 @@ impl<'a> Engine<'a> {
         let place = self.slab.parts[part as usize].place;
         let bounded = self.instances[place as usize].queue != NONE;
         if !self.plan.stages[planned.stage as usize].asynchronous {
-            self.slab.parts[part as usize].phase = Phase::Running;
+            let entry = &mut self.slab.parts[part as usize];
+            entry.phase = Phase::Running;
+            if entry.threaded && !entry.speculative {
+                let queue = self.instances[place as usize].queue;
+                self.queues[queue as usize].in_service += 1;
+            }
             self.todo.push_back(Todo::Advance(part));
         } else if bounded && planned.uses.len() > planned.after as usize {
             // There is work left, and a thread to be found for it.
@@ -508,7 +517,9 @@ impl<'a> Engine<'a> {
         self.enqueue(part, place);
     }
 
-    /// Starts parts on speculation, if that is configured and something is idle.
+    /// Starts parts on speculation, if that is configured and something is idle. A part that turns
+    /// out to wait for another stage is not put back: that is no resource of this stage's (section
+    /// 4.3.2), and the thread that tried it waits like any other.
     fn speculate(&mut self, queue: u32) {
         for member in 0..self.queues[queue as usize].members.len() {
             let place = self.queues[queue as usize].members[member];
@@ -516,10 +527,16 @@ impl<'a> Engine<'a> {
                 if !self.resources[resource as usize].idle() {
                     break;
                 }
+                // What may not be started may not be tried either.
+                self.permit(queue);
+                let permits = self.controls.permits().get(member).map_or(u16::MAX, |p| p.clients);
                 let entry = &mut self.queues[queue as usize];
-                let Some(part) = entry.next_untried(&mut self.slab, member) else { break };
+                let Some(part) = entry.next_untried(&mut self.slab, member, permits) else {
+                    break;
+                };
                 let client = self.client_of(part);
                 self.controls.speculation_began(place);
+                self.controls.started(place, client);
                 let entry = &mut self.slab.parts[part as usize];
                 entry.speculative = true;
                 entry.threaded = true;
@@ -562,7 +579,9 @@ fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, V
             instances[*place as usize].member = member as u32;
         }
         queues.push(Queue::new(policy, clients, members, bound));
+        queues.len() - 1
     };
+    let mut kept: Vec<(usize, usize)> = Vec::new();
     for shared in &tad.shared_queues {
         let nodes = shared.stages.first().map_or(0, |stage| plan.stages[*stage].nodes);
         let policy = scenario.policy.unwrap_or(shared.policy);
@@ -573,7 +592,14 @@ fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, V
                 let first = planned.base + node * planned.instances;
                 first..first + planned.instances
             });
-            attach(&mut instances, members.collect(), policy, shared.concurrency.max(1));
+            let queue =
+                attach(&mut instances, members.collect(), policy, shared.concurrency.max(1));
+            for &stage in &shared.stages {
+                let ordering = &tad.stages[stage].queue;
+                if ordering.ordered && !ordering.ordered_per_client {
+                    kept.push((queue, stage));
+                }
+            }
         }
     }
     for place in 0..instances.len() {
@@ -590,6 +616,14 @@ fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, V
             queue.policy
         };
         attach(&mut instances, vec![place as u32], policy, u32::MAX);
+    }
+    for (queue, stage) in kept {
+        for member in 0..queues[queue].members.len() {
+            let place = queues[queue].members[member];
+            if instances[place as usize].stage as usize == stage {
+                queues[queue].keep_order(member);
+            }
+        }
     }
     (instances, queues)
 }

@@ -2,7 +2,8 @@
 //!
 //! A queue keeps one list for each client and stage; the policy chooses the client, age chooses
 //! among the lists of a client. With speculation there are two lists: of those that have not been
-//! tried, and of those that were tried and put back.
+//! tried, and of those that were tried and put back. A third one has those that a guard mistakes
+//! for others.
 
 use super::slab::{NONE, Slab};
 use super::{CLIENTS, RESOURCES};
@@ -20,6 +21,9 @@ struct List {
     count: u32,
 }
 
+/// Place of the list of parts that a guard mistakes for others.
+pub(super) const MISTAKEN: usize = 2;
+
 const EMPTY: List = List { head: NONE, tail: NONE, count: 0 };
 
 /// See the module.
@@ -32,12 +36,15 @@ pub(super) struct Queue {
     rank: [f64; CLIENTS],
     /// Stage instances that pull from it.
     pub(super) members: Vec<u32>,
-    /// For each member and client: those not tried, those tried.
-    lists: Vec<[[List; 2]; CLIENTS]>,
+    /// Members that must serve in the order in which parts came, whoever they are of. Only queues of
+    /// several stages need it: that of a single one has an order as its policy.
+    ordered: Vec<bool>,
+    /// For each member and client: those not tried, those tried, those that were mistaken.
+    lists: Vec<[[List; 3]; CLIENTS]>,
     /// Parts that wait, by client.
     pub(super) waiting: [u32; CLIENTS],
     pub(super) total: u32,
-    /// Parts in service.
+    /// Parts in service, without those that wait for another stage.
     pub(super) in_service: u32,
     /// Bound on them.
     pub(super) concurrency: u32,
@@ -56,13 +63,28 @@ impl Queue {
             fair: Fair::new(),
             drr: Drr::new(QUANTUM_NS),
             rank: [1.0; CLIENTS],
-            lists: vec![[[EMPTY; 2]; CLIENTS]; members.len()],
+            ordered: vec![false; members.len()],
+            lists: vec![[[EMPTY; 3]; CLIENTS]; members.len()],
             members,
             waiting: [0; CLIENTS],
             total: 0,
             in_service: 0,
             concurrency,
         }
+    }
+
+    /// A member must keep the order of all clients' parts.
+    pub(super) fn keep_order(&mut self, member: usize) {
+        self.ordered[member] = true;
+    }
+
+    /// Whether nobody's part at this member is older.
+    fn first(&self, slab: &Slab, member: usize, order: u64) -> bool {
+        self.lists[member]
+            .iter()
+            .flatten()
+            .filter(|list| list.count > 0)
+            .all(|list| slab.parts[list.head as usize].order >= order)
     }
 
     pub(super) fn set_weight(&mut self, client: usize, weight: f64) {
@@ -72,10 +94,16 @@ impl Queue {
         self.drr.set_quantum(client, (weight * f64::from(QUANTUM_NS)).clamp(1.0, 4e9) as u32);
     }
 
-    /// Adds a part of a client for a member.
-    pub(super) fn push(&mut self, slab: &mut Slab, member: usize, client: usize, part: u32) {
+    /// Adds a part of a client for a member. `mistaken`: to the list [`MISTAKEN`].
+    pub(super) fn push(
+        &mut self,
+        slab: &mut Slab,
+        (member, client): (usize, usize),
+        part: u32,
+        mistaken: bool,
+    ) {
         let tried = usize::from(slab.parts[part as usize].tried);
-        let list = &mut self.lists[member][client][tried];
+        let list = &mut self.lists[member][client][if mistaken { MISTAKEN } else { tried }];
         slab.parts[part as usize].next = NONE;
         if list.count == 0 {
             list.head = part;
@@ -111,7 +139,7 @@ impl Queue {
         &self,
         slab: &Slab,
         client: usize,
-        open: &impl Fn(usize, usize) -> bool,
+        open: &impl Fn(usize, usize, usize) -> bool,
     ) -> Option<(u64, usize, usize)> {
         let mut best: Option<(u64, usize, usize)> = None;
         for (member, lists) in self.lists.iter().enumerate() {
@@ -120,7 +148,10 @@ impl Queue {
                     continue;
                 }
                 let order = slab.parts[list.head as usize].order;
-                if best.is_none_or(|(least, _, _)| order < least) && open(member, client) {
+                if best.is_none_or(|(least, _, _)| order < least)
+                    && open(member, client, tried)
+                    && (!self.ordered[member] || self.first(slab, member, order))
+                {
                     best = Some((order, member, tried));
                 }
             }
@@ -128,21 +159,12 @@ impl Queue {
         best
     }
 
-    /// The part of a client that would be next at a member, if any.
-    pub(super) fn head(&self, slab: &Slab, member: usize, client: usize) -> Option<u32> {
-        self.lists[member][client]
-            .iter()
-            .filter(|list| list.count > 0)
-            .map(|list| list.head)
-            .min_by_key(|part| slab.parts[*part as usize].order)
-    }
-
     /// Takes the part to serve next: its member and itself. `open` says whether a member may work
-    /// for a client.
+    /// for a client, and on which of its lists.
     pub(super) fn next(
         &mut self,
         slab: &mut Slab,
-        open: impl Fn(usize, usize) -> bool,
+        open: impl Fn(usize, usize, usize) -> bool,
     ) -> Option<(usize, u32)> {
         if self.total == 0 || self.in_service >= self.concurrency {
             return None;
@@ -183,9 +205,16 @@ impl Queue {
         Some((member, part))
     }
 
-    /// Takes a part of a member that was not tried, of the client that is furthest behind.
-    pub(super) fn next_untried(&mut self, slab: &mut Slab, member: usize) -> Option<u32> {
+    /// Takes a part of a member that was not tried, of the client that is furthest behind among those
+    /// that may be served (`permits`, as bits).
+    pub(super) fn next_untried(
+        &mut self,
+        slab: &mut Slab,
+        member: usize,
+        permits: u16,
+    ) -> Option<u32> {
         let (_, client) = (0..self.clients)
+            .filter(|&client| permits & (1 << client) != 0)
             .filter(|&client| self.lists[member][client][0].count > 0)
             .map(|client| (self.fair.dominant(client), client))
             .min()?;

@@ -76,7 +76,9 @@ pub(super) struct StageStats {
 
 #[derive(Clone, Debug, Default)]
 struct ResourceStats {
-    busy_ns: Vec<u64>,
+    /// Since the warm-up, up to the last full bucket. Below zero when the warm-up ended within a
+    /// bucket: what came before it in that bucket is taken off in advance.
+    busy_ns: Vec<i64>,
     series: Vec<[f64; 3]>,
 }
 
@@ -155,7 +157,7 @@ impl Stats {
             *nodes += 1.0;
             let stats = &mut self.resources[instance.resource as usize];
             for (to, from) in stats.busy_ns.iter_mut().zip(&mut instance.busy_ns) {
-                *to += std::mem::take(from);
+                *to += std::mem::take(from) as i64;
             }
         }
         for (stats, [sum, least, most, nodes]) in self.resources.iter_mut().zip(sums) {
@@ -172,7 +174,7 @@ impl Stats {
     }
 
     /// The warm-up is over: what was counted so far does not count.
-    pub(super) fn count(&mut self, resources: &mut [ResourceInstance], now_ns: u64) {
+    pub(super) fn count(&mut self, resources: &[ResourceInstance], now_ns: u64) {
         self.counted_from_ns = now_ns;
         for load in &mut self.loads {
             load.answered = 0;
@@ -180,12 +182,15 @@ impl Stats {
             load.latency_ns_max = 0;
             load.buckets.fill(0);
         }
-        for instance in resources {
-            // What is in the bucket under way began before: less than a bucket is lost.
-            instance.busy_ns = [0; CLIENTS];
-        }
+        self.aborted = 0;
         for resource in &mut self.resources {
             resource.busy_ns.fill(0);
+        }
+        for instance in resources {
+            let stats = &mut self.resources[instance.resource as usize];
+            for (to, from) in stats.busy_ns.iter_mut().zip(&instance.busy_ns) {
+                *to -= *from as i64;
+            }
         }
         for stage in &mut self.stages {
             stage.forced_ns = [0; CLIENTS];
@@ -215,9 +220,9 @@ impl Stats {
         let resources = tad.resources.iter().zip(&self.resources).zip(&plan.resources);
         let resources = resources
             .map(|((resource, stats), planned)| {
-                let busy: u64 = stats.busy_ns.iter().sum();
+                let busy: i64 = stats.busy_ns.iter().sum();
                 let servers = f64::from(planned.nodes) * f64::from(resource.parallelism.max(1));
-                let share = |part: &u64| *part as f64 / busy.max(1) as f64;
+                let share = |part: &i64| *part as f64 / busy.max(1) as f64;
                 ResourceOutcome {
                     name: resource.name.clone(),
                     node: tad.nodes[resource.node].name.clone(),
