@@ -13,6 +13,7 @@ mod calendar;
 mod clients;
 mod controls;
 mod engine;
+mod gauge;
 mod outcome;
 mod plan;
 mod queue;

@@ -318,7 +318,7 @@ impl Engine<'_> {
             }
             if let Some(congestion) = &guard.congestion {
                 let below = &self.stats.stages[congestion.downstream];
-                let there = below.waiting.value[client] + below.serving.value[client];
+                let there = below.waiting.value(client) + below.serving.value(client);
                 // Whether a prediction is wrong is a property of the part: the same part is not
                 // predicted again and again until the prediction fails.
                 let wrong = entry.head(&self.slab, member, client).is_some_and(|part| {

@@ -103,8 +103,8 @@ pub fn run(
         }
     }
     progress(1.0);
-    let Engine { stats, slab, .. } = engine;
-    Ok(stats.finish((tad, scenario, seed), &plan, &slab, scenario.duration_ns))
+    let Engine { stats, slab, resources, .. } = engine;
+    Ok(stats.finish((tad, scenario, seed), &plan, (&slab, &resources), scenario.duration_ns))
 }
 
 impl<'a> Engine<'a> {
@@ -165,10 +165,10 @@ impl<'a> Engine<'a> {
             Event::Control(control) => self.control(control),
             Event::Change(change) => self.change(change as usize),
             Event::Sample => {
-                self.stats.sample(&mut self.resources, self.now_ns);
+                self.stats.sample(&self.resources, self.now_ns);
                 self.calendar.push(self.now_ns + self.scenario.sample_ns, Event::Sample);
             }
-            Event::Count => self.stats.count(&mut self.resources, self.now_ns),
+            Event::Count => self.stats.count(&self.resources, self.now_ns),
         }
     }
 
@@ -453,18 +453,20 @@ impl<'a> Engine<'a> {
         self.slab.parts[part as usize].left_ns = service_ns;
         if target.has_room() {
             target.busy += 1;
-            self.serve(part, resource.quantum_ns);
+            self.serve(part, at, resource.quantum_ns);
         } else {
             target.account(self.now_ns);
             target.queue.push_back(part);
         }
     }
 
-    /// A server begins to work for a part.
-    fn serve(&mut self, part: u32, quantum_ns: Option<u64>) {
+    /// A server of a resource begins to work for a part.
+    fn serve(&mut self, part: u32, resource: u32, quantum_ns: Option<u64>) {
         let left_ns = self.slab.parts[part as usize].left_ns;
         let slice_ns = quantum_ns.map_or(left_ns, |quantum_ns| quantum_ns.min(left_ns));
         self.calendar.push(self.now_ns + slice_ns, Event::Used(part));
+        let client = self.client_of(part);
+        self.resources[resource as usize].used.up(client, self.now_ns);
     }
 
     /// A server is done with a part, or its turn is over.
@@ -477,8 +479,7 @@ impl<'a> Engine<'a> {
         let at = resource.base + self.instances[entry.place as usize].node;
         let target = &mut self.resources[at as usize];
         let slice_ns = resource.quantum_ns.map_or(entry.left_ns, |q| q.min(entry.left_ns));
-        target.busy_ns[client] += slice_ns;
-        target.total_ns[client] += slice_ns;
+        target.used.down(client, self.now_ns);
         let left_ns = entry.left_ns - slice_ns;
         self.slab.parts[part as usize].left_ns = left_ns;
         target.account(self.now_ns);
@@ -489,7 +490,7 @@ impl<'a> Engine<'a> {
             self.todo.push_back(Todo::Advance(part));
         }
         match target.queue.pop_front() {
-            Some(next) => self.serve(next, resource.quantum_ns),
+            Some(next) => self.serve(next, at, resource.quantum_ns),
             None => {
                 target.busy -= 1;
                 self.idle(at);
