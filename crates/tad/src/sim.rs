@@ -15,12 +15,14 @@ mod controls;
 mod engine;
 mod gauge;
 mod outcome;
+mod parts;
 mod plan;
 mod queue;
 mod resource;
 mod rng;
 mod slab;
 mod stats;
+mod work;
 
 pub use engine::run;
 pub use outcome::{ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome};

@@ -17,6 +17,8 @@ pub(super) struct ResourceInstance {
     device: Device,
     /// Whom a disk with an arm served last, and where.
     last: (u32, f64),
+    /// Somebody waits for it to become idle.
+    pub(super) watched: bool,
     /// Servers that work for each client.
     pub(super) used: Gauge,
     /// Time for which parts waited for it, from the very start.
@@ -34,6 +36,7 @@ impl ResourceInstance {
             queue: VecDeque::new(),
             device,
             last: (u32::MAX, 0.0),
+            watched: false,
             used: Gauge::new(),
             waited_ns: 0,
             changed_ns: 0,
