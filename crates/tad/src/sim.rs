@@ -13,6 +13,7 @@ mod calendar;
 mod clients;
 mod controls;
 mod engine;
+mod export;
 mod gauge;
 mod outcome;
 mod parts;
@@ -25,6 +26,7 @@ mod stats;
 mod work;
 
 pub use engine::run;
+pub use export::{ExportError, export};
 pub use outcome::{ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome};
 pub use plan::SimError;
 

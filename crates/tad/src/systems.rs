@@ -18,3 +18,18 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 pub fn text(name: &str) -> Option<&'static str> {
     SYSTEMS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
+
+/// Small systems, each with one of the five problems (dissertation, section 4.2), in the order of the
+/// problems.
+const PROBLEMS: [(&str, &str); 1] =
+    [("no-scheduling", include_str!("../systems/problems/no-scheduling.toml"))];
+
+/// The names of the small systems with one problem each.
+pub fn problem_names() -> impl Iterator<Item = &'static str> {
+    PROBLEMS.iter().map(|(name, _)| *name)
+}
+
+/// The file of a small system.
+pub fn problem_text(name: &str) -> Option<&'static str> {
+    PROBLEMS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
