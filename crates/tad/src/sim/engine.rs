@@ -11,7 +11,7 @@ use super::resource::ResourceInstance;
 use super::rng::Rng;
 use super::slab::{NONE, Slab};
 use super::stats::Stats;
-use crate::model::{Policy, Tad};
+use crate::model::Tad;
 use crate::scenario::{Change, Scenario};
 use std::collections::VecDeque;
 
