@@ -23,6 +23,8 @@ mod resource;
 mod rng;
 mod slab;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub use engine::run;

@@ -49,8 +49,7 @@ struct Options {
 }
 
 fn options() -> Options {
-    let mut options =
-        Options { simpy: None, repeats: 5, nodes: vec![], seconds: 60.0, only: None };
+    let mut options = Options { simpy: None, repeats: 5, nodes: vec![], seconds: 60.0, only: None };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut value = || arguments.next().unwrap_or_else(|| panic!("{argument} needs a value"));

@@ -38,18 +38,13 @@ impl<'a> Engine<'a> {
             Place::Same => wrap(from, nodes),
             Place::Any => self.rng.below(u64::from(nodes)) as u32,
             Place::Other if nodes == 1 => 0,
-            Place::Other => {
-                wrap(from + 1 + self.rng.below(u64::from(nodes) - 1) as u32, nodes)
-            }
+            Place::Other => wrap(from + 1 + self.rng.below(u64::from(nodes) - 1) as u32, nodes),
             Place::Partition => wrap(header(part).partition, nodes),
             Place::Origin => wrap(header(part).origin, nodes),
             Place::Fixed(node) => wrap(node, nodes),
         };
-        let instance = if stage.instances == 1 {
-            0
-        } else {
-            instance_of(stage, header(part).partition)
-        };
+        let instance =
+            if stage.instances == 1 { 0 } else { instance_of(stage, header(part).partition) };
         self.place(part, stage.base + node * stage.instances + instance);
     }
 
