@@ -224,7 +224,13 @@ class Stage:
                     # The thread goes on; a thread is found again when the wait is over.
                     self.env.process(self.resume(part))
                     return
+                # What waits for others is not worked on: its place in a shared queue is free.
+                if self.point is not None:
+                    self.point.free()
+                    self.point.wake()
                 yield part.done_waiting
+                if self.point is not None:
+                    self.point.in_service += 1
         yield from self.consume(part, step.uses_after)
         self.sim.finished(part, self.node)
 

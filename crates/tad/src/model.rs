@@ -392,7 +392,8 @@ pub struct SharedQueue {
     pub name: String,
     /// Its stages, all on the same kind of node.
     pub stages: Vec<StageId>,
-    /// Requests of all its stages together that may be in service at a time.
+    /// Requests of all its stages together that may be worked on at a time; those that wait for
+    /// another stage do not count, or they would keep it from being served.
     pub concurrency: u32,
     /// Its policy.
     pub policy: Policy,

@@ -8,6 +8,10 @@ mod collect;
 mod draw;
 mod draw_bars;
 mod fig_4_2;
+mod fig_4_3;
+mod fig_4_4;
+mod fig_4_5;
+mod fig_4_6;
 mod figure;
 mod found;
 mod measure;
@@ -30,7 +34,13 @@ use figure::Figure;
 use record::Record;
 
 /// All of them, in the order of the dissertation.
-pub(crate) const EXPERIMENTS: &[Experiment] = &[fig_4_2::EXPERIMENT];
+pub(crate) const EXPERIMENTS: &[Experiment] = &[
+    fig_4_2::EXPERIMENT,
+    fig_4_3::EXPERIMENT,
+    fig_4_4::EXPERIMENT,
+    fig_4_5::EXPERIMENT,
+    fig_4_6::EXPERIMENT,
+];
 
 /// Simulates a figure and reports on it.
 fn run(figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
