@@ -51,8 +51,8 @@ pub(super) enum Todo {
     Advance(u32),
     /// A queue looks whether it can start something.
     Dispatch(u32),
-    /// A load's thread goes on.
-    Proceed(u32),
+    /// A load's thread whose request began on a node goes on.
+    Proceed(u32, u32),
 }
 
 /// A simulation under way.
@@ -204,7 +204,7 @@ impl<'a> Engine<'a> {
                 Todo::Submit(part, from) => self.submit(part, from),
                 Todo::Advance(part) => self.advance(part),
                 Todo::Dispatch(queue) => self.dispatch(queue),
-                Todo::Proceed(load) => self.proceed(load),
+                Todo::Proceed(load, node) => self.proceed(load, node),
             }
         }
     }

@@ -264,7 +264,7 @@ impl<'a> Engine<'a> {
             if header.answers == 0 {
                 let latency_ns = self.now_ns - header.issued_ns;
                 self.stats.answered(header.load, latency_ns, self.now_ns);
-                self.todo.push_back(Todo::Proceed(header.load));
+                self.todo.push_back(Todo::Proceed(header.load, header.origin));
             }
         }
         if over {
