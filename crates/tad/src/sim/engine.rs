@@ -251,7 +251,9 @@ fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, V
             instances[*place as usize].member = member as u32;
         }
         queues.push(Queue::new(policy, clients, members, bound));
+        queues.len() - 1
     };
+    let mut kept: Vec<(usize, usize)> = Vec::new();
     for shared in &tad.shared_queues {
         let nodes = shared.stages.first().map_or(0, |stage| plan.stages[*stage].nodes);
         let policy = scenario.policy.unwrap_or(shared.policy);
@@ -262,7 +264,14 @@ fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, V
                 let first = planned.base + node * planned.instances;
                 first..first + planned.instances
             });
-            attach(&mut instances, members.collect(), policy, shared.concurrency.max(1));
+            let queue =
+                attach(&mut instances, members.collect(), policy, shared.concurrency.max(1));
+            for &stage in &shared.stages {
+                let ordering = &tad.stages[stage].queue;
+                if ordering.ordered && !ordering.ordered_per_client {
+                    kept.push((queue, stage));
+                }
+            }
         }
     }
     for place in 0..instances.len() {
@@ -273,6 +282,14 @@ fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, V
         let queue = &tad.stages[stage].queue;
         let policy = queue.policy_with(scenario.policy);
         attach(&mut instances, vec![place as u32], policy, u32::MAX);
+    }
+    for (queue, stage) in kept {
+        for member in 0..queues[queue].members.len() {
+            let place = queues[queue].members[member];
+            if instances[place as usize].stage as usize == stage {
+                queues[queue].keep_order(member);
+            }
+        }
     }
     (instances, queues)
 }
