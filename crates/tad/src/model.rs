@@ -219,6 +219,20 @@ pub struct Queue {
     pub policy: Policy,
 }
 
+impl Queue {
+    /// The policy that it has when a scenario puts this one into every queue that takes one. What
+    /// must be served in the order in which it came is, whoever asks for something else.
+    pub fn policy_with(&self, wanted: Option<Policy>) -> Policy {
+        if self.ordered && !self.ordered_per_client {
+            Policy::Fifo
+        } else if self.pluggable {
+            wanted.unwrap_or(self.policy)
+        } else {
+            self.policy
+        }
+    }
+}
+
 /// A resource that a stage uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {

@@ -13,15 +13,22 @@ mod calendar;
 mod clients;
 mod controls;
 mod engine;
+mod export;
+mod gauge;
 mod outcome;
+mod parts;
 mod plan;
 mod queue;
 mod resource;
 mod rng;
 mod slab;
 mod stats;
+#[cfg(test)]
+mod tests;
+mod work;
 
 pub use engine::run;
+pub use export::{ExportError, export};
 pub use outcome::{ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome};
 pub use plan::SimError;
 
