@@ -11,6 +11,7 @@
 pub mod file;
 pub mod model;
 pub mod remedy;
+pub mod render;
 pub mod scenario;
 pub mod sim;
 pub mod systems;

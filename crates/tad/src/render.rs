@@ -1,0 +1,147 @@
+//! The picture of a system, in the notation of Table 3.1.
+//!
+//! `dot` of Graphviz decides where everything goes and how arrows run; what they look like is
+//! drawn here, so that symbols, fonts and colours are the same everywhere. The way of a picture:
+//!
+//! 1. [`lines`]: every arrow, and in which direction it makes the picture grow;
+//! 2. [`shape`]: how large each stage is with its symbols;
+//! 3. [`graph`] and [`dot`]: a graph of boxes without names goes to `dot`, positions come back;
+//! 4. [`draw`]: boxes, arrows, stages and a legend of what occurred, as SVG.
+//!
+//! The same input gives the same bytes.
+
+mod dot;
+mod draw;
+mod edges;
+mod graph;
+mod legend;
+mod lines;
+mod path;
+mod score;
+mod shape;
+mod stages;
+mod svg;
+mod symbols;
+mod text;
+mod theme;
+
+#[cfg(test)]
+mod fixtures;
+#[cfg(test)]
+mod tests;
+
+use crate::model::{RequestId, StageId, Tad};
+use crate::remedy::Problem;
+
+/// A finding of the checker, as the picture shows it: a letter below the stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark {
+    /// Where.
+    pub stage: StageId,
+    /// What.
+    pub problem: Problem,
+    /// Control logic works around it: the letter is struck through.
+    pub mitigated: bool,
+}
+
+/// Colours of a picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Theme {
+    /// Dark on white.
+    Light,
+    /// Light on near black.
+    Dark,
+    /// What the reader prefers (the media query `prefers-color-scheme`).
+    #[default]
+    Auto,
+}
+
+impl Theme {
+    /// The theme of a name on the command line.
+    pub fn from_name(name: &str) -> Option<Theme> {
+        match name {
+            "light" => Some(Theme::Light),
+            "dark" => Some(Theme::Dark),
+            "auto" => Some(Theme::Auto),
+            _ => None,
+        }
+    }
+}
+
+/// What a picture should look like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Colours.
+    pub theme: Theme,
+    /// The path of this request type is drawn strong and its stages are numbered in the order of
+    /// its steps; the rest is faded.
+    pub highlight: Option<RequestId>,
+}
+
+/// Why there is no picture.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RenderError {
+    /// Graphviz is not installed, or not where programs are looked for.
+    #[error(
+        "the picture needs the program `dot` of Graphviz for its layout, and it could not be \
+         started ({0}); install it with:  apt-get install graphviz"
+    )]
+    NoDot(String),
+    /// It did not finish.
+    #[error(
+        "`dot` was still at the layout after {seconds} s and was stopped; check with  dot -V  \
+         that this machine's Graphviz works, or draw a system with fewer stages and flows"
+    )]
+    Slow {
+        /// How long it was given.
+        seconds: u64,
+    },
+    /// It finished with an error.
+    #[error(
+        "`dot` failed with {status}: {message}; if  dot -V  fails as well, install it again with:  \
+         apt-get install --reinstall graphviz"
+    )]
+    Failed {
+        /// Exit status.
+        status: String,
+        /// What it said, shortened.
+        message: String,
+    },
+    /// Its answer is not what was asked for.
+    #[error(
+        "the layout that `dot` gave cannot be read ({0}); Graphviz 2.43 or later is needed, \
+         dot -V  says which one this is"
+    )]
+    Unreadable(String),
+    /// There is no such request type to highlight.
+    #[error("request type number {index} is to be highlighted, but the system has {known}")]
+    NoRequest {
+        /// Index that was asked for.
+        index: RequestId,
+        /// Number of request types.
+        known: usize,
+    },
+    /// A mark is for a stage that is not there.
+    #[error("a mark is for stage number {index}, but the system has {known}")]
+    NoStage {
+        /// Index that was asked for.
+        index: StageId,
+        /// Number of stages.
+        known: usize,
+    },
+}
+
+/// Draws a system as SVG, with the letters of its scheduling problems.
+pub fn render(tad: &Tad, findings: &[Mark], options: &Options) -> Result<String, RenderError> {
+    if let Some(index) = options.highlight.filter(|index| *index >= tad.requests.len()) {
+        return Err(RenderError::NoRequest { index, known: tad.requests.len() });
+    }
+    if let Some(mark) = findings.iter().find(|mark| mark.stage >= tad.stages.len()) {
+        return Err(RenderError::NoStage { index: mark.stage, known: tad.stages.len() });
+    }
+    let path = options.highlight.map(|request| path::path(tad, request));
+    let lines = lines::lines(tad);
+    let shapes = shape::shapes(tad, findings, &lines);
+    let layout = graph::layout(tad, &lines, &shapes)?;
+    Ok(draw::picture(&draw::Scene { tad, options, path: path.as_ref(), lines, shapes, layout }))
+}

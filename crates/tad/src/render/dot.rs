@@ -1,0 +1,208 @@
+//! Asking `dot` for positions: a graph goes to its standard input, JSON comes back.
+//!
+//! No shell and no files are involved, and `dot` gets a limited time: a picture must never hang the
+//! program that wants one.
+
+use super::RenderError;
+use super::svg::{Point, Rect};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How long a layout may take. The largest systems of the dissertation take a tenth of a second.
+const TIME_LIMIT: Duration = Duration::from_secs(10);
+/// How often it is looked whether a `dot` that closed its output has ended.
+const POLL: Duration = Duration::from_millis(2);
+/// So much of an error message is passed on, in bytes.
+const MESSAGE_BYTES_MAX: usize = 300;
+
+/// Positions, by the names of the graph; `y` grows downwards.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Positions {
+    pub width: f64,
+    pub height: f64,
+    /// Middles of nodes.
+    pub nodes: BTreeMap<String, Point>,
+    /// Rectangles of clusters.
+    pub clusters: BTreeMap<String, Rect>,
+    /// Control points of the Bézier curves of edges, by the edges' ids, from tail to head.
+    pub edges: BTreeMap<String, Vec<Point>>,
+}
+
+/// Lays a graph out.
+pub(super) fn positions(graph: &str) -> Result<Positions, RenderError> {
+    let mut command = Command::new("dot");
+    // Numbers must have points, not commas, whatever the user's language is.
+    command.arg("-Tjson0").env("LC_ALL", "C");
+    let json = run(command, graph, TIME_LIMIT)?;
+    read(&json).map_err(|missing| RenderError::Unreadable(missing.to_owned()))
+}
+
+/// Runs a program with this input and returns its output, or stops it when its time is up.
+pub(super) fn run(
+    mut command: Command,
+    input: &str,
+    limit: Duration,
+) -> Result<Vec<u8>, RenderError> {
+    let end = Instant::now() + limit;
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| RenderError::NoDot(error.to_string()))?;
+    // Three pipes, three threads: whichever of them the child leaves full or empty, this thread
+    // waits with a limit. The threads end when the child does, because its ends are closed then.
+    if let Some(mut stdin) = child.stdin.take() {
+        let input = input.to_owned();
+        std::thread::spawn(move || stdin.write_all(input.as_bytes()));
+    }
+    let output = collect(child.stdout.take());
+    let errors = collect(child.stderr.take());
+    let left = |end: Instant| end.saturating_duration_since(Instant::now());
+    let result = output.recv_timeout(left(end)).ok();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if result.is_some() && !left(end).is_zero() => std::thread::sleep(POLL),
+            _ => break None,
+        }
+    };
+    let (Some(bytes), Some(status)) = (result, status) else {
+        // Killed and waited for: no zombie is left behind. It may just have ended; then killing
+        // fails, which is as good.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(RenderError::Slow { seconds: limit.as_secs() });
+    };
+    if !status.success() {
+        let said = errors.recv_timeout(left(end)).unwrap_or_default();
+        let said = String::from_utf8_lossy(&said[..said.len().min(MESSAGE_BYTES_MAX)]).into_owned();
+        return Err(RenderError::Failed {
+            status: status.to_string(),
+            message: super::text::one_line(&said),
+        });
+    }
+    Ok(bytes)
+}
+
+/// Reads a pipe to its end, in a thread of its own.
+fn collect<R: Read + Send + 'static>(pipe: Option<R>) -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            // What was read before an error is all that there is; an answer that is too short is
+            // noticed when it is parsed.
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+fn read(json: &[u8]) -> Result<Positions, &'static str> {
+    let root: Value = serde_json::from_slice(json).map_err(|_| "it is not JSON")?;
+    let bounds = rectangle(&root, f64::NAN).ok_or("the picture has no size")?;
+    let height = bounds.h;
+    let mut positions = Positions { width: bounds.w, height, ..Positions::default() };
+    let list = |key: &str| root.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
+    for object in list("objects") {
+        let name = text(&object, "name").ok_or("a node has no name")?.to_owned();
+        if name.starts_with("cluster") {
+            // A cluster without nodes has no size, and nobody misses it.
+            if let Some(bounds) = rectangle(&object, height) {
+                positions.clusters.insert(name, bounds);
+            }
+        } else {
+            let middle = text(&object, "pos").and_then(|pos| point(pos, height));
+            positions.nodes.insert(name, middle.ok_or("a node has no position")?);
+        }
+    }
+    for edge in list("edges") {
+        let id = text(&edge, "id").ok_or("an edge has no id")?.to_owned();
+        let curve = text(&edge, "pos").ok_or("an edge has no position")?;
+        let points: Option<Vec<Point>> =
+            curve.split([' ', ';']).map(|part| point(part, height)).collect();
+        let points = points.filter(|points| points.len() >= 4 && points.len() % 3 == 1);
+        positions.edges.insert(id, points.ok_or("an edge is not a curve")?);
+    }
+    Ok(positions)
+}
+
+fn text<'a>(object: &'a Value, key: &str) -> Option<&'a str> {
+    object.get(key).and_then(Value::as_str)
+}
+
+fn point(text: &str, height: f64) -> Option<Point> {
+    let (x, y) = text.split_once(',')?;
+    Some(Point::new(x.parse().ok()?, height - y.parse::<f64>().ok()?))
+}
+
+/// `bb`: the lower left and the upper right corner, with `y` upwards.
+fn rectangle(object: &Value, height: f64) -> Option<Rect> {
+    let numbers: Option<Vec<f64>> =
+        text(object, "bb")?.split(',').map(|part| part.parse().ok()).collect();
+    match numbers?[..] {
+        [x0, y0, x1, y1] => Some(Rect { x: x0, y: height - y1, w: x1 - x0, h: y1 - y0 }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_exist_is_named_with_the_remedy() {
+        let error = run(Command::new("/nonexistent/dot"), "", TIME_LIMIT).unwrap_err();
+        assert!(matches!(error, RenderError::NoDot(_)), "{error:?}");
+        assert!(error.to_string().contains("apt-get install graphviz"), "{error}");
+    }
+
+    #[test]
+    fn without_a_path_dot_is_not_found() {
+        let mut command = Command::new("dot");
+        command.arg("-V").env("PATH", "");
+        let error = run(command, "", TIME_LIMIT).unwrap_err();
+        assert!(matches!(error, RenderError::NoDot(_)), "{error:?}");
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_stopped_when_its_time_is_up() {
+        let start = Instant::now();
+        let mut command = Command::new("sleep");
+        command.arg("60");
+        // More than a pipe holds: it is never read, and must not block us either.
+        let error = run(command, &" ".repeat(1 << 20), Duration::from_millis(50)).unwrap_err();
+        assert!(matches!(error, RenderError::Slow { .. }), "{error:?}");
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn what_a_failing_program_says_is_passed_on() {
+        let mut command = Command::new("cat");
+        command.arg("/nonexistent/graph");
+        let error = run(command, "", TIME_LIMIT).unwrap_err();
+        assert!(
+            matches!(&error, RenderError::Failed { message, .. } if message.contains("graph")),
+            "{error:?}"
+        );
+    }
+
+    #[test]
+    fn the_answer_is_turned_upside_down() {
+        let json = br#"{"bb":"0,0,100,50","objects":[{"name":"s0","pos":"10,40"},
+            {"name":"cluster_n0","bb":"0,10,60,50"}],
+            "edges":[{"id":"w0","pos":"0,0 1,1 2,2 3,50"}]}"#;
+        let positions = read(json).unwrap();
+        assert_eq!(positions.nodes["s0"], Point::new(10.0, 10.0));
+        assert_eq!(positions.clusters["cluster_n0"], Rect { x: 0.0, y: 0.0, w: 60.0, h: 40.0 });
+        assert_eq!(positions.edges["w0"][3], Point::new(3.0, 0.0));
+        assert!(read(b"nonsense").is_err());
+        assert!(read(br#"{"bb":"0,0,100,50","objects":[{"name":"s0"}]}"#).is_err());
+    }
+}
