@@ -7,7 +7,6 @@
 
 mod amounts;
 mod error;
-mod graph;
 mod remedies;
 mod request;
 mod resource;

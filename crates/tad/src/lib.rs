@@ -8,7 +8,10 @@
 //! Source: the Split and Maat dissertation, chapters 3 (diagrams) and 4 (the Maat principle).
 #![forbid(unsafe_code)]
 
+pub mod check;
+pub mod explain;
 pub mod file;
+mod graph;
 pub mod model;
 pub mod remedy;
 pub mod render;

@@ -111,7 +111,7 @@ pub(super) fn suggest<'n>(word: &str, known: impl IntoIterator<Item = &'n str>) 
     let nearest = known
         .iter()
         .map(|name| (distance(word, name), *name))
-        .filter(|(distance, name)| *distance <= 1.max(name.chars().count() / 3))
+        .filter(|(distance, name)| *distance <= 1.max((name.chars().count() + 1) / 3))
         .min_by_key(|(distance, _)| *distance);
     match nearest {
         Some((_, name)) => format!("Did you mean \"{name}\"? Known: {}.", list(known)),

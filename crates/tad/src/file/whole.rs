@@ -3,7 +3,7 @@
 
 use super::Marks;
 use super::error::Report;
-use super::graph::{Needs, pool_cycle, request_cycle};
+use crate::graph::{Needs, pool_cycle, request_cycle};
 use crate::model::{End, FlowKind, RequestId, StageId, Tad};
 
 /// Reports all of it.

@@ -143,3 +143,9 @@ fn quoted(text: &str) -> String {
     // Names of files are plain; what would need an escape is written so that it still parses.
     toml::Value::String(text.to_owned()).to_string()
 }
+
+impl serde::Serialize for super::Problem {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

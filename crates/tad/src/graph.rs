@@ -8,7 +8,7 @@
 //! needs a thread of another such stage, that one is needed *while holding* the first; a circle of
 //! these needs is a deadlock as soon as enough requests are there.
 
-use crate::model::{RequestId, RequestType, StageId, StepId, Tad, Threads};
+use crate::model::{End, FlowKind, RequestId, RequestType, StageId, StepId, Tad, Threads};
 use std::collections::BTreeSet;
 
 /// Whether a thread of the stage is held while a request waits there.
@@ -48,7 +48,7 @@ fn before(kind: &RequestType) -> Vec<Vec<usize>> {
 }
 
 /// Steps of a request that wait for one another, if there are any.
-pub(super) fn request_cycle(kind: &RequestType) -> Option<Vec<StepId>> {
+pub(crate) fn request_cycle(kind: &RequestType) -> Option<Vec<StepId>> {
     let cycle = cycle(&before(kind))?;
     let mut steps: Vec<StepId> = cycle.into_iter().map(|event| event / 2).collect();
     steps.dedup();
@@ -60,9 +60,14 @@ pub(super) fn request_cycle(kind: &RequestType) -> Option<Vec<StepId>> {
 
 /// Which stage needs a thread of which while it holds one of its own, for one request.
 #[derive(Debug)]
-pub(super) struct Needs(BTreeSet<(StageId, StageId)>);
+pub(crate) struct Needs(BTreeSet<(StageId, StageId)>);
 
 impl Needs {
+    /// Whether a thread of `holder` is held while one of `needed` is needed.
+    pub fn contains(&self, holder: StageId, needed: StageId) -> bool {
+        self.0.contains(&(holder, needed))
+    }
+
     /// Of a request without a circle.
     pub fn of(tad: &Tad, request: RequestId) -> Needs {
         let kind = &tad.requests[request];
@@ -102,7 +107,7 @@ fn reach(
 }
 
 /// Stages that hold threads while they need one another's, if there are any.
-pub(super) fn pool_cycle(tad: &Tad, needs: &[Needs]) -> Option<Vec<StageId>> {
+pub(crate) fn pool_cycle(tad: &Tad, needs: &[Needs]) -> Option<Vec<StageId>> {
     let mut next = vec![Vec::new(); tad.stages.len()];
     for &(from, to) in needs.iter().flat_map(|needs| &needs.0) {
         next[from].push(to);
@@ -146,4 +151,47 @@ fn cycle(next: &[Vec<usize>]) -> Option<Vec<usize>> {
         }
     }
     None
+}
+
+/// Stages to which a stage hands requests on: its data flows, and the successors of its steps.
+pub(crate) fn successors(tad: &Tad) -> Vec<BTreeSet<StageId>> {
+    let mut next = vec![BTreeSet::new(); tad.stages.len()];
+    for flow in &tad.flows {
+        if let (FlowKind::Data, End::Stage(from), End::Stage(to)) = (flow.kind, flow.from, flow.to)
+        {
+            next[from].insert(to);
+        }
+    }
+    for kind in &tad.requests {
+        for step in &kind.steps {
+            let steps = step.submits.iter().chain(&step.then);
+            next[step.stage].extend(steps.map(|&step| kind.steps[step].stage));
+        }
+    }
+    next
+}
+
+/// Stages at which requests come in.
+pub(crate) fn entries(tad: &Tad) -> BTreeSet<StageId> {
+    let flows = tad.flows.iter().filter_map(|flow| match (flow.kind, flow.from, flow.to) {
+        (FlowKind::Data, End::Clients, End::Stage(to)) => Some(to),
+        _ => None,
+    });
+    flows.chain(tad.requests.iter().map(|kind| kind.steps[kind.first].stage)).collect()
+}
+
+/// Stages that requests reach from these, these included, if they do not pass `closed` ones.
+pub(crate) fn downstream(
+    next: &[BTreeSet<StageId>],
+    from: impl IntoIterator<Item = StageId>,
+    closed: &BTreeSet<StageId>,
+) -> BTreeSet<StageId> {
+    let mut todo: Vec<StageId> = from.into_iter().collect();
+    let mut seen = BTreeSet::new();
+    while let Some(stage) = todo.pop() {
+        if !closed.contains(&stage) && seen.insert(stage) {
+            todo.extend(&next[stage]);
+        }
+    }
+    seen
 }

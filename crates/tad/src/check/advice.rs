@@ -1,0 +1,100 @@
+//! What can be done about a problem, and what it costs (sections 4.2.1 to 4.2.6).
+
+use crate::remedy::{Problem, Remedy};
+
+/// How a remedy goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Directness {
+    /// It changes the architecture so that the problem is gone.
+    Direct,
+    /// It adds information and control logic that work around the problem.
+    Indirect,
+}
+
+/// A remedy that would answer a finding.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Advice {
+    /// How it goes about it.
+    pub directness: Directness,
+    /// In words.
+    pub about: &'static str,
+    /// As a system file writes it; several are applied in order.
+    pub remedies: Vec<String>,
+    /// What it costs, and when it is the better choice.
+    pub trade_off: &'static str,
+}
+
+impl Advice {
+    fn new(
+        directness: Directness,
+        about: &'static str,
+        remedies: &[Remedy],
+        trade_off: &'static str,
+    ) -> Advice {
+        let remedies = remedies.iter().map(Remedy::to_toml).collect();
+        Advice { directness, about, remedies, trade_off }
+    }
+
+    /// A direct remedy of a problem.
+    pub(super) fn direct(problem: Problem, remedies: &[Remedy]) -> Advice {
+        let (about, trade_off) = match problem {
+            Problem::NoScheduling => (
+                "Give the stage a bounded pool and a queue that takes a policy.",
+                "Simple and local, and it scales with the number of nodes. A bounded pool can run out of threads: look for blocking afterwards.",
+            ),
+            Problem::UnknownUsage => (
+                "Move this use into a stage with a queue of its own, where every request needs the resource and the amount is known.",
+                "Nothing is guessed or thrown away. The more the paths in the stage intertwine, the more of the code changes, and its threads must not wait for the new stage.",
+            ),
+            Problem::HiddenContention => (
+                "Let the stages take their requests from one scheduler.",
+                "Holds from the first request on. The stages must be in one process, and the scheduler's lock is taken more often.",
+            ),
+            Problem::Blocking => (
+                "Make the stage asynchronous: its threads go on to the next request instead of waiting.",
+                "The highest throughput. What the thread kept on its stack while waiting must be kept somewhere else, which can mean a rewrite.",
+            ),
+            Problem::OrderingConstraint => (
+                "Keep the order only among the requests of one client: one stream for each.",
+                "Low and steady latency. There are as many logs as clients, with more and smaller writes, and recovery must read all of them.",
+            ),
+        };
+        Advice::new(Directness::Direct, about, remedies, trade_off)
+    }
+
+    /// An indirect remedy of a problem.
+    pub(super) fn indirect(problem: Problem, remedies: &[Remedy]) -> Advice {
+        let (about, trade_off) = match (problem, remedies.first()) {
+            (Problem::NoScheduling, _) => (
+                "Hold requests back at a queue upstream, at rates that follow the use of the resource.",
+                "No change of the stage. The queue gives up work conservation and probes for what it may use, so throughput is lower, and every node tells the others about its load.",
+            ),
+            (Problem::UnknownUsage, _) => (
+                "While the CPU is idle, try waiting requests, and put those back that turn out to need more.",
+                "Little to change. Work of the requests that were put back is lost; good for stable workloads, few kinds of resources and fast CPUs.",
+            ),
+            (Problem::HiddenContention, Some(Remedy::BackOff { .. })) => (
+                "A stage that uses too much of the resource works with fewer threads until the others have caught up.",
+                "Works across processes. Compensates afterwards instead of deciding beforehand.",
+            ),
+            (Problem::HiddenContention, _) => (
+                "A controller lowers the weights of clients that get more than their share of the node.",
+                "Works across processes and nodes. Takes the longer to settle the more a workload changes.",
+            ),
+            (Problem::Blocking, Some(Remedy::CongestionFeedback { .. })) => (
+                "Pass over clients whose requests would wait long downstream.",
+                "Keeps threads for useful work as long as it guesses right: throughput falls quickly with wrong guesses.",
+            ),
+            (Problem::Blocking, _) => (
+                "Treat the threads as a resource of which each client gets its part.",
+                "Decided locally and easily built. Threads still wait, so more of them are needed, and more threads mean less control and longer tails.",
+            ),
+            (Problem::OrderingConstraint, _) => (
+                "Let only a few requests into the ordered queue, and choose upstream which ones.",
+                "No change of what is ordered. What got in is served in order, so latency is bounded but not low, and a small bound costs throughput.",
+            ),
+        };
+        Advice::new(Directness::Indirect, about, remedies, trade_off)
+    }
+}
