@@ -13,6 +13,7 @@ mod preflight;
 mod render;
 mod run;
 mod status;
+mod tad;
 mod top;
 
 use anyhow::{Context, Result, bail};
@@ -70,6 +71,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         }
         Command::Doctor(args) => return doctor(&args),
         Command::Bench(args) => return bench(args.command),
+        Command::Tad(args) => return tad::run(&args.command),
         Command::Daemon(args) => {
             let instance = Instance::find(args.select.name.as_deref())?;
             if args.foreground {

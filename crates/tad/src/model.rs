@@ -394,6 +394,8 @@ pub struct Alternative {
     pub about: String,
     /// Changes, in order.
     pub remedies: Vec<Remedy>,
+    /// What all of it costs to build, if the file says so (see `fix`).
+    pub cost: Option<u32>,
 }
 
 impl Tad {

@@ -94,6 +94,8 @@ pub struct StageOutcome {
     pub serving: Vec<f64>,
     /// The latter over time.
     pub serving_series: Vec<Vec<f64>>,
+    /// Those that waited, over time.
+    pub waiting_series: Vec<Vec<f64>>,
     /// Work that it had to give to each client because nobody else waited there, as a part of the
     /// time of all of its nodes' resources that it was given in: forced work (Fig. 4.4).
     pub forced_s: Vec<f64>,

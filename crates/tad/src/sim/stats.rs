@@ -70,8 +70,27 @@ pub(super) struct StageStats {
     pub(super) waiting: Gauge,
     pub(super) serving: Gauge,
     pub(super) forced_ns: [u64; CLIENTS],
-    serving_last: Vec<u64>,
-    serving_series: Vec<Vec<f64>>,
+    serving_over_time: OverTime,
+    waiting_over_time: OverTime,
+}
+
+/// Means of a gauge in each bucket.
+#[derive(Clone, Debug, Default)]
+struct OverTime {
+    last: Vec<u64>,
+    series: Vec<Vec<f64>>,
+}
+
+impl OverTime {
+    fn new(clients: usize) -> OverTime {
+        OverTime { last: vec![0; clients], series: Vec::new() }
+    }
+
+    fn sample(&mut self, settled: Vec<u64>, span_ns: f64) {
+        let means = settled.iter().zip(&self.last).map(|(now, last)| (now - last) as f64 / span_ns);
+        self.series.push(means.collect());
+        self.last = settled;
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -101,8 +120,8 @@ impl Stats {
             waiting: Gauge::new(),
             serving: Gauge::new(),
             forced_ns: [0; CLIENTS],
-            serving_last: vec![0; clients],
-            serving_series: Vec::new(),
+            serving_over_time: OverTime::new(clients),
+            waiting_over_time: OverTime::new(clients),
         };
         let load = LoadStats {
             answered: 0,
@@ -163,11 +182,9 @@ impl Stats {
         }
         for stage in &mut self.stages {
             let settled = stage.serving.settled(self.clients, now_ns);
-            let means = settled.iter().zip(&stage.serving_last);
-            stage
-                .serving_series
-                .push(means.map(|(now, last)| (now - last) as f64 / span).collect());
-            stage.serving_last = settled;
+            stage.serving_over_time.sample(settled, span);
+            let settled = stage.waiting.settled(self.clients, now_ns);
+            stage.waiting_over_time.sample(settled, span);
         }
     }
 
@@ -243,7 +260,8 @@ impl Stats {
                     name: stage.name.clone(),
                     waiting: mean(&mut stats.waiting),
                     serving: mean(&mut stats.serving),
-                    serving_series: stats.serving_series.clone(),
+                    serving_series: std::mem::take(&mut stats.serving_over_time.series),
+                    waiting_series: std::mem::take(&mut stats.waiting_over_time.series),
                     forced_s: stats.forced_ns[..self.clients]
                         .iter()
                         .map(|ns| *ns as f64 / 1e9)
