@@ -20,7 +20,11 @@ pub(super) fn find(tad: &Tad) -> Vec<Finding> {
             continue; // A thread that waits is not missing for anybody.
         }
         let paths = paths(tad, id);
-        if paths.len() > 1 {
+        // Requests that wait for one of several instances do not all wait for the same one
+        // (section 4.5.4).
+        let parts =
+            |waits: &BTreeSet<StageId>| waits.iter().any(|&to| tad.stages[to].instances > 1);
+        if paths.len() > 1 || paths.keys().any(parts) {
             findings.push(judge(tad, id, &paths));
         }
     }
@@ -65,7 +69,13 @@ fn judge(tad: &Tad, id: StageId, paths: &Paths) -> Finding {
             if waits.is_empty() {
                 format!("{who} {} not wait", plural(many, "does", "do"))
             } else {
-                let waits: Vec<String> = waits.iter().map(name).collect();
+                let waits: Vec<String> = waits
+                    .iter()
+                    .map(|id| match tad.stages[*id].instances {
+                        1 => name(id),
+                        count => format!("one of {count} instances of {}", name(id)),
+                    })
+                    .collect();
                 format!("{who} {} for {}", plural(many, "waits", "wait"), join(&waits))
             }
         })

@@ -52,7 +52,7 @@ pub(super) fn read(root: &mut Section, report: &mut Report, marks: &mut Marks) -
         request::read(section, report, &mut tad, marks);
     }
     for section in root.tables(report, "shared-queue", "[[shared-queue]]") {
-        read_shared(section, report, &mut tad);
+        read_shared(section, report, &mut tad, marks);
     }
     remedies::read(root, report, &mut tad);
     if tad.stages.is_empty() {
@@ -339,7 +339,7 @@ pub(super) fn stage(report: &mut Report, tad: &Tad, text: &Text) -> Option<Stage
     found
 }
 
-fn read_shared(mut section: Section, report: &mut Report, tad: &mut Tad) {
+fn read_shared(mut section: Section, report: &mut Report, tad: &mut Tad, marks: &mut Marks) {
     let taken = tad.shared_queues.iter().map(|queue| queue.name.as_str());
     let name = unique(&mut section, report, "shared queue", taken);
     let mut stages: Vec<StageId> = Vec::new();
@@ -374,6 +374,7 @@ fn read_shared(mut section: Section, report: &mut Report, tad: &mut Tad) {
             "Add `concurrency = …`, more than the threads of its stages that wait for others of them.",
         );
     }
+    marks.shared.push(section.at("concurrency"));
     tad.shared_queues.push(SharedQueue {
         name: name.text,
         stages,

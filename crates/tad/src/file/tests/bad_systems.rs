@@ -93,11 +93,14 @@ fn pools_whose_threads_need_one_another() {
 
 #[test]
 fn a_pool_whose_threads_need_another_of_the_same_pool() {
-    let errors = errors_after(
-        "stage = \"log\"\nuses = [\"cpu 10 us\", \"latch 5 us\"]",
-        "stage = \"handle\"\nuses = [\"cpu 10 us\"]",
-    );
-    assert!(errors.contains("deadlock by construction") || errors.contains("feeds"), "{errors}");
+    let log = "stage = \"log\"\nuses = [\"cpu 10 us\", \"latch 5 us\"]";
+    let inner = "[[request.step]]\nname = \"again\"\nstage = \"handle\"\nuses = [\"cpu 1 us\"]";
+    let then = format!("{log}\nthen = [\"again\"]\n\n{inner}");
+    // The handler waits for the log, not for what comes after it.
+    warnings_after(log, &then);
+    let text = GOOD.replace("waits = [\"log\"]", "waits = [\"again\"]").replace(log, &then);
+    let errors = read_tad("bad.toml", &text).unwrap_err().to_string();
+    assert_at(&errors, line_of("name = \"handle\"\nprocess"), &["deadlock", "the same stage"]);
 }
 
 #[test]
@@ -267,6 +270,19 @@ fn a_shared_queue_of_stages_that_have_none() {
     let shared = "[[shared-queue]]\nname = \"both\"\nstages = [\"handle\", \"stream\"]\nconcurrency = 40\n\n[[control]]";
     let errors = errors_after("[[control]]", shared);
     assert_at(&errors, line_of("[[control]]") + 2, &["\"stream\" has no queue"]);
+}
+
+#[test]
+fn a_shared_queue_full_of_requests_that_wait_for_others_in_it() {
+    // A handler waits for the log: thirty of them leave no place for it.
+    let shared = |concurrency| {
+        format!(
+            "[[shared-queue]]\nname = \"both\"\nstages = [\"handle\", \"log\"]\nconcurrency = {concurrency}\n\n[[control]]"
+        )
+    };
+    let errors = errors_after("[[control]]", &shared(30));
+    assert_at(&errors, line_of("[[control]]") + 3, &["deadlock", "`concurrency = 31`"]);
+    warnings_after("[[control]]", &shared(31));
 }
 
 #[test]
