@@ -13,13 +13,16 @@ mod calendar;
 mod clients;
 mod controls;
 mod engine;
+mod gauge;
 mod outcome;
+mod parts;
 mod plan;
 mod queue;
 mod resource;
-mod rng;
+pub(crate) mod rng;
 mod slab;
 mod stats;
+mod work;
 
 pub use engine::run;
 pub use outcome::{ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome};

@@ -131,7 +131,8 @@ impl Engine<'_> {
     fn issue(&mut self, load: u32) {
         let plan = &self.plan.loads[load as usize];
         let first = plan.first;
-        let stage = &self.plan.stages[plan.steps[first as usize].stage as usize];
+        let steps = &self.plan.steps[plan.steps.clone()];
+        let stage = &self.plan.stages[steps[first as usize].stage as usize];
         let partitions = stage.nodes.max(self.partitions);
         let partition = match &plan.keys {
             KeyPlan::Uniform => self.rng.below(u64::from(partitions)) as u32,
@@ -145,20 +146,16 @@ impl Engine<'_> {
         };
         let request = Request {
             load,
-            client: plan.client,
             base: 0,
-            live: plan.steps.len() as u16,
+            live: steps.len() as u16,
             answers: plan.answers,
             partition,
             origin: node,
             issued_ns: self.now_ns,
         };
-        match self.slab.make(request, plan.steps.len()) {
+        match self.slab.make(request, (plan.steps.start as u32, steps)) {
             Ok(id) => {
                 let base = self.slab.requests[id as usize].base;
-                for (step, part) in plan.steps.iter().zip(&mut self.slab.parts[base as usize..]) {
-                    part.waits = step.waits;
-                }
                 self.todo.push_back(Todo::Enter(base + first, node));
             }
             Err(error) => self.error = Some(error),

@@ -8,8 +8,10 @@ mod controllers;
 
 use super::CLIENTS;
 use super::calendar::Event;
-use super::engine::{Engine, Todo};
+use super::engine::{Engine, StageInstance, Todo};
 use super::plan::{Plan, SimError};
+use super::queue::Queue;
+use super::resource::ResourceInstance;
 use super::slab::NONE;
 use crate::model::{StageId, Tad};
 use crate::remedy::{Remedy, RemedyError};
@@ -210,6 +212,26 @@ impl Controls {
         }
     }
 
+    /// Marks the queues and resources that it cares about, so that all others are passed without a
+    /// question.
+    pub(super) fn mark(
+        &self,
+        instances: &[StageInstance],
+        queues: &mut [Queue],
+        resources: &mut [ResourceInstance],
+    ) {
+        for (place, instance) in instances.iter().enumerate() {
+            let queue = queues.get_mut(instance.queue as usize);
+            if let (Some(guard), Some(queue)) = (self.guard(place as u32), queue) {
+                queue.guarded |= guard.holds();
+                queue.speculates |= guard.speculation.is_some();
+            }
+        }
+        for (resource, idlers) in resources.iter_mut().zip(&self.idlers) {
+            resource.watched = !idlers.is_empty();
+        }
+    }
+
     fn guard(&self, place: u32) -> Option<&Guard> {
         self.guards.get(self.guard_of[place as usize] as usize)
     }
@@ -264,8 +286,7 @@ impl Engine<'_> {
         let mut permits = std::mem::take(&mut self.controls.scratch);
         permits.clear();
         let members = std::mem::take(&mut self.queues[queue as usize].members);
-        let guarded = |place: &u32| self.controls.guard(*place).is_some_and(Guard::holds);
-        if members.iter().any(guarded) {
+        if self.queues[queue as usize].guarded {
             let mut soonest_ns = u64::MAX;
             for (member, place) in members.iter().enumerate() {
                 permits.push(self.permit_at(queue, member, *place, &mut soonest_ns));
@@ -318,7 +339,7 @@ impl Engine<'_> {
             }
             if let Some(congestion) = &guard.congestion {
                 let below = &self.stats.stages[congestion.downstream];
-                let there = below.waiting.value[client] + below.serving.value[client];
+                let there = below.waiting.value(client) + below.serving.value(client);
                 // Whether a prediction is wrong is a property of the part: the same part is not
                 // predicted again and again until the prediction fails.
                 let wrong = entry.head(&self.slab, member, client).is_some_and(|part| {

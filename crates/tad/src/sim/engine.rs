@@ -1,4 +1,4 @@
-//! The life of a request: submitted to a stage, picked from its queue, worked on, blocked, done.
+//! A simulation under way: its state, and how time goes on.
 
 use super::CLIENTS;
 use super::calendar::{Calendar, Event};
@@ -9,9 +9,9 @@ use super::plan::{Plan, SimError};
 use super::queue::Queue;
 use super::resource::ResourceInstance;
 use super::rng::Rng;
-use super::slab::{NONE, Phase, Slab};
+use super::slab::{NONE, Slab};
 use super::stats::Stats;
-use crate::model::{Place, Policy, Tad};
+use crate::model::{Policy, Tad};
 use crate::scenario::{Change, Scenario};
 use std::collections::VecDeque;
 
@@ -33,6 +33,13 @@ pub(super) struct StageInstance {
     pub(super) serving: [u32; CLIENTS],
 }
 
+impl StageInstance {
+    /// Whether a thread is free.
+    pub(super) fn has_room(&self) -> bool {
+        self.busy < self.limit
+    }
+}
+
 /// Something to do at this instant.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Todo {
@@ -52,7 +59,7 @@ pub(super) enum Todo {
 #[derive(Debug)]
 pub(super) struct Engine<'a> {
     tad: &'a Tad,
-    scenario: &'a Scenario,
+    pub(super) scenario: &'a Scenario,
     pub(super) plan: &'a Plan,
     pub(super) rng: Rng,
     pub(super) calendar: Calendar,
@@ -68,7 +75,7 @@ pub(super) struct Engine<'a> {
     pub(super) clients: usize,
     pub(super) partitions: u32,
     pub(super) error: Option<SimError>,
-    order: u64,
+    pub(super) order: u64,
 }
 
 /// Simulates. `progress` gets the fraction of simulated time that is over, now and then.
@@ -80,35 +87,18 @@ pub fn run(
 ) -> Result<Outcome, SimError> {
     let plan = Plan::new(tad, scenario)?;
     let mut engine = Engine::new(tad, scenario, &plan, seed)?;
-    engine.start_loads();
-    engine.calendar.push(scenario.warmup_ns, Event::Count);
-    engine.calendar.push(scenario.sample_ns, Event::Sample);
-    for (at, (at_ns, _)) in scenario.changes.iter().enumerate() {
-        engine.calendar.push(*at_ns, Event::Change(at as u32));
-    }
-    engine.start_controls();
-    while let Some((at_ns, event)) = engine.calendar.pop() {
-        if at_ns > scenario.duration_ns {
-            break;
-        }
-        engine.now_ns = at_ns;
-        engine.stats.events += 1;
+    engine.begin_all();
+    while let Some(at_ns) = engine.step()? {
         if engine.stats.events.is_multiple_of(1 << 20) {
             progress(at_ns as f64 / scenario.duration_ns as f64);
         }
-        engine.happen(event);
-        engine.settle();
-        if let Some(error) = engine.error.take() {
-            return Err(error);
-        }
     }
     progress(1.0);
-    let Engine { stats, slab, .. } = engine;
-    Ok(stats.finish((tad, scenario, seed), &plan, &slab, scenario.duration_ns))
+    Ok(engine.finish(seed))
 }
 
 impl<'a> Engine<'a> {
-    fn new(
+    pub(super) fn new(
         tad: &'a Tad,
         scenario: &'a Scenario,
         plan: &'a Plan,
@@ -132,6 +122,8 @@ impl<'a> Engine<'a> {
                 ));
             }
         }
+        let controls = Controls::new(tad, scenario, plan)?;
+        controls.mark(&instances, &mut queues, &mut resources);
         Ok(Engine {
             tad,
             scenario,
@@ -140,7 +132,7 @@ impl<'a> Engine<'a> {
             calendar: Calendar::default(),
             now_ns: 0,
             slab: Slab::default(),
-            controls: Controls::new(tad, scenario, plan)?,
+            controls,
             instances,
             queues,
             resources,
@@ -154,6 +146,38 @@ impl<'a> Engine<'a> {
         })
     }
 
+    /// Makes the events that everything starts from.
+    pub(super) fn begin_all(&mut self) {
+        self.start_loads();
+        self.calendar.push(self.scenario.warmup_ns, Event::Count);
+        self.calendar.push(self.scenario.sample_ns, Event::Sample);
+        for (at, (at_ns, _)) in self.scenario.changes.iter().enumerate() {
+            self.calendar.push(*at_ns, Event::Change(at as u32));
+        }
+        self.start_controls();
+    }
+
+    /// Lets the next event happen, and everything that follows from it at the same instant. Says
+    /// when that was; nothing at the end of the simulated time.
+    pub(super) fn step(&mut self) -> Result<Option<u64>, SimError> {
+        let Some((at_ns, event)) = self.calendar.pop() else { return Ok(None) };
+        if at_ns > self.scenario.duration_ns {
+            return Ok(None);
+        }
+        self.now_ns = at_ns;
+        self.stats.events += 1;
+        self.happen(event);
+        self.settle();
+        self.error.take().map_or(Ok(Some(at_ns)), Err)
+    }
+
+    /// What was found.
+    pub(super) fn finish(self, seed: u64) -> Outcome {
+        let Engine { tad, scenario, plan, stats, slab, resources, .. } = self;
+        let end_ns = scenario.duration_ns;
+        stats.finish((tad, scenario, seed), plan, (&slab, &resources), end_ns)
+    }
+
     fn happen(&mut self, event: Event) {
         match event {
             Event::Used(part) => self.used(part),
@@ -165,10 +189,10 @@ impl<'a> Engine<'a> {
             Event::Control(control) => self.control(control),
             Event::Change(change) => self.change(change as usize),
             Event::Sample => {
-                self.stats.sample(&mut self.resources, self.now_ns);
+                self.stats.sample(&self.resources, self.now_ns);
                 self.calendar.push(self.now_ns + self.scenario.sample_ns, Event::Sample);
             }
-            Event::Count => self.stats.count(&mut self.resources, self.now_ns),
+            Event::Count => self.stats.count(&self.resources, self.now_ns),
         }
     }
 
@@ -194,341 +218,6 @@ impl<'a> Engine<'a> {
                 let planned = &self.plan.resources[*resource];
                 for instance in planned.base..planned.base + planned.nodes {
                     self.resources[instance as usize].ns_per_unit = 1e9 / rate_per_s.max(1e-9);
-                }
-            }
-        }
-    }
-
-    /// The load and the step of a part.
-    fn step_of(&self, part: u32) -> (u32, usize, usize) {
-        let request = self.slab.parts[part as usize].request;
-        let header = &self.slab.requests[request as usize];
-        (request, header.load as usize, (part - header.base) as usize)
-    }
-
-    fn enter(&mut self, part: u32, node: u32) {
-        let (request, load, step) = self.step_of(part);
-        let stage = &self.plan.stages[self.plan.loads[load].steps[step].stage as usize];
-        let instance = self.slab.requests[request as usize].partition / stage.nodes;
-        let place = stage.base + node * stage.instances + instance % stage.instances;
-        self.place(part, place);
-    }
-
-    fn submit(&mut self, part: u32, from: u32) {
-        let (request, load, step) = self.step_of(part);
-        let planned = &self.plan.loads[load].steps[step];
-        let stage = &self.plan.stages[planned.stage as usize];
-        let header = &self.slab.requests[request as usize];
-        let nodes = stage.nodes;
-        let node = match planned.place {
-            Place::Same => from % nodes,
-            Place::Any => self.rng.below(u64::from(nodes)) as u32,
-            Place::Other if nodes == 1 => 0,
-            Place::Other => (from + 1 + self.rng.below(u64::from(nodes) - 1) as u32) % nodes,
-            Place::Partition => header.partition % nodes,
-            Place::Origin => header.origin % nodes,
-            Place::Fixed(node) => node % nodes,
-        };
-        let instance = header.partition / nodes % stage.instances;
-        self.place(part, stage.base + node * stage.instances + instance);
-    }
-
-    /// A part has come to a stage.
-    fn place(&mut self, part: u32, place: u32) {
-        self.slab.parts[part as usize].place = place;
-        let instance = &mut self.instances[place as usize];
-        instance.present += 1;
-        if instance.queue == NONE {
-            self.begin(part, place);
-        } else {
-            self.enqueue(part, place);
-        }
-    }
-
-    fn enqueue(&mut self, part: u32, place: u32) {
-        let client = self.client_of(part);
-        let instance = &self.instances[place as usize];
-        let (queue, member, stage) = (instance.queue, instance.member, instance.stage);
-        let entry = &mut self.slab.parts[part as usize];
-        entry.phase = Phase::Waiting;
-        // Whoever is put back keeps its age.
-        if !entry.tried {
-            self.order += 1;
-            entry.order = self.order;
-        }
-        self.queues[queue as usize].push(&mut self.slab, member as usize, client, part);
-        self.stats.stages[stage as usize].waiting.up(client, self.now_ns);
-        self.todo.push_back(Todo::Dispatch(queue));
-    }
-
-    fn client_of(&self, part: u32) -> usize {
-        let request = self.slab.parts[part as usize].request;
-        self.slab.requests[request as usize].client as usize
-    }
-
-    fn dispatch(&mut self, queue: u32) {
-        loop {
-            self.permit(queue);
-            let permits = self.controls.permits();
-            let instances = &self.instances;
-            let entry = &mut self.queues[queue as usize];
-            let members = std::mem::take(&mut entry.members);
-            let found = entry.next(&mut self.slab, |member, client| {
-                let instance = &instances[members[member] as usize];
-                instance.busy < instance.limit
-                    && permits.get(member).is_none_or(|mask| mask & (1 << client) != 0)
-            });
-            entry.members = members;
-            let Some((_, part)) = found else { break };
-            self.start(queue, part);
-        }
-        self.speculate(queue);
-    }
-
-    /// A thread takes a part.
-    fn start(&mut self, queue: u32, part: u32) {
-        let (_, load, step) = self.step_of(part);
-        let client = self.client_of(part);
-        let place = self.slab.parts[part as usize].place;
-        let planned = &self.plan.loads[load].steps[step];
-        let entry = &mut self.queues[queue as usize];
-        entry.in_service += 1;
-        // What comes after the wait was charged before it.
-        if !self.slab.parts[part as usize].submitted {
-            entry.charge_known(client, &planned.known_ns);
-        }
-        let alone = entry.only(client);
-        let instance = &mut self.instances[place as usize];
-        instance.busy += 1;
-        if alone && self.clients > 1 {
-            let stage = &mut self.stats.stages[instance.stage as usize];
-            stage.forced_ns[client] += planned.known_ns.iter().sum::<u64>();
-        }
-        self.slab.parts[part as usize].threaded = true;
-        self.controls.started(place, client);
-        self.stats.stages[planned.stage as usize].waiting.down(client, self.now_ns);
-        self.begin(part, place);
-    }
-
-    pub(super) fn begin(&mut self, part: u32, place: u32) {
-        let client = self.client_of(part);
-        self.slab.parts[part as usize].phase = Phase::Running;
-        let instance = &mut self.instances[place as usize];
-        instance.serving[client] += 1;
-        let stage = instance.stage as usize;
-        self.stats.stages[stage].serving.up(client, self.now_ns);
-        self.todo.push_back(Todo::Advance(part));
-    }
-
-    /// The thread of a part, if it has one, goes on to something else.
-    pub(super) fn release(&mut self, part: u32) {
-        let client = self.client_of(part);
-        let entry = &mut self.slab.parts[part as usize];
-        let place = entry.place;
-        let threaded = std::mem::take(&mut entry.threaded);
-        let instance = &mut self.instances[place as usize];
-        instance.serving[client] -= 1;
-        self.stats.stages[instance.stage as usize].serving.down(client, self.now_ns);
-        if threaded {
-            let queue = instance.queue;
-            if std::mem::take(&mut self.slab.parts[part as usize].speculative) {
-                self.controls.speculation_ended(place);
-            } else {
-                instance.busy -= 1;
-                self.queues[queue as usize].in_service -= 1;
-            }
-            self.todo.push_back(Todo::Dispatch(queue));
-        }
-    }
-
-    fn advance(&mut self, part: u32) {
-        let plan = self.plan;
-        let (_, load, step) = self.step_of(part);
-        let planned = &plan.loads[load].steps[step];
-        let entry = self.slab.parts[part as usize];
-        if !entry.submitted {
-            if entry.at < planned.after {
-                return self.consume(part, load, step);
-            }
-            if entry.speculative && planned.waits > 0 {
-                return self.put_back(part);
-            }
-            self.slab.parts[part as usize].submitted = true;
-            let node = self.instances[entry.place as usize].node;
-            let base = part - step as u32;
-            for submitted in &planned.submits {
-                self.todo.push_back(Todo::Submit(base + submitted, node));
-            }
-            if self.slab.parts[part as usize].waits > 0 {
-                self.slab.parts[part as usize].phase = Phase::Blocked;
-                if plan.stages[planned.stage as usize].asynchronous {
-                    self.release(part);
-                }
-                return;
-            }
-        }
-        if (entry.at as usize) < planned.uses.len() {
-            return self.consume(part, load, step);
-        }
-        self.done(part, load, step);
-    }
-
-    /// A part that blocked need not wait any longer.
-    fn resume(&mut self, part: u32) {
-        let (_, load, step) = self.step_of(part);
-        let planned = &self.plan.loads[load].steps[step];
-        let place = self.slab.parts[part as usize].place;
-        let bounded = self.instances[place as usize].queue != NONE;
-        if !self.plan.stages[planned.stage as usize].asynchronous {
-            self.slab.parts[part as usize].phase = Phase::Running;
-            self.todo.push_back(Todo::Advance(part));
-        } else if bounded && planned.uses.len() > planned.after as usize {
-            // There is work left, and a thread to be found for it.
-            self.enqueue(part, place);
-        } else {
-            self.begin(part, place);
-        }
-    }
-
-    fn done(&mut self, part: u32, load: usize, step: usize) {
-        let plan = self.plan;
-        let planned = &plan.loads[load].steps[step];
-        let entry = self.slab.parts[part as usize];
-        let base = part - step as u32;
-        self.stats.parts += 1;
-        self.release(part);
-        self.slab.parts[part as usize].phase = Phase::Done;
-        let instance = &mut self.instances[entry.place as usize];
-        instance.present -= 1;
-        let node = instance.node;
-        for next in &planned.then {
-            self.todo.push_back(Todo::Submit(base + next, node));
-        }
-        for waiting in &planned.waited_by {
-            let other = &mut self.slab.parts[(base + waiting) as usize];
-            other.waits -= 1;
-            if other.waits == 0 && other.phase == Phase::Blocked {
-                self.resume(base + waiting);
-            }
-        }
-        self.left(entry.place);
-        let header = &mut self.slab.requests[entry.request as usize];
-        header.live -= 1;
-        let over = header.live == 0;
-        if planned.answers {
-            header.answers -= 1;
-            if header.answers == 0 {
-                let latency_ns = self.now_ns - header.issued_ns;
-                self.stats.answered(header.load, latency_ns, self.now_ns);
-                self.todo.push_back(Todo::Proceed(header.load));
-            }
-        }
-        if over {
-            self.slab.free(entry.request, plan.loads[load].steps.len());
-        }
-    }
-
-    fn consume(&mut self, part: u32, load: usize, step: usize) {
-        let entry = self.slab.parts[part as usize];
-        let planned = self.plan.loads[load].steps[step].uses[entry.at as usize];
-        if planned.unknown && entry.speculative {
-            return self.put_back(part);
-        }
-        let client = self.client_of(part);
-        let instance = &self.instances[entry.place as usize];
-        let (node, queue) = (instance.node, instance.queue);
-        let resource = &self.plan.resources[planned.resource as usize];
-        let mut amount = planned.amount;
-        if self.scenario.jitter > 0.0 {
-            let factor = 1.0 + self.scenario.jitter * (2.0 * self.rng.unit() - 1.0);
-            amount = (amount as f64 * factor) as u64;
-        }
-        let at = resource.base + node;
-        let target = &mut self.resources[at as usize];
-        let service_ns = target.service_ns(amount, client as u32, &mut self.rng);
-        if planned.unknown && queue != NONE {
-            let cost_ns = service_ns / u64::from(target.servers());
-            self.queues[queue as usize].charge(client, resource.local as usize, cost_ns);
-        }
-        self.slab.parts[part as usize].left_ns = service_ns;
-        if target.has_room() {
-            target.busy += 1;
-            self.serve(part, resource.quantum_ns);
-        } else {
-            target.account(self.now_ns);
-            target.queue.push_back(part);
-        }
-    }
-
-    /// A server begins to work for a part.
-    fn serve(&mut self, part: u32, quantum_ns: Option<u64>) {
-        let left_ns = self.slab.parts[part as usize].left_ns;
-        let slice_ns = quantum_ns.map_or(left_ns, |quantum_ns| quantum_ns.min(left_ns));
-        self.calendar.push(self.now_ns + slice_ns, Event::Used(part));
-    }
-
-    /// A server is done with a part, or its turn is over.
-    fn used(&mut self, part: u32) {
-        let (_, load, step) = self.step_of(part);
-        let client = self.client_of(part);
-        let entry = self.slab.parts[part as usize];
-        let planned = self.plan.loads[load].steps[step].uses[entry.at as usize];
-        let resource = &self.plan.resources[planned.resource as usize];
-        let at = resource.base + self.instances[entry.place as usize].node;
-        let target = &mut self.resources[at as usize];
-        let slice_ns = resource.quantum_ns.map_or(entry.left_ns, |q| q.min(entry.left_ns));
-        target.busy_ns[client] += slice_ns;
-        target.total_ns[client] += slice_ns;
-        let left_ns = entry.left_ns - slice_ns;
-        self.slab.parts[part as usize].left_ns = left_ns;
-        target.account(self.now_ns);
-        if left_ns > 0 {
-            target.queue.push_back(part);
-        } else {
-            self.slab.parts[part as usize].at += 1;
-            self.todo.push_back(Todo::Advance(part));
-        }
-        match target.queue.pop_front() {
-            Some(next) => self.serve(next, resource.quantum_ns),
-            None => {
-                target.busy -= 1;
-                self.idle(at);
-            }
-        }
-    }
-
-    /// A part that was started on speculation turns out to need more than was idle.
-    fn put_back(&mut self, part: u32) {
-        self.stats.aborted += 1;
-        let place = self.slab.parts[part as usize].place;
-        self.release(part);
-        let entry = &mut self.slab.parts[part as usize];
-        entry.at = 0;
-        entry.tried = true;
-        self.enqueue(part, place);
-    }
-
-    /// Starts parts on speculation, if that is configured and something is idle.
-    fn speculate(&mut self, queue: u32) {
-        for member in 0..self.queues[queue as usize].members.len() {
-            let place = self.queues[queue as usize].members[member];
-            while let Some(resource) = self.controls.may_speculate(place) {
-                if !self.resources[resource as usize].idle() {
-                    break;
-                }
-                let entry = &mut self.queues[queue as usize];
-                let Some(part) = entry.next_untried(&mut self.slab, member) else { break };
-                let client = self.client_of(part);
-                self.controls.speculation_began(place);
-                let entry = &mut self.slab.parts[part as usize];
-                entry.speculative = true;
-                entry.threaded = true;
-                let stage = self.instances[place as usize].stage as usize;
-                self.stats.stages[stage].waiting.down(client, self.now_ns);
-                self.begin(part, place);
-                // Its first use makes the resource busy before the next one is considered.
-                if let Some(Todo::Advance(begun)) = self.todo.pop_back() {
-                    self.advance(begun);
                 }
             }
         }

@@ -4,6 +4,7 @@ use super::{CLIENTS, RESOURCES};
 use crate::model::{Discipline, Place, Quantity, ResourceKind, Tad, Threads};
 use crate::scenario::{Arrivals, Change, Entry, Keys, Load, Scenario};
 use crate::sim::rng::Zipf;
+use std::ops::Range;
 
 /// Why something cannot be simulated.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,11 +46,15 @@ pub(super) struct UsePlan {
 /// A step as one load issues it.
 #[derive(Clone, Debug)]
 pub(super) struct StepPlan {
+    pub(super) load: u32,
+    pub(super) client: u32,
+    /// Number within the request.
+    pub(super) index: u32,
     pub(super) stage: u32,
     pub(super) place: Place,
     pub(super) uses: Vec<UsePlan>,
     /// Where in `uses` the part after the wait begins.
-    pub(super) after: u32,
+    pub(super) after: u16,
     pub(super) submits: Vec<u32>,
     pub(super) waits: u16,
     /// Steps that wait for this one.
@@ -58,6 +63,8 @@ pub(super) struct StepPlan {
     pub(super) answers: bool,
     /// What the queue knows that it will cost: nanoseconds of each of the node's resources.
     pub(super) known_ns: [u64; RESOURCES],
+    /// The sum of that.
+    pub(super) known_sum_ns: u64,
 }
 
 /// What a client issues.
@@ -65,7 +72,8 @@ pub(super) struct StepPlan {
 pub(super) struct LoadPlan {
     pub(super) client: u32,
     pub(super) name: String,
-    pub(super) steps: Vec<StepPlan>,
+    /// Its steps in [`Plan::steps`].
+    pub(super) steps: Range<usize>,
     pub(super) first: u32,
     pub(super) answers: u16,
     pub(super) arrivals: Arrivals,
@@ -108,6 +116,8 @@ pub(super) struct ResourcePlan {
 pub(super) struct Plan {
     pub(super) stages: Vec<StagePlan>,
     pub(super) resources: Vec<ResourcePlan>,
+    /// Steps of all loads, so that a part of a request can name its own by one number.
+    pub(super) steps: Vec<StepPlan>,
     pub(super) loads: Vec<LoadPlan>,
     /// Loads of each change that brings some, by index of the change.
     pub(super) change_loads: Vec<Vec<u32>>,
@@ -129,6 +139,7 @@ impl Plan {
         let mut plan = Plan {
             stages: Vec::new(),
             resources: Vec::new(),
+            steps: Vec::new(),
             loads: Vec::new(),
             change_loads: vec![Vec::new(); scenario.changes.len()],
             stage_instances: 0,
@@ -235,21 +246,29 @@ impl Plan {
                 }
                 if part == 0 {
                     steps.push(StepPlan {
+                        load: self.loads.len() as u32,
+                        client: client as u32,
+                        index: id as u32,
                         stage: step.stage as u32,
                         place: step.place,
                         uses: Vec::new(),
-                        after: uses.len() as u32,
+                        after: uses.len() as u16,
                         submits: step.submits.iter().map(|s| *s as u32).collect(),
                         waits: step.waits.len() as u16,
                         waited_by: Vec::new(),
                         then: step.then.iter().map(|s| *s as u32).collect(),
                         answers: request.answered_by.contains(&id),
                         known_ns: [0; RESOURCES],
+                        known_sum_ns: 0,
                     });
                 }
             }
+            if uses.len() > usize::from(u16::MAX) {
+                return Err(misfit());
+            }
             steps[id].uses = uses;
             steps[id].known_ns = known_ns;
+            steps[id].known_sum_ns = known_ns.iter().sum();
         }
         for (id, step) in request.steps.iter().enumerate() {
             for waited in &step.waits {
@@ -257,10 +276,12 @@ impl Plan {
             }
         }
         let partitions = self.partitions(request.steps.iter().map(|s| (s.stage, s.place)));
+        let first = self.steps.len();
+        self.steps.extend(steps);
         self.loads.push(LoadPlan {
             client: client as u32,
             name: load.name.clone(),
-            steps,
+            steps: first..self.steps.len(),
             first: request.first as u32,
             answers: request.answered_by.len() as u16,
             arrivals: load.arrivals,

@@ -4,7 +4,7 @@
 //! among the lists of a client. With speculation there are two lists: of those that have not been
 //! tried, and of those that were tried and put back.
 
-use super::slab::{NONE, Slab};
+use super::slab::{NONE, Slab, Trial};
 use super::{CLIENTS, RESOURCES};
 use crate::model::Policy;
 use headworks_policy::drr::Drr;
@@ -28,7 +28,8 @@ pub(super) struct Queue {
     policy: Policy,
     clients: usize,
     fair: Fair<CLIENTS, RESOURCES>,
-    drr: Drr<CLIENTS>,
+    /// Only with the policy of that name.
+    drr: Option<Box<Drr<CLIENTS>>>,
     rank: [f64; CLIENTS],
     /// Stage instances that pull from it.
     pub(super) members: Vec<u32>,
@@ -41,6 +42,10 @@ pub(super) struct Queue {
     pub(super) in_service: u32,
     /// Bound on them.
     pub(super) concurrency: u32,
+    /// A guard says for whom its members may work.
+    pub(super) guarded: bool,
+    /// A member starts parts on speculation.
+    pub(super) speculates: bool,
 }
 
 impl Queue {
@@ -54,7 +59,7 @@ impl Queue {
             policy,
             clients,
             fair: Fair::new(),
-            drr: Drr::new(QUANTUM_NS),
+            drr: (policy == Policy::Drr).then(|| Box::new(Drr::new(QUANTUM_NS))),
             rank: [1.0; CLIENTS],
             lists: vec![[[EMPTY; 2]; CLIENTS]; members.len()],
             members,
@@ -62,6 +67,8 @@ impl Queue {
             total: 0,
             in_service: 0,
             concurrency,
+            guarded: false,
+            speculates: false,
         }
     }
 
@@ -69,12 +76,14 @@ impl Queue {
         self.rank[client] = weight;
         let thousandths = (weight * f64::from(WEIGHT_ONE)).clamp(1.0, 1e9);
         self.fair.set_weight(client, thousandths as u32);
-        self.drr.set_quantum(client, (weight * f64::from(QUANTUM_NS)).clamp(1.0, 4e9) as u32);
+        if let Some(drr) = &mut self.drr {
+            drr.set_quantum(client, (weight * f64::from(QUANTUM_NS)).clamp(1.0, 4e9) as u32);
+        }
     }
 
     /// Adds a part of a client for a member.
     pub(super) fn push(&mut self, slab: &mut Slab, member: usize, client: usize, part: u32) {
-        let tried = usize::from(slab.parts[part as usize].tried);
+        let tried = usize::from(slab.parts[part as usize].trial == Trial::Failed);
         let list = &mut self.lists[member][client][tried];
         slab.parts[part as usize].next = NONE;
         if list.count == 0 {
@@ -88,7 +97,9 @@ impl Queue {
         self.waiting[client] += 1;
         if self.waiting[client] == 1 {
             self.fair.wait(client);
-            self.drr.wait(client);
+            if let Some(drr) = &mut self.drr {
+                drr.wait(client);
+            }
         }
     }
 
@@ -101,7 +112,9 @@ impl Queue {
         self.waiting[client] -= 1;
         if self.waiting[client] == 0 {
             self.fair.rest(client);
-            self.drr.rest(client);
+            if let Some(drr) = &mut self.drr {
+                drr.rest(client);
+            }
         }
         part
     }
@@ -174,13 +187,46 @@ impl Queue {
                 for (client, slot) in ables.iter_mut().enumerate().take(clients) {
                     *slot = able(self, client);
                 }
-                self.drr.next(|client| ables[client])
+                self.drr.as_mut()?.next(|client| ables[client])
             }
         }?;
         let (_, member, tried) = self.oldest(slab, client, &open)?;
         self.fair.served(client);
         let part = self.take(slab, member, client, tried);
         Some((member, part))
+    }
+
+    /// The same for a queue of one member that may work for everybody: whoever waits is able.
+    pub(super) fn next_of_one(&mut self, slab: &mut Slab) -> Option<u32> {
+        if self.total == 0 || self.in_service >= self.concurrency {
+            return None;
+        }
+        let client = match self.policy {
+            Policy::Drf | Policy::Stride => self.fair.next(|_| true)?,
+            Policy::Fifo => (0..self.clients)
+                .filter(|&client| self.waiting[client] > 0)
+                .min_by_key(|&client| self.oldest_of_one(slab, client).0)?,
+            Policy::Priority | Policy::Drr => {
+                return self.next(slab, |_, _| true).map(|(_, part)| part);
+            }
+        };
+        let (_, tried) = self.oldest_of_one(slab, client);
+        self.fair.served(client);
+        Some(self.take(slab, 0, client, tried))
+    }
+
+    /// The age of the oldest part of a client that has some, at the only member, and whether it was
+    /// tried.
+    fn oldest_of_one(&self, slab: &Slab, client: usize) -> (u64, usize) {
+        let [fresh, tried] = &self.lists[0][client];
+        let order = |list: &List| slab.parts[list.head as usize].order;
+        if tried.count == 0 {
+            return (order(fresh), 0);
+        }
+        if fresh.count == 0 || order(tried) < order(fresh) {
+            return (order(tried), 1);
+        }
+        (order(fresh), 0)
     }
 
     /// Takes a part of a member that was not tried, of the client that is furthest behind.
@@ -203,7 +249,9 @@ impl Queue {
             Policy::Stride => {}
             _ => self.fair.charge(client, resource, cost_ns),
         }
-        self.drr.charge(client, cost_ns);
+        if let Some(drr) = &mut self.drr {
+            drr.charge(client, cost_ns);
+        }
     }
 
     /// A part of the client starts: the cost that is known, and a mite so that parts which cost
@@ -221,6 +269,8 @@ impl Queue {
             }
         }
         self.fair.charge(client, RESOURCES - 1, 1);
-        self.drr.charge(client, largest);
+        if let Some(drr) = &mut self.drr {
+            drr.charge(client, largest);
+        }
     }
 }

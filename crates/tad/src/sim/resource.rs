@@ -1,6 +1,6 @@
 //! Resources: servers at which parts of requests queue.
 
-use super::CLIENTS;
+use super::gauge::Gauge;
 use super::rng::Rng;
 use crate::model::Device;
 use std::collections::VecDeque;
@@ -17,10 +17,10 @@ pub(super) struct ResourceInstance {
     device: Device,
     /// Whom a disk with an arm served last, and where.
     last: (u32, f64),
-    /// Time for which it was busy for each client, in the bucket under way.
-    pub(super) busy_ns: [u64; CLIENTS],
-    /// The same, from the very start.
-    pub(super) total_ns: [u64; CLIENTS],
+    /// Somebody waits for it to become idle.
+    pub(super) watched: bool,
+    /// Servers that work for each client.
+    pub(super) used: Gauge,
     /// Time for which parts waited for it, from the very start.
     pub(super) waited_ns: u64,
     changed_ns: u64,
@@ -36,8 +36,8 @@ impl ResourceInstance {
             queue: VecDeque::new(),
             device,
             last: (u32::MAX, 0.0),
-            busy_ns: [0; CLIENTS],
-            total_ns: [0; CLIENTS],
+            watched: false,
+            used: Gauge::new(),
             waited_ns: 0,
             changed_ns: 0,
         }

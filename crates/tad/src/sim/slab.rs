@@ -1,6 +1,6 @@
 //! Requests in flight and their parts. Memory is linear in what is in flight.
 
-use super::plan::SimError;
+use super::plan::{SimError, StepPlan};
 
 /// No index.
 pub(super) const NONE: u32 = u32::MAX;
@@ -20,39 +20,49 @@ pub(super) enum Phase {
     Done,
 }
 
-/// A part of a request.
+/// How a part fares with being started on speculation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// Not tried.
+    None,
+    /// It was started on speculation.
+    UnderWay,
+    /// That did not work.
+    Failed,
+}
+
+/// A part of a request. Most of what a simulation touches is these, so they are kept small and know
+/// by themselves what they are: what comes next is found without a look at the request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     /// Request.
     pub(super) request: u32,
+    /// Number of its step in the plan.
+    pub(super) step: u32,
     /// Stage instance.
     pub(super) place: u32,
     /// Next in its queue.
     pub(super) next: u32,
-    /// Next consumption.
-    pub(super) at: u32,
-    /// Parts that must be done before it goes on.
-    pub(super) waits: u16,
-    pub(super) phase: Phase,
-    /// It has a thread of its stage.
-    pub(super) threaded: bool,
-    /// It was started on speculation.
-    pub(super) speculative: bool,
-    /// What it submits before it waits was submitted.
-    pub(super) submitted: bool,
-    /// Speculation has failed for it.
-    pub(super) tried: bool,
     /// Its age among those that wait.
     pub(super) order: u64,
     /// What is left of the consumption under way, in nanoseconds.
     pub(super) left_ns: u64,
+    /// Next consumption.
+    pub(super) at: u16,
+    /// Parts that must be done before it goes on.
+    pub(super) waits: u16,
+    pub(super) phase: Phase,
+    pub(super) trial: Trial,
+    /// It has a thread of its stage.
+    pub(super) threaded: bool,
+    /// What it submits before it waits was submitted.
+    pub(super) submitted: bool,
 }
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) load: u32,
-    pub(super) client: u32,
     /// First of its parts.
     pub(super) base: u32,
     /// Parts that are not done.
@@ -76,31 +86,33 @@ pub(super) struct Slab {
 }
 
 impl Slab {
-    /// Makes a request of `count` parts.
-    pub(super) fn make(&mut self, mut request: Request, count: usize) -> Result<u32, SimError> {
+    /// Makes a request of these steps of the plan.
+    pub(super) fn make(
+        &mut self,
+        mut request: Request,
+        (first, steps): (u32, &[StepPlan]),
+    ) -> Result<u32, SimError> {
+        let count = steps.len();
         if self.free_parts.len() <= count {
             self.free_parts.resize(count + 1, Vec::new());
         }
         let id = self.free_requests.pop().unwrap_or(self.requests.len() as u32);
         let blank = Part {
             request: id,
+            step: first,
             place: NONE,
             next: NONE,
+            order: 0,
+            left_ns: 0,
             at: 0,
             waits: 0,
             phase: Phase::Idle,
+            trial: Trial::None,
             threaded: false,
-            speculative: false,
             submitted: false,
-            tried: false,
-            order: 0,
-            left_ns: 0,
         };
         request.base = match self.free_parts[count].pop() {
-            Some(base) => {
-                self.parts[base as usize..base as usize + count].fill(blank);
-                base
-            }
+            Some(base) => base,
             None => {
                 let base = self.parts.len();
                 if base + count > super::calendar::INDEX_MAX as usize {
@@ -110,6 +122,10 @@ impl Slab {
                 base as u32
             }
         };
+        let parts = &mut self.parts[request.base as usize..request.base as usize + count];
+        for (part, (step, planned)) in parts.iter_mut().zip((first..).zip(steps)) {
+            *part = Part { step, waits: planned.waits, ..blank };
+        }
         if id as usize == self.requests.len() {
             self.requests.push(request);
         } else {

@@ -1,6 +1,7 @@
 //! Counting.
 
 use super::CLIENTS;
+use super::gauge::Gauge;
 use super::outcome::{ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome};
 use super::plan::Plan;
 use super::resource::ResourceInstance;
@@ -9,51 +10,6 @@ use crate::model::Tad;
 use crate::scenario::Scenario;
 use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, bucket_of, percentile};
-
-/// Numbers by client that change in steps, with their integrals over time.
-#[derive(Clone, Debug)]
-pub(super) struct Gauge {
-    pub(super) value: [u32; CLIENTS],
-    integral: [u64; CLIENTS],
-    changed_ns: [u64; CLIENTS],
-    counted_from: [u64; CLIENTS],
-}
-
-impl Gauge {
-    fn new() -> Gauge {
-        Gauge {
-            value: [0; CLIENTS],
-            integral: [0; CLIENTS],
-            changed_ns: [0; CLIENTS],
-            counted_from: [0; CLIENTS],
-        }
-    }
-
-    fn settle(&mut self, client: usize, now_ns: u64) {
-        let span = now_ns - self.changed_ns[client];
-        self.integral[client] += span * u64::from(self.value[client]);
-        self.changed_ns[client] = now_ns;
-    }
-
-    pub(super) fn up(&mut self, client: usize, now_ns: u64) {
-        self.settle(client, now_ns);
-        self.value[client] += 1;
-    }
-
-    pub(super) fn down(&mut self, client: usize, now_ns: u64) {
-        self.settle(client, now_ns);
-        self.value[client] -= 1;
-    }
-
-    fn settled(&mut self, clients: usize, now_ns: u64) -> Vec<u64> {
-        (0..clients)
-            .map(|client| {
-                self.settle(client, now_ns);
-                self.integral[client]
-            })
-            .collect()
-    }
-}
 
 #[derive(Clone, Debug)]
 struct LoadStats {
@@ -70,32 +26,36 @@ pub(super) struct StageStats {
     pub(super) waiting: Gauge,
     pub(super) serving: Gauge,
     pub(super) forced_ns: [u64; CLIENTS],
+    /// Integrals when counting began.
+    counted: [[u64; CLIENTS]; 2],
     serving_over_time: OverTime,
     waiting_over_time: OverTime,
 }
 
 /// Means of a gauge in each bucket.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct OverTime {
-    last: Vec<u64>,
+    /// Integrals when the last bucket ended.
+    last: [u64; CLIENTS],
     series: Vec<Vec<f64>>,
 }
 
 impl OverTime {
-    fn new(clients: usize) -> OverTime {
-        OverTime { last: vec![0; clients], series: Vec::new() }
+    fn new() -> OverTime {
+        OverTime { last: [0; CLIENTS], series: Vec::new() }
     }
 
-    fn sample(&mut self, settled: Vec<u64>, span_ns: f64) {
-        let means = settled.iter().zip(&self.last).map(|(now, last)| (now - last) as f64 / span_ns);
-        self.series.push(means.collect());
-        self.last = settled;
+    fn sample(&mut self, integrals: [u64; CLIENTS], clients: usize, span_ns: f64) {
+        let means = integrals[..clients].iter().zip(&self.last);
+        self.series.push(means.map(|(now, last)| (now - last) as f64 / span_ns).collect());
+        self.last = integrals;
     }
 }
 
 #[derive(Clone, Debug, Default)]
 struct ResourceStats {
-    busy_ns: Vec<u64>,
+    /// Busy time of each client when counting began, all nodes together.
+    counted: [u64; CLIENTS],
     series: Vec<[f64; 3]>,
 }
 
@@ -109,6 +69,11 @@ pub(super) struct Stats {
     pub(super) stages: Vec<StageStats>,
     loads: Vec<LoadStats>,
     resources: Vec<ResourceStats>,
+    /// Busy time of each resource instance when the last bucket ended.
+    sampled: Vec<u64>,
+    /// The bucket of the series that `now` is in, and where it ends.
+    bucket: usize,
+    bucket_end_ns: u64,
     pub(super) events: u64,
     pub(super) parts: u64,
     pub(super) aborted: u64,
@@ -120,8 +85,9 @@ impl Stats {
             waiting: Gauge::new(),
             serving: Gauge::new(),
             forced_ns: [0; CLIENTS],
-            serving_over_time: OverTime::new(clients),
-            waiting_over_time: OverTime::new(clients),
+            counted: [[0; CLIENTS]; 2],
+            serving_over_time: OverTime::new(),
+            waiting_over_time: OverTime::new(),
         };
         let load = LoadStats {
             answered: 0,
@@ -130,7 +96,7 @@ impl Stats {
             buckets: Box::new([0; BUCKETS]),
             series: Vec::new(),
         };
-        let resource = ResourceStats { busy_ns: vec![0; clients], series: Vec::new() };
+        let resource = ResourceStats { counted: [0; CLIENTS], series: Vec::new() };
         Stats {
             clients,
             sample_ns,
@@ -139,6 +105,9 @@ impl Stats {
             stages: vec![stage; plan.stages.len()],
             loads: vec![load; plan.loads.len()],
             resources: vec![resource; plan.resources.len()],
+            sampled: vec![0; plan.resource_instances as usize],
+            bucket: 0,
+            bucket_end_ns: sample_ns,
             events: 0,
             parts: 0,
             aborted: 0,
@@ -147,12 +116,15 @@ impl Stats {
 
     /// A request was answered.
     pub(super) fn answered(&mut self, load: u32, latency_ns: u64, now_ns: u64) {
-        let stats = &mut self.loads[load as usize];
-        let bucket = (now_ns / self.sample_ns) as usize;
-        if stats.series.len() <= bucket {
-            stats.series.resize(bucket + 1, 0);
+        while now_ns >= self.bucket_end_ns {
+            self.bucket += 1;
+            self.bucket_end_ns += self.sample_ns;
         }
-        stats.series[bucket] += 1;
+        let stats = &mut self.loads[load as usize];
+        if stats.series.len() <= self.bucket {
+            stats.series.resize(self.bucket + 1, 0);
+        }
+        stats.series[self.bucket] += 1;
         stats.answered += 1;
         stats.latency_ns += u128::from(latency_ns);
         stats.latency_ns_max = stats.latency_ns_max.max(latency_ns);
@@ -160,36 +132,31 @@ impl Stats {
     }
 
     /// A bucket of the series is full.
-    pub(super) fn sample(&mut self, resources: &mut [ResourceInstance], now_ns: u64) {
+    pub(super) fn sample(&mut self, resources: &[ResourceInstance], now_ns: u64) {
         let span = (now_ns - self.sampled_ns).max(1) as f64;
         self.sampled_ns = now_ns;
         let mut sums = vec![[0.0, f64::INFINITY, 0.0, 0.0]; self.resources.len()];
-        for instance in resources {
-            let busy: u64 = instance.busy_ns.iter().sum();
-            let used = busy as f64 / span / f64::from(instance.servers());
+        for (instance, sampled) in resources.iter().zip(&mut self.sampled) {
+            let busy: u64 = instance.used.integrals(now_ns).iter().sum();
+            let used = (busy - *sampled) as f64 / span / f64::from(instance.servers());
+            *sampled = busy;
             let [sum, least, most, nodes] = &mut sums[instance.resource as usize];
             *sum += used;
             *least = least.min(used);
             *most = most.max(used);
             *nodes += 1.0;
-            let stats = &mut self.resources[instance.resource as usize];
-            for (to, from) in stats.busy_ns.iter_mut().zip(&mut instance.busy_ns) {
-                *to += std::mem::take(from);
-            }
         }
         for (stats, [sum, least, most, nodes]) in self.resources.iter_mut().zip(sums) {
             stats.series.push([sum / nodes, least, most]);
         }
         for stage in &mut self.stages {
-            let settled = stage.serving.settled(self.clients, now_ns);
-            stage.serving_over_time.sample(settled, span);
-            let settled = stage.waiting.settled(self.clients, now_ns);
-            stage.waiting_over_time.sample(settled, span);
+            stage.serving_over_time.sample(stage.serving.integrals(now_ns), self.clients, span);
+            stage.waiting_over_time.sample(stage.waiting.integrals(now_ns), self.clients, span);
         }
     }
 
     /// The warm-up is over: what was counted so far does not count.
-    pub(super) fn count(&mut self, resources: &mut [ResourceInstance], now_ns: u64) {
+    pub(super) fn count(&mut self, resources: &[ResourceInstance], now_ns: u64) {
         self.counted_from_ns = now_ns;
         for load in &mut self.loads {
             load.answered = 0;
@@ -197,28 +164,34 @@ impl Stats {
             load.latency_ns_max = 0;
             load.buckets.fill(0);
         }
-        for instance in resources {
-            // What is in the bucket under way began before: less than a bucket is lost.
-            instance.busy_ns = [0; CLIENTS];
-        }
-        for resource in &mut self.resources {
-            resource.busy_ns.fill(0);
+        let busy = self.busy(resources, now_ns);
+        for (resource, busy) in self.resources.iter_mut().zip(busy) {
+            resource.counted = busy;
         }
         for stage in &mut self.stages {
             stage.forced_ns = [0; CLIENTS];
-            for gauge in [&mut stage.waiting, &mut stage.serving] {
-                let settled = gauge.settled(self.clients, now_ns);
-                gauge.counted_from[..self.clients].copy_from_slice(&settled);
+            stage.counted = [stage.waiting.integrals(now_ns), stage.serving.integrals(now_ns)];
+        }
+    }
+
+    /// Busy time of each resource, all nodes together, by client, from the very start.
+    fn busy(&self, resources: &[ResourceInstance], now_ns: u64) -> Vec<[u64; CLIENTS]> {
+        let mut busy = vec![[0; CLIENTS]; self.resources.len()];
+        for instance in resources {
+            let sums = &mut busy[instance.resource as usize];
+            for (sum, used) in sums.iter_mut().zip(instance.used.integrals(now_ns)) {
+                *sum += used;
             }
         }
+        busy
     }
 
     /// Everything, at the end.
     pub(super) fn finish(
-        mut self,
+        self,
         (tad, scenario, seed): (&Tad, &Scenario, u64),
         plan: &Plan,
-        slab: &Slab,
+        (slab, instances): (&Slab, &[ResourceInstance]),
         now_ns: u64,
     ) -> Outcome {
         let counted_ns = (now_ns - self.counted_from_ns).max(1);
@@ -229,28 +202,31 @@ impl Stats {
             .enumerate()
             .map(|(id, client)| self.client(id, &client.name, client.weight, plan, counted_s));
         let clients: Vec<ClientOutcome> = clients.collect();
-        let resources = tad.resources.iter().zip(&self.resources).zip(&plan.resources);
+        let used = self.busy(instances, now_ns);
+        let resources = tad.resources.iter().zip(&self.resources).zip(&plan.resources).zip(used);
         let resources = resources
-            .map(|((resource, stats), planned)| {
-                let busy: u64 = stats.busy_ns.iter().sum();
+            .map(|(((resource, stats), planned), mut used)| {
+                for (used, counted) in used.iter_mut().zip(stats.counted) {
+                    *used -= counted;
+                }
+                let busy: u64 = used.iter().sum();
                 let servers = f64::from(planned.nodes) * f64::from(resource.parallelism.max(1));
                 let share = |part: &u64| *part as f64 / busy.max(1) as f64;
                 ResourceOutcome {
                     name: resource.name.clone(),
                     node: tad.nodes[resource.node].name.clone(),
                     utilization: busy as f64 / counted_ns as f64 / servers,
-                    shares: stats.busy_ns.iter().map(share).collect(),
+                    shares: used[..self.clients].iter().map(share).collect(),
                     series: stats.series.clone(),
                 }
             })
             .collect();
-        let stages = tad.stages.iter().zip(&mut self.stages);
+        let stages = tad.stages.iter().zip(&self.stages);
         let stages = stages
             .map(|(stage, stats)| {
-                let mean = |gauge: &mut Gauge| -> Vec<f64> {
-                    let settled = gauge.settled(self.clients, now_ns);
-                    let from = &gauge.counted_from;
-                    settled
+                let mean = |gauge: &Gauge, from: &[u64; CLIENTS]| -> Vec<f64> {
+                    let settled = gauge.integrals(now_ns);
+                    settled[..self.clients]
                         .iter()
                         .zip(from)
                         .map(|(now, from)| (now - from) as f64 / counted_ns as f64)
@@ -258,10 +234,10 @@ impl Stats {
                 };
                 StageOutcome {
                     name: stage.name.clone(),
-                    waiting: mean(&mut stats.waiting),
-                    serving: mean(&mut stats.serving),
-                    serving_series: std::mem::take(&mut stats.serving_over_time.series),
-                    waiting_series: std::mem::take(&mut stats.waiting_over_time.series),
+                    waiting: mean(&stats.waiting, &stats.counted[0]),
+                    serving: mean(&stats.serving, &stats.counted[1]),
+                    serving_series: stats.serving_over_time.series.clone(),
+                    waiting_series: stats.waiting_over_time.series.clone(),
                     forced_s: stats.forced_ns[..self.clients]
                         .iter()
                         .map(|ns| *ns as f64 / 1e9)

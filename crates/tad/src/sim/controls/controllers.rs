@@ -154,7 +154,7 @@ impl Engine<'_> {
     fn used_since(&self, controller: &mut Controller) -> Vec<[u64; CLIENTS]> {
         let base = self.plan.resources[controller.resource].base;
         let looked = controller.used_ns.iter_mut().enumerate().map(|(node, last)| {
-            let total = self.resources[base as usize + node].total_ns;
+            let total = self.resources[base as usize + node].used.integrals(self.now_ns);
             let mut used = [0; CLIENTS];
             for client in 0..CLIENTS {
                 used[client] = total[client] - last[client];
