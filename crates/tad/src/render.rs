@@ -3,17 +3,20 @@
 //! `dot` of Graphviz decides where everything goes and how arrows run; what they look like is
 //! drawn here, so that symbols, fonts and colours are the same everywhere. The way of a picture:
 //!
-//! 1. [`lines`]: every arrow, and in which direction it makes the picture grow;
-//! 2. [`shape`]: how large each stage is with its symbols;
-//! 3. [`graph`] and [`dot`]: a graph of boxes without names goes to `dot`, positions come back;
-//! 4. [`draw`]: boxes, arrows, stages and a legend of what occurred, as SVG.
+//! 1. `lines`: every arrow, and in which direction it makes the picture grow;
+//! 2. `shape`: how large each stage is with its symbols;
+//! 3. `graph` and `dot`: a graph of boxes without names goes to `dot` in several variants, and
+//!    the positions that `score` finds easiest to follow are taken;
+//! 4. `draw`: boxes, arrows, stages and a legend of what occurred, as SVG.
 //!
 //! The same input gives the same bytes.
 
+mod cells;
 mod dot;
 mod draw;
 mod edges;
 mod graph;
+mod grow;
 mod legend;
 mod lines;
 mod path;

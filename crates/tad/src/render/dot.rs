@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// How long a layout may take. The largest systems of the dissertation take a tenth of a second.
+/// How long the layouts of a picture may take together. The largest system of the dissertation
+/// takes a fifth of a second.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 /// How often it is looked whether a `dot` that closed its output has ended.
 const POLL: Duration = Duration::from_millis(2);
@@ -32,22 +33,22 @@ pub(super) struct Positions {
     pub edges: BTreeMap<String, Vec<Point>>,
 }
 
+/// When the layouts of a picture that begins here must be done.
+pub(super) fn deadline() -> Instant {
+    Instant::now() + TIME_LIMIT
+}
+
 /// Lays a graph out.
-pub(super) fn positions(graph: &str) -> Result<Positions, RenderError> {
+pub(super) fn positions(graph: &str, end: Instant) -> Result<Positions, RenderError> {
     let mut command = Command::new("dot");
     // Numbers must have points, not commas, whatever the user's language is.
     command.arg("-Tjson0").env("LC_ALL", "C");
-    let json = run(command, graph, TIME_LIMIT)?;
+    let json = run(command, graph, end)?;
     read(&json).map_err(|missing| RenderError::Unreadable(missing.to_owned()))
 }
 
-/// Runs a program with this input and returns its output, or stops it when its time is up.
-pub(super) fn run(
-    mut command: Command,
-    input: &str,
-    limit: Duration,
-) -> Result<Vec<u8>, RenderError> {
-    let end = Instant::now() + limit;
+/// Runs a program with this input and returns its output, or stops it at `end`.
+pub(super) fn run(mut command: Command, input: &str, end: Instant) -> Result<Vec<u8>, RenderError> {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -76,7 +77,7 @@ pub(super) fn run(
         // fails, which is as good.
         let _ = child.kill();
         let _ = child.wait();
-        return Err(RenderError::Slow { seconds: limit.as_secs() });
+        return Err(RenderError::Slow { seconds: TIME_LIMIT.as_secs() });
     };
     if !status.success() {
         let said = errors.recv_timeout(left(end)).unwrap_or_default();
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_exist_is_named_with_the_remedy() {
-        let error = run(Command::new("/nonexistent/dot"), "", TIME_LIMIT).unwrap_err();
+        let error = run(Command::new("/nonexistent/dot"), "", deadline()).unwrap_err();
         assert!(matches!(error, RenderError::NoDot(_)), "{error:?}");
         assert!(error.to_string().contains("apt-get install graphviz"), "{error}");
     }
@@ -167,7 +168,7 @@ mod tests {
     fn without_a_path_dot_is_not_found() {
         let mut command = Command::new("dot");
         command.arg("-V").env("PATH", "");
-        let error = run(command, "", TIME_LIMIT).unwrap_err();
+        let error = run(command, "", deadline()).unwrap_err();
         assert!(matches!(error, RenderError::NoDot(_)), "{error:?}");
     }
 
@@ -177,7 +178,8 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("60");
         // More than a pipe holds: it is never read, and must not block us either.
-        let error = run(command, &" ".repeat(1 << 20), Duration::from_millis(50)).unwrap_err();
+        let error =
+            run(command, &" ".repeat(1 << 20), start + Duration::from_millis(50)).unwrap_err();
         assert!(matches!(error, RenderError::Slow { .. }), "{error:?}");
         assert!(start.elapsed() < Duration::from_secs(30));
     }
@@ -186,7 +188,7 @@ mod tests {
     fn what_a_failing_program_says_is_passed_on() {
         let mut command = Command::new("cat");
         command.arg("/nonexistent/graph");
-        let error = run(command, "", TIME_LIMIT).unwrap_err();
+        let error = run(command, "", deadline()).unwrap_err();
         assert!(
             matches!(&error, RenderError::Failed { message, .. } if message.contains("graph")),
             "{error:?}"

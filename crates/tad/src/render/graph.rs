@@ -8,15 +8,18 @@
 //! nodes, so nothing crosses a label, and it is plain to which line it belongs.
 
 use super::RenderError;
-use super::dot::{Positions, positions};
+use super::cells::{cell, cells, row, table};
+use super::dot::{Positions, deadline, positions};
+use super::grow::grown;
 use super::lines::{Anchor, Item, Kind, Line, Side, Wire, wires};
 use super::score::{Track, score};
-use super::shape::{QUEUE_H, QUEUE_TOP, SHARED_SPACE, SMALL_STEP, Shapes, StageShape};
+use super::shape::Shapes;
 use super::svg::{Point, Rect};
 use super::text::{one_line, width};
 use crate::model::{ProcessId, StageId, Tad};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Instant;
 
 /// Where everything is. What `dot` does not know is not in here.
 #[derive(Debug, PartialEq)]
@@ -39,6 +42,9 @@ impl Layout {
     }
 }
 
+/// A layout with more wires than this takes long enough that one has to do.
+const MANY_WIRES: usize = 240;
+
 /// Sizes of cluster titles.
 pub(super) const NODE_TITLE: f64 = 16.0;
 pub(super) const PROCESS_TITLE: f64 = 14.0;
@@ -50,8 +56,11 @@ pub(super) fn layout(tad: &Tad, lines: &[Line], shapes: &Shapes) -> Result<Layou
         wires.iter().enumerate().map(|(index, wire)| track(tad, lines, index, wire)).collect();
     let mut best: Option<(f64, Positions)> = None;
     let mut problem = None;
-    for variant in Variant::ALL {
-        match refined(tad, lines, &wires, shapes, variant) {
+    let end = deadline();
+    // By size and not by time: the same system must give the same picture on a slow machine.
+    let tried = if wires.len() > MANY_WIRES { 1 } else { Variant::ALL.len() };
+    for variant in Variant::ALL.into_iter().take(tried) {
+        match refined(tad, lines, &wires, shapes, variant, end) {
             Ok(found) => {
                 let score = score(&found, &tracks);
                 if best.as_ref().is_none_or(|(least, _)| score < *least) {
@@ -64,7 +73,7 @@ pub(super) fn layout(tad: &Tad, lines: &[Line], shapes: &Shapes) -> Result<Layou
         }
     }
     match (best, problem) {
-        (Some((_, found)), _) => gather(tad, shapes, wires, found),
+        (Some((_, found)), _) => gather(tad, lines, shapes, wires, found),
         (None, Some(error)) => Err(error),
         (None, None) => Err(RenderError::Unreadable("there is none".to_owned())),
     }
@@ -105,31 +114,25 @@ fn refined(
     wires: &[Wire],
     shapes: &Shapes,
     variant: Variant,
+    end: Instant,
 ) -> Result<Positions, RenderError> {
-    let first = positions(&graph(tad, lines, wires, shapes, variant, &BTreeMap::new()))?;
+    let first = positions(&graph(tad, lines, wires, shapes, variant, &BTreeMap::new()), end)?;
     let heights = first.nodes.into_iter().map(|(name, at)| (name, at.y)).collect();
-    positions(&graph(tad, lines, wires, shapes, variant, &heights))
+    positions(&graph(tad, lines, wires, shapes, variant, &heights), end)
 }
 
 fn track(tad: &Tad, lines: &[Line], index: usize, wire: &Wire) -> Track {
-    let homes = [home(tad, lines, wire.tail), home(tad, lines, wire.head)];
-    let shared = match homes {
-        [Home::Process(a), Home::Process(b)] if a == b => Some(format!("cluster_p{a}")),
-        [Home::Outside, _] | [_, Home::Outside] => None,
-        [a, b] => {
-            let node = |home| match home {
-                Home::Process(process) => tad.processes[process].node,
-                Home::Node(node) => node,
-                Home::Outside => usize::MAX,
-            };
-            (node(a) == node(b)).then(|| format!("cluster_n{}", node(a)))
-        }
+    let shared = match wire_home(tad, [wire.tail, wire.head].map(|item| home(tad, lines, item))) {
+        Home::Process(process) => Some(format!("cluster_p{process}")),
+        Home::Node(node) => Some(format!("cluster_n{node}")),
+        Home::Outside => None,
     };
     Track { id: format!("w{index}"), ends: [name(wire.tail), name(wire.head)], home: shared }
 }
 
 fn gather(
     tad: &Tad,
+    lines: &[Line],
     shapes: &Shapes,
     wires: Vec<Wire>,
     mut found: Positions,
@@ -151,7 +154,7 @@ fn gather(
     };
     let nodes = cluster("n", tad.nodes.len());
     let processes = cluster("p", tad.processes.len());
-    Ok(Layout {
+    let mut layout = Layout {
         width: found.width,
         height: found.height,
         wires,
@@ -159,10 +162,64 @@ fn gather(
         corners,
         nodes,
         processes,
-    })
+    };
+    grow(tad, lines, shapes, &mut layout);
+    Ok(layout)
 }
 
-fn name(item: Item) -> String {
+/// Moves boundaries out around their own lines, and the picture's edges with them.
+fn grow(tad: &Tad, lines: &[Line], shapes: &Shapes, layout: &mut Layout) {
+    let homes: Vec<Home> = layout
+        .wires
+        .iter()
+        .map(|wire| wire_home(tad, [wire.tail, wire.head].map(|item| home(tad, lines, item))))
+        .collect();
+    let boxes: Vec<(Home, Rect)> = items(tad, shapes)
+        .into_iter()
+        .filter_map(|item| {
+            let (at, (w, h)) = (layout.corner(item)?, size(item, shapes));
+            Some((home(tad, lines, item), Rect { x: at.x, y: at.y, w, h }))
+        })
+        .collect();
+    let curves_of = |home: Home| -> Vec<&[Point]> {
+        let own = layout.curves.iter().zip(&homes).filter(|(_, at)| **at == home);
+        own.map(|(curve, _)| curve.as_slice()).collect()
+    };
+    let mut processes = layout.processes.clone();
+    for index in 0..processes.len() {
+        let Some(at) = processes[index] else { continue };
+        let neighbours = processes.iter().enumerate().filter(|(other, _)| *other != index);
+        let mut others: Vec<Rect> = neighbours.filter_map(|(_, rect)| *rect).collect();
+        others.extend(boxes.iter().filter(|(home, _)| *home != Home::Process(index)).map(|b| b.1));
+        // Kinds of nodes that the process is not on.
+        let foreign = layout.nodes.iter().enumerate();
+        others.extend(
+            foreign
+                .filter(|(node, _)| *node != tad.processes[index].node)
+                .filter_map(|(_, rect)| *rect),
+        );
+        processes[index] = Some(grown(at, &curves_of(Home::Process(index)), &[], &others));
+    }
+    let mut nodes = layout.nodes.clone();
+    for index in 0..nodes.len() {
+        let Some(at) = nodes[index] else { continue };
+        let neighbours = nodes.iter().enumerate().filter(|(other, _)| *other != index);
+        let mut others: Vec<Rect> = neighbours.filter_map(|(_, rect)| *rect).collect();
+        others.extend(boxes.iter().filter(|(home, _)| *home == Home::Outside).map(|b| b.1));
+        let inside = processes.iter().enumerate();
+        let inner: Vec<Rect> = inside
+            .filter(|(process, _)| tad.processes[*process].node == index)
+            .filter_map(|(_, rect)| *rect)
+            .collect();
+        nodes[index] = Some(grown(at, &curves_of(Home::Node(index)), &inner, &others));
+    }
+    let rects = || nodes.iter().chain(&processes).flatten();
+    layout.width = rects().map(|r| r.x + r.w).fold(layout.width, f64::max);
+    layout.height = rects().map(|r| r.y + r.h).fold(layout.height, f64::max);
+    (layout.nodes, layout.processes) = (nodes, processes);
+}
+
+pub(super) fn name(item: Item) -> String {
     match item {
         Item::Anchor(Anchor::Clients) => "clients".to_owned(),
         Item::Anchor(Anchor::Note(index)) => format!("note{index}"),
@@ -172,7 +229,7 @@ fn name(item: Item) -> String {
     }
 }
 
-fn size(item: Item, shapes: &Shapes) -> (f64, f64) {
+pub(super) fn size(item: Item, shapes: &Shapes) -> (f64, f64) {
     let text = match item {
         Item::Anchor(Anchor::Stage(index)) => {
             return (shapes.stages[index].w, shapes.stages[index].h);
@@ -237,6 +294,20 @@ fn home(tad: &Tad, lines: &[Line], item: Item) -> Home {
     }
 }
 
+/// The innermost boundary around both ends of a wire.
+fn wire_home(tad: &Tad, ends: [Home; 2]) -> Home {
+    let node = |home| match home {
+        Home::Process(process) => Some(tad.processes[process].node),
+        Home::Node(node) => Some(node),
+        Home::Outside => None,
+    };
+    match ends {
+        [Home::Process(a), Home::Process(b)] if a == b => Home::Process(a),
+        [a, b] if node(a) == node(b) => node(a).map_or(Home::Outside, Home::Node),
+        _ => Home::Outside,
+    }
+}
+
 /// The graph in the language of `dot`. `heights` are those of an earlier layout, if there was one.
 fn graph(
     tad: &Tad,
@@ -247,9 +318,9 @@ fn graph(
     heights: &BTreeMap<String, f64>,
 ) -> String {
     let mut out = format!(
-        "digraph tad {{\nrankdir=LR; newrank={}; nodesep=0.18; ranksep=0.23; remincross=true;\n\
+        "digraph tad {{\nrankdir=LR; {}nodesep=0.18; ranksep=0.23; remincross=true;\n\
          node [shape=plain, label=\"\"]; edge [dir=none];\n",
-        variant.columns_at_once
+        if variant.columns_at_once { "newrank=true; " } else { "" }
     );
     let mut items: Vec<(Item, Home)> =
         items(tad, shapes).into_iter().map(|item| (item, home(tad, lines, item))).collect();
@@ -303,21 +374,6 @@ fn cluster(title_w: f64) -> String {
     format!("margin=11; label=<{}>;", table(&row(&cell(title_w.ceil(), 20.0, ""))))
 }
 
-fn table(rows: &str) -> String {
-    format!(
-        "<TABLE BORDER=\"0\" CELLBORDER=\"0\" CELLSPACING=\"0\" CELLPADDING=\"0\">{rows}</TABLE>"
-    )
-}
-
-fn row(cells: &str) -> String {
-    format!("<TR>{cells}</TR>")
-}
-
-fn cell(w: f64, h: f64, port: &str) -> String {
-    let port = if port.is_empty() { String::new() } else { format!(" PORT=\"{port}\"") };
-    format!("<TD FIXEDSIZE=\"TRUE\" WIDTH=\"{w}\" HEIGHT=\"{h}\"{port}></TD>")
-}
-
 /// The end of an edge.
 fn end(item: Item, side: Side, wire: usize) -> String {
     let name = name(item);
@@ -328,98 +384,4 @@ fn end(item: Item, side: Side, wire: usize) -> String {
         (_, Side::West) => format!("{name}:i{wire}:w"),
         (_, Side::East) => format!("{name}:o{wire}:e"),
     }
-}
-
-/// Attributes of a node: its size, and the cells at which lines meet it.
-fn cells(item: Item, wires: &[Wire], shapes: &Shapes, heights: &BTreeMap<String, f64>) -> String {
-    let (w, h) = size(item, shapes);
-    if let Item::Label(_) = item {
-        let inches = |pixels: f64| pixels / 72.0;
-        return format!(
-            "shape=box, fixedsize=true, width={:.4}, height={:.4}",
-            inches(w),
-            inches(h)
-        );
-    }
-    let east = ports(item, Side::East, wires, heights, "o");
-    let label = match item {
-        Item::Anchor(Anchor::Stage(index)) => {
-            let west = ports(item, Side::West, wires, heights, "i");
-            stage_cells(&shapes.stages[index], &west, &east)
-        }
-        Item::Anchor(Anchor::Shared(index)) => {
-            // Stages pull from the symbol, not from the text below.
-            let text_h = shapes.shared[index].lines.len() as f64 * SMALL_STEP + SHARED_SPACE;
-            table(&format!(
-                "{}{}",
-                row(&inside(beside(w, h - text_h, &east))),
-                row(&cell(w, text_h, ""))
-            ))
-        }
-        _ => beside(w, h, &east),
-    };
-    format!("label=<{label}>")
-}
-
-fn stage_cells(shape: &StageShape, west: &[String], east: &[String]) -> String {
-    let across = |h: f64| {
-        let cell = cell(shape.w, h, "").replacen("<TD", "<TD COLSPAN=\"3\"", 1);
-        if h > 0.0 { row(&cell) } else { String::new() }
-    };
-    let above = if shape.queue { QUEUE_TOP } else { 0.0 };
-    let entrance = if shape.queue { QUEUE_H } else { (shape.box_h / 2.0).floor() };
-    let rest = shape.box_h - above - entrance;
-    let mut left = across(0.0);
-    if above > 0.0 {
-        left.push_str(&row(&cell(shape.west, above, "")));
-    }
-    left.push_str(&row(&cell(shape.west, entrance, "q")));
-    left.push_str(&row(&format!("<TD>{}</TD>", column(shape.west, rest, west))));
-    let middle = cell(shape.box_w - 1.0, shape.box_h, "");
-    let right = column(1.0, shape.box_h, east);
-    let body = row(&format!("<TD>{}</TD>{middle}<TD>{right}</TD>", table(&left)));
-    table(&format!("{}{body}{}", across(shape.top), across(shape.h - shape.top - shape.box_h)))
-}
-
-/// A box with its ports on the right.
-fn beside(w: f64, h: f64, ports: &[String]) -> String {
-    table(&row(&format!("{}{}", cell(w - 1.0, h, ""), inside(column(1.0, h, ports)))))
-}
-
-fn inside(table: String) -> String {
-    format!("<TD>{table}</TD>")
-}
-
-/// A column of cells of this height together, one for each port.
-fn column(w: f64, h: f64, ports: &[String]) -> String {
-    let count = ports.len().max(1);
-    let nobody = String::new();
-    let mut rows = String::new();
-    let edge = |index: usize| (h * index as f64 / count as f64).round();
-    for index in 0..count {
-        let port = ports.get(index).unwrap_or(&nobody);
-        rows.push_str(&row(&cell(w, edge(index + 1) - edge(index), port)));
-    }
-    table(&rows)
-}
-
-/// The wires at a side of an item, from top to bottom.
-fn ports(
-    item: Item,
-    side: Side,
-    wires: &[Wire],
-    heights: &BTreeMap<String, f64>,
-    prefix: &str,
-) -> Vec<String> {
-    let mut found: Vec<(f64, usize)> = Vec::new();
-    for (index, wire) in wires.iter().enumerate() {
-        let other = match (wire.tail == item, wire.head == item) {
-            (true, _) if wire.tail_side == side => wire.head,
-            (_, true) if wire.head_side == side => wire.tail,
-            _ => continue,
-        };
-        found.push((heights.get(&name(other)).copied().unwrap_or(0.0), index));
-    }
-    found.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    found.into_iter().map(|(_, index)| format!("{prefix}{index}")).collect()
 }

@@ -214,7 +214,8 @@ fn draw(svg: &mut Svg, entry: Entry, at: Rect) {
                 (0..4).map(|i| Point::new(at.x + at.w * f64::from(i) / 3.0, y)).collect();
             edges::curve(svg, Kind::Data, &points, true);
             svg.end();
-            stages::badge(svg, "1", Point::new(at.x + at.w / 2.0, y));
+            let middle = Point::new(at.x + at.w / 2.0 + 2.0, y);
+            stages::badge(svg, "1", middle, at.x);
         }
     }
 }

@@ -33,6 +33,9 @@ const LINE_GAP: f64 = 13.0;
 const BOX_W_MIN: f64 = 84.0;
 const BOX_W_TEXT_MAX: f64 = 118.0;
 const BOX_H_MIN: f64 = 60.0;
+/// Right of the resources, for the number of a path. Kept free in every picture: a system should not
+/// change its layout when a path is highlighted.
+const BADGE_ROOM: f64 = 10.0;
 const NOTE_TEXT_W: f64 = 190.0;
 /// Said below the label of a line that leaves its node for another one of the kind.
 pub(super) const OTHER_NODE: &str = "other node";
@@ -189,7 +192,7 @@ fn stage(tad: &Tad, index: usize, marks: Vec<Mark>, h_min: f64) -> StageShape {
     let letters = marks.len() as f64 * (SQUARE + SQUARE_GAP);
     let text = title.iter().map(|line| width(line, TITLE));
     let text = text.chain(threads.iter().map(|line| width(line, SMALL))).fold(0.0, f64::max);
-    let box_w = (text + 18.0).max(BOX_W_MIN).max(squares).max(letters).ceil();
+    let box_w = (text + 18.0).max(BOX_W_MIN).max(squares + BADGE_ROOM).max(letters).ceil();
     let lines = title.len() as f64 * TITLE_STEP + threads.len() as f64 * SMALL_STEP;
     let box_h = (lines + 14.0).max(BOX_H_MIN).max(h_min).ceil();
     let queue = matches!(stage.threads, Threads::Bounded(_))

@@ -42,6 +42,7 @@ pub(super) fn stage(
         resource(svg, *kind, *may, title, Point::new(x, at.y));
         x += square_w(*may) + SQUARE_GAP;
     }
+    let resources_end = x;
     let mut x = frame.x;
     for mark in &shape.marks {
         let y = frame.y + frame.h + SQUARE_SPACE;
@@ -50,7 +51,7 @@ pub(super) fn stage(
     }
     if !numbers.is_empty() {
         let text: Vec<String> = numbers.iter().map(usize::to_string).collect();
-        badge(svg, &text.join(", "), Point::new(frame.x + frame.w, frame.y));
+        badge(svg, &text.join(", "), Point::new(frame.x + frame.w, frame.y), resources_end);
     }
 }
 
@@ -182,10 +183,11 @@ pub(super) fn problem(svg: &mut Svg, problem: Problem, mitigated: bool, at: Poin
     svg.end();
 }
 
-/// The numbers of a highlighted path, hanging on this corner.
-pub(super) fn badge(svg: &mut Svg, text: &str, corner: Point) {
+/// The numbers of a highlighted path, hanging on this corner. They grow to the left up to `free`,
+/// where the resources end, and beyond the corner if that is not enough.
+pub(super) fn badge(svg: &mut Svg, text: &str, corner: Point, free: f64) {
     let w = (width(text, 14.0) + 12.0).max(20.0);
-    let x = corner.x - w + 8.0;
+    let x = (corner.x + 8.0 - w).max(free).min(corner.x - 12.0);
     svg.group("steps", &format!("steps {text} of the path"));
     svg.rect("badge", Rect { x, y: corner.y - 10.0, w, h: 20.0 }, 10.0);
     svg.text("number", Point::new(x + w / 2.0, corner.y + 5.0), Align::Middle, text);
