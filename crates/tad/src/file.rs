@@ -41,8 +41,10 @@ mod system;
 #[cfg(test)]
 mod tests;
 mod whole;
+mod write;
 
 pub use error::{FileError, FileErrors};
+pub use write::{write_scenario, write_tad};
 
 use crate::model::Tad;
 use crate::remedy::Remedy;

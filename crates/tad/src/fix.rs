@@ -31,4 +31,4 @@ pub use search::{FixError, Found, Options, SetReport, search};
 pub use trial::{Measured, Verdict};
 pub use workload::{Workload, workloads};
 
-pub(crate) use workload::{base_for, entitled, times};
+pub(crate) use workload::{entitled, times};

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod complete;
 pub mod explain;
 pub mod file;
 pub mod fix;

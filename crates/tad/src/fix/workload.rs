@@ -1,6 +1,6 @@
 //! A scenario and its perturbations: a remedy that holds only for what was tried is none.
 
-use crate::model::Tad;
+use crate::model::{Tad, Threads};
 use crate::scenario::{Arrivals, Change, Load, Scenario};
 
 /// One of the workloads under which a goal must hold.
@@ -46,7 +46,8 @@ pub fn base_for(workload: &Scenario, begins: &Scenario, client: &str) -> Scenari
     base
 }
 
-/// The client alone on machines that have its share of every resource.
+/// The client alone on machines that have its share of everything: a part of each resource's rate,
+/// and of the threads too, of which there is at least one.
 pub fn entitled(tad: &Tad, workload: &Scenario, client: &str) -> (Tad, Scenario) {
     let weights: f64 = workload.clients.iter().map(|each| each.weight).sum();
     let mut alone = workload.clone();
@@ -55,6 +56,12 @@ pub fn entitled(tad: &Tad, workload: &Scenario, client: &str) -> (Tad, Scenario)
     let mut small = tad.clone();
     for resource in &mut small.resources {
         resource.rate_per_s *= share;
+    }
+    let part = |count: u32| ((f64::from(count) * share) as u32).max(1);
+    for stage in &mut small.stages {
+        if let Threads::Bounded(threads) = &mut stage.threads {
+            *threads = part(*threads);
+        }
     }
     for (_, change) in &mut alone.changes {
         if let Change::Rate { rate_per_s, .. } = change {

@@ -1,7 +1,7 @@
 //! A system and a scenario, worked out into the tables that the engine runs from.
 
 use super::{CLIENTS, RESOURCES};
-use crate::model::{Discipline, Place, Quantity, ResourceKind, Tad, Threads};
+use crate::model::{Device, Discipline, Place, Quantity, ResourceKind, Tad, Threads};
 use crate::scenario::{Arrivals, Change, Entry, Keys, Load, Scenario};
 use crate::sim::rng::Zipf;
 use std::ops::Range;
@@ -29,6 +29,12 @@ pub enum SimError {
     /// A load names a request or parameters that the system does not have.
     #[error("load \"{0}\" does not fit the system's request types")]
     Load(String),
+    /// A closed loop whose requests take no time: simulated time would stand still.
+    #[error(
+        "requests of load \"{0}\" consume nothing, and their threads do not think: they would be issued and \
+         answered for ever at one instant; give the load a `think`, or a step something to consume"
+    )]
+    Timeless(String),
     /// More requests in flight than can be numbered.
     #[error("more than {0} parts of requests are in flight: the system is flooded")]
     Flooded(u32),
@@ -269,6 +275,13 @@ impl Plan {
             steps[id].uses = uses;
             steps[id].known_ns = known_ns;
             steps[id].known_sum_ns = known_ns.iter().sum();
+        }
+        let timeless = steps.iter().flat_map(|step| &step.uses).all(|each| {
+            let resource = &tad.resources[each.resource as usize];
+            resource.device == Device::Plain && each.amount as f64 * 1e9 < resource.rate_per_s
+        });
+        if timeless && matches!(load.arrivals, Arrivals::Closed { think_ns: 0, .. }) {
+            return Err(SimError::Timeless(load.name.clone()));
         }
         for (id, step) in request.steps.iter().enumerate() {
             for waited in &step.waits {
