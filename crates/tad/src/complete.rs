@@ -89,9 +89,11 @@ pub enum Fate {
     Gap(Box<Gap>),
 }
 
-/// Makes the system of a seed and looks what becomes of it. `loss` is the fraction that C1 may lose.
-pub fn examine(seed: u64, loss: f64) -> Fate {
-    let case = random(seed);
+/// Makes the system of a seed and looks what becomes of it. `loss` is the fraction that C1 may lose;
+/// `without` are causes that are cured beforehand, so that others come to light.
+pub fn examine(seed: u64, loss: f64, without: &[Cause]) -> Fate {
+    let mut case = random(seed);
+    without.iter().for_each(|known| known.cure(&mut case));
     if !valid(&case.tad) {
         return Fate::Invalid;
     }
@@ -102,18 +104,20 @@ pub fn examine(seed: u64, loss: f64) -> Fate {
         Err(_) => Fate::Invalid,
         Ok(None) => Fate::Isolates,
         Ok(Some(_)) => {
+            // A system may fail for several reasons; it must not shrink from one to another.
+            let cause = cause::cause(&case, loss);
             let small = shrink::shrink(case, |case| {
                 valid(&case.tad)
                     && check(&case.tad).is_empty()
                     && matches!(shortfall(case, loss), Ok(Some(_)))
+                    && cause::cause(case, loss) == cause
             });
-            Fate::Gap(Box::new(describe(seed, small, loss)))
+            Fate::Gap(Box::new(describe(seed, small, cause, loss)))
         }
     }
 }
 
-fn describe(seed: u64, mut small: Case, loss: f64) -> Gap {
-    let cause = cause::cause(&small, loss);
+fn describe(seed: u64, mut small: Case, cause: Cause, loss: f64) -> Gap {
     let (got_per_s, floor) = match shortfall(&small, loss) {
         Ok(Some(found)) => found,
         _ => (0.0, Floor { base_per_s: 0.0, entitled_per_s: 0.0 }),

@@ -210,7 +210,8 @@ pub struct Fix {
 
 /// Arguments of `tad search-gaps`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  headworks tad search-gaps --seeds 2000\n\n\
+#[command(after_help = "Examples:\n  headworks tad search-gaps --seeds 2000\n  \
+    headworks tad search-gaps --seeds 2000 --without crowd,not-preemptive -o out/gaps\n\n\
     Makes a system at random for each seed, keeps those in which the checks find nothing, lets C2\n\
     grow and looks whether C1 keeps what it is entitled to, with fair queueing everywhere. What\n\
     fails is made as small as possible, and what would cure it says why.")]
@@ -224,6 +225,12 @@ pub struct Gaps {
     /// Loss of throughput that counts as a failure
     #[arg(long, default_value = "15%", value_name = "PERCENT")]
     pub loss: String,
+    /// Causes that are known: they are cured beforehand, so that others come to light
+    #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = [
+        "held-threads", "crowd", "not-preemptive", "crowd-and-not-preemptive",
+        "held-threads-and-service", "absent-client",
+    ])]
+    pub without: Vec<String>,
     /// Directory for the systems and scenarios that were found, as files
     #[arg(long, short = 'o', value_name = "DIR")]
     pub output: Option<PathBuf>,

@@ -18,6 +18,8 @@ struct Found {
     seed: u64,
     seeds: u32,
     loss: f64,
+    /// Causes that were cured beforehand.
+    without: Vec<Cause>,
     /// Systems that are none, or that drown.
     invalid: u32,
     /// Those in which the checks find something.
@@ -39,7 +41,10 @@ pub fn search(args: &Gaps) -> Result<ExitCode> {
         )));
     };
     let mut found = Found { seed: args.seed, seeds: args.seeds, loss, ..Found::default() };
-    for fate in examine(args.seed, args.seeds, loss) {
+    let without: Vec<Cause> =
+        args.without.iter().filter_map(|name| Cause::from_name(name)).collect();
+    found.without.clone_from(&without);
+    for fate in examine(args.seed, args.seeds, loss, &without) {
         match fate {
             Fate::Invalid => found.invalid += 1,
             Fate::Unclean => found.unclean += 1,
@@ -81,7 +86,7 @@ pub fn search(args: &Gaps) -> Result<ExitCode> {
 }
 
 /// Every seed, side by side; the results are in the order of the seeds.
-fn examine(first: u64, seeds: u32, loss: f64) -> Vec<Fate> {
+fn examine(first: u64, seeds: u32, loss: f64, without: &[Cause]) -> Vec<Fate> {
     let progress = Progress::new();
     let next = AtomicU64::new(0);
     let count = u64::from(seeds);
@@ -95,7 +100,7 @@ fn examine(first: u64, seeds: u32, loss: f64) -> Vec<Fate> {
                     return own;
                 }
                 progress.set(at as f64 / count as f64, &format!("seed {}", first.wrapping_add(at)));
-                own.push((at, complete::examine(first.wrapping_add(at), loss)));
+                own.push((at, complete::examine(first.wrapping_add(at), loss, without)));
             }
         };
         let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();

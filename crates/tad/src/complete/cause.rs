@@ -36,6 +36,36 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// Names on the command line.
+    pub const NAMES: [(Cause, &'static str); 7] = [
+        (Cause::HeldThreads, "held-threads"),
+        (Cause::Crowd, "crowd"),
+        (Cause::NotPreemptive, "not-preemptive"),
+        (Cause::CrowdAndNotPreemptive, "crowd-and-not-preemptive"),
+        (Cause::HeldThreadsAndService, "held-threads-and-service"),
+        (Cause::AbsentClient, "absent-client"),
+        (Cause::Unexplained, "unexplained"),
+    ];
+
+    /// The cause of a name.
+    pub fn from_name(name: &str) -> Option<Cause> {
+        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(cause, _)| *cause)
+    }
+
+    /// Takes away what it is about.
+    pub(super) fn cure(self, case: &mut Case) {
+        let cures: &[fn(&mut Case)] = match self {
+            Cause::HeldThreads => &[release],
+            Cause::Crowd => &[thin],
+            Cause::NotPreemptive => &[divide],
+            Cause::CrowdAndNotPreemptive => &[thin, divide],
+            Cause::HeldThreadsAndService => &[release, thin, divide],
+            Cause::AbsentClient => &[attend],
+            Cause::Unexplained => &[],
+        };
+        cures.iter().for_each(|cure| cure(case));
+    }
+
     /// For people.
     pub fn title(self) -> &'static str {
         match self {
