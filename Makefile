@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 OUT ?= out/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-demo setup-test build demo demo-quick test test-long lint fmt bench-shim man install clean
+.PHONY: help setup-demo setup-test build demo demo-quick test test-long lint fmt bench-shim bench-tad man install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -44,6 +44,17 @@ fmt: ## Format everything
 
 bench-shim: build ## What an intercepted call costs, and how many admissions a second
 	$(CARGO) bench -p headworks --bench shim
+
+# The reference runs in an environment of its own: nothing else needs Python.
+SIMPY := $(or $(CARGO_TARGET_DIR),target)/simpy
+bench-tad: ## The simulator of thread architectures: speed, and the same results as a reference in simpy
+	@if [ ! -x $(SIMPY)/bin/python ]; then python3 -m venv $(SIMPY) || true; fi
+	@if $(SIMPY)/bin/python -m pip install --quiet --disable-pip-version-check -r crates/tad/reference/requirements.txt; then \
+		$(CARGO) bench -p headworks-tad --bench sim -- --simpy $(abspath $(SIMPY))/bin/python $(ARGS); \
+	else \
+		echo "skipped the comparison: simpy is not installed and cannot be fetched (no network?)"; \
+		$(CARGO) bench -p headworks-tad --bench sim -- $(ARGS); \
+	fi
 
 man: build ## Write the manual pages to target/man
 	target/release/headworks man target/man

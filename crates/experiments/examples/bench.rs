@@ -22,6 +22,7 @@ fn main() -> Result<()> {
         "report" => report(arguments.next().context("which directory?")?.as_ref())?,
         "run" => {
             let mut options = RunOptions::new(arguments.next().context("which directory?")?);
+            let mut ids = Vec::new();
             while let Some(argument) = arguments.next() {
                 match argument.as_str() {
                     "--quick" => options.quick = true,
@@ -41,10 +42,17 @@ fn main() -> Result<()> {
                         options.repeat =
                             arguments.next().map(|rounds| rounds.parse()).transpose()?
                     }
+                    "--seed" => {
+                        options.seed = arguments.next().map_or(Ok(1), |seed| seed.parse())?
+                    }
+                    id if !id.starts_with('-') => ids.push(id.to_owned()),
                     other => bail!("unknown option {other}"),
                 }
             }
-            run(&["gate-mariadb"], &options)?
+            if ids.is_empty() {
+                ids.push("gate-mariadb".to_owned());
+            }
+            run(&ids, &options)?
         }
         other => bail!("unknown task {other}"),
     };

@@ -13,6 +13,7 @@ mod progress;
 mod record;
 mod registry;
 mod shuffle;
+mod tad;
 mod work;
 
 pub use interrupt::Interrupted;

@@ -9,6 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub(crate) struct Progress {
     bar: Option<ProgressBar>,
     expected: Duration,
+    begun: Instant,
     /// Expected time of the steps that are over.
     done: Duration,
     step: Duration,
@@ -33,6 +34,7 @@ impl Progress {
         Self {
             bar,
             expected,
+            begun: Instant::now(),
             done: Duration::ZERO,
             step: Duration::ZERO,
             step_begun: Instant::now(),
@@ -63,6 +65,27 @@ impl Progress {
             self.step_name,
             human(self.expected.saturating_sub(position))
         ));
+    }
+}
+
+impl Progress {
+    /// For work whose parts are counted: this fraction of it is over. The time that is left follows from how fast it
+    /// went, not from what was expected.
+    pub(crate) fn reach(&mut self, fraction: f64, name: &str) {
+        let elapsed = self.begun.elapsed();
+        let left = elapsed.mul_f64((1.0 - fraction).max(0.0) / fraction.max(1e-3));
+        match &self.bar {
+            Some(bar) => {
+                bar.set_length(1000);
+                bar.set_position((fraction * 1000.0) as u64);
+                bar.set_message(format!("{name} · {} left", human(left)));
+            }
+            None if self.step_name != name => line(&format!("  {name} ({} left)", human(left))),
+            None => {}
+        }
+        if self.step_name != name {
+            name.clone_into(&mut self.step_name);
+        }
     }
 }
 

@@ -1,15 +1,16 @@
 //! The list of experiments, and the three things one can do with it: show it, run from it, report again.
 
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 
 use crate::record::Outcome;
-use crate::{gate_mariadb, index, interrupt};
+use crate::{gate_mariadb, index, interrupt, tad};
 
 /// One experiment: a claim of a paper that a command can test.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Copy, Serialize)]
 pub struct Experiment {
     /// What to call it on a command line.
     pub id: &'static str,
@@ -75,7 +76,8 @@ impl RunOptions {
     }
 }
 
-static EXPERIMENTS: [Experiment; 1] = [gate_mariadb::EXPERIMENT];
+static EXPERIMENTS: LazyLock<Vec<Experiment>> =
+    LazyLock::new(|| [&[gate_mariadb::EXPERIMENT], tad::EXPERIMENTS].concat());
 
 /// Every experiment there is.
 pub fn list() -> &'static [Experiment] {

@@ -219,6 +219,20 @@ pub struct Queue {
     pub policy: Policy,
 }
 
+impl Queue {
+    /// The policy that it has when a scenario puts this one into every queue that takes one. What
+    /// must be served in the order in which it came is, whoever asks for something else.
+    pub fn policy_with(&self, wanted: Option<Policy>) -> Policy {
+        if self.ordered && !self.ordered_per_client {
+            Policy::Fifo
+        } else if self.pluggable {
+            wanted.unwrap_or(self.policy)
+        } else {
+            self.policy
+        }
+    }
+}
+
 /// A resource that a stage uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
@@ -378,7 +392,8 @@ pub struct SharedQueue {
     pub name: String,
     /// Its stages, all on the same kind of node.
     pub stages: Vec<StageId>,
-    /// Requests of all its stages together that may be in service at a time.
+    /// Requests of all its stages together that may be worked on at a time; those that wait for
+    /// another stage do not count, or they would keep it from being served.
     pub concurrency: u32,
     /// Its policy.
     pub policy: Policy,

@@ -13,6 +13,7 @@ mod calendar;
 mod clients;
 mod controls;
 mod engine;
+mod export;
 mod gauge;
 mod outcome;
 mod parts;
@@ -22,9 +23,12 @@ mod resource;
 pub(crate) mod rng;
 mod slab;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod work;
 
 pub use engine::run;
+pub use export::{ExportError, export};
 pub use outcome::{ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome};
 pub use plan::SimError;
 

@@ -6,8 +6,10 @@ use headworks_tad::{scenarios, systems};
 
 #[test]
 fn every_request_of_every_system_is_answered() {
-    for name in systems::names() {
-        let text = systems::text(name).unwrap();
+    let texts = systems::names().map(|name| (name, systems::text(name)));
+    let small = systems::problem_names().map(|name| (name, systems::problem_text(name)));
+    for (name, text) in texts.chain(small) {
+        let text = text.unwrap();
         let loaded = read_tad(name, text).unwrap_or_else(|errors| panic!("{errors}"));
         assert!(loaded.warnings.is_empty(), "{name}: {:?}", loaded.warnings);
         let tad = loaded.value;

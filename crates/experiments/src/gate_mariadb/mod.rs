@@ -23,6 +23,8 @@ use crate::record::{Outcome, read_json, write_file, write_json};
 use crate::registry::{Experiment, RunOptions};
 use record::Record;
 
+pub(crate) use draw::thousands;
+
 const ID: &str = "gate-mariadb";
 
 /// What the registry knows of this experiment.

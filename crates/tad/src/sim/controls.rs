@@ -180,7 +180,10 @@ impl Controls {
                 let ids = stages.iter().map(|s| stage_of(tad, s)).collect::<Result<Vec<_>, _>>()?;
                 let Some(&first) = ids.first() else { return Ok(()) };
                 let resource = resource_of(tad, first, resource)?;
-                self.controllers.push(Controller::weights(ids, resource, *period_ns, plan));
+                let mut known = self.controllers.iter_mut();
+                if !known.any(|known| known.join(&ids, resource, *period_ns, (tad, plan))) {
+                    self.controllers.push(Controller::weights(ids, resource, *period_ns, plan));
+                }
             }
             Remedy::BackOff { stages, resource, period_ns } => {
                 let ids = stages.iter().map(|s| stage_of(tad, s)).collect::<Result<Vec<_>, _>>()?;

@@ -11,7 +11,7 @@ use super::resource::ResourceInstance;
 use super::rng::Rng;
 use super::slab::{NONE, Slab};
 use super::stats::Stats;
-use crate::model::{Policy, Tad};
+use crate::model::Tad;
 use crate::scenario::{Change, Scenario};
 use std::collections::VecDeque;
 
@@ -271,13 +271,7 @@ fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, V
             continue;
         }
         let queue = &tad.stages[stage].queue;
-        let policy = if queue.ordered && !queue.ordered_per_client {
-            Policy::Fifo
-        } else if queue.pluggable {
-            scenario.policy.unwrap_or(queue.policy)
-        } else {
-            queue.policy
-        };
+        let policy = queue.policy_with(scenario.policy);
         attach(&mut instances, vec![place as u32], policy, u32::MAX);
     }
     (instances, queues)

@@ -22,7 +22,7 @@ pub struct Outcome {
     pub parts: u64,
     /// Most requests in flight at a time.
     pub in_flight_max: u32,
-    /// Requests that were started on speculation and put back.
+    /// Requests that were started on speculation and put back, after the warm-up.
     pub aborted: u64,
     /// By client.
     pub clients: Vec<ClientOutcome>,

@@ -38,18 +38,13 @@ impl<'a> Engine<'a> {
             Place::Same => wrap(from, nodes),
             Place::Any => self.rng.below(u64::from(nodes)) as u32,
             Place::Other if nodes == 1 => 0,
-            Place::Other => {
-                wrap(from + 1 + self.rng.below(u64::from(nodes) - 1) as u32, nodes)
-            }
+            Place::Other => wrap(from + 1 + self.rng.below(u64::from(nodes) - 1) as u32, nodes),
             Place::Partition => wrap(header(part).partition, nodes),
             Place::Origin => wrap(header(part).origin, nodes),
             Place::Fixed(node) => wrap(node, nodes),
         };
-        let instance = if stage.instances == 1 {
-            0
-        } else {
-            instance_of(stage, header(part).partition)
-        };
+        let instance =
+            if stage.instances == 1 { 0 } else { instance_of(stage, header(part).partition) };
         self.place(part, stage.base + node * stage.instances + instance);
     }
 
@@ -189,9 +184,6 @@ impl<'a> Engine<'a> {
             if entry.at < planned.after {
                 return self.consume(part, planned);
             }
-            if entry.trial == Trial::UnderWay && planned.waits > 0 {
-                return self.put_back(part);
-            }
             self.slab.parts[part as usize].submitted = true;
             let node = self.instances[entry.place as usize].node;
             let base = part - planned.index;
@@ -202,6 +194,14 @@ impl<'a> Engine<'a> {
                 self.slab.parts[part as usize].phase = Phase::Blocked;
                 if self.plan.stages[planned.stage as usize].asynchronous {
                     self.release(part);
+                } else if entry.threaded && entry.trial != Trial::UnderWay {
+                    // Stages that share a queue bound what is worked on, not what waits for it.
+                    let queue = self.instances[entry.place as usize].queue;
+                    let entry = &mut self.queues[queue as usize];
+                    entry.in_service -= 1;
+                    if entry.concurrency < u32::MAX {
+                        self.todo.push_back(Todo::Dispatch(queue));
+                    }
                 }
                 return;
             }
@@ -216,7 +216,12 @@ impl<'a> Engine<'a> {
     fn resume(&mut self, part: u32) {
         let planned = self.step_of(part);
         if !self.plan.stages[planned.stage as usize].asynchronous {
-            self.slab.parts[part as usize].phase = Phase::Running;
+            let entry = &mut self.slab.parts[part as usize];
+            entry.phase = Phase::Running;
+            if entry.threaded && entry.trial != Trial::UnderWay {
+                let queue = self.instances[entry.place as usize].queue;
+                self.queues[queue as usize].in_service += 1;
+            }
             self.todo.push_back(Todo::Advance(part));
             return;
         }

@@ -38,7 +38,7 @@ pub(super) struct Queue {
     /// Parts that wait, by client.
     pub(super) waiting: [u32; CLIENTS],
     pub(super) total: u32,
-    /// Parts in service.
+    /// Parts in service, without those that wait for another stage.
     pub(super) in_service: u32,
     /// Bound on them.
     pub(super) concurrency: u32,
@@ -229,9 +229,16 @@ impl Queue {
         (order(fresh), 0)
     }
 
-    /// Takes a part of a member that was not tried, of the client that is furthest behind.
-    pub(super) fn next_untried(&mut self, slab: &mut Slab, member: usize) -> Option<u32> {
+    /// Takes a part of a member that was not tried, of the client that is furthest behind among those
+    /// that may be served (`permits`, as bits).
+    pub(super) fn next_untried(
+        &mut self,
+        slab: &mut Slab,
+        member: usize,
+        permits: u16,
+    ) -> Option<u32> {
         let (_, client) = (0..self.clients)
+            .filter(|&client| permits & (1 << client) != 0)
             .filter(|&client| self.lists[member][client][0].count > 0)
             .map(|client| (self.fair.dominant(client), client))
             .min()?;

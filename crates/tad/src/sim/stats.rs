@@ -164,6 +164,7 @@ impl Stats {
             load.latency_ns_max = 0;
             load.buckets.fill(0);
         }
+        self.aborted = 0;
         let busy = self.busy(resources, now_ns);
         for (resource, busy) in self.resources.iter_mut().zip(busy) {
             resource.counted = busy;

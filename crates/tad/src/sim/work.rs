@@ -87,7 +87,9 @@ impl Engine<'_> {
         self.enqueue(part, place);
     }
 
-    /// Starts parts on speculation, if that is configured and something is idle.
+    /// Starts parts on speculation, if that is configured and something is idle. A part that turns
+    /// out to wait for another stage is not put back: that is no resource of this stage's (section
+    /// 4.3.2), and the thread that tried it waits like any other.
     pub(super) fn speculate(&mut self, queue: u32) {
         for member in 0..self.queues[queue as usize].members.len() {
             let place = self.queues[queue as usize].members[member];
@@ -95,10 +97,16 @@ impl Engine<'_> {
                 if !self.resources[resource as usize].idle() {
                     break;
                 }
+                // What may not be started may not be tried either.
+                self.permit(queue);
+                let permits = self.controls.permits().get(member).copied().unwrap_or(u16::MAX);
                 let entry = &mut self.queues[queue as usize];
-                let Some(part) = entry.next_untried(&mut self.slab, member) else { break };
+                let Some(part) = entry.next_untried(&mut self.slab, member, permits) else {
+                    break;
+                };
                 let client = self.client_of(part);
                 self.controls.speculation_began(place);
+                self.controls.started(place, client);
                 let entry = &mut self.slab.parts[part as usize];
                 entry.trial = Trial::UnderWay;
                 entry.threaded = true;

@@ -1,7 +1,7 @@
 //! Controllers: what looks once in a period.
 
 use super::places;
-use crate::model::{ResourceId, StageId};
+use crate::model::{ResourceId, StageId, Tad};
 use crate::sim::CLIENTS;
 use crate::sim::calendar::Event;
 use crate::sim::engine::{Engine, Todo};
@@ -16,6 +16,9 @@ const QUEUE_MAX: f64 = 2.0;
 /// Periods of use that a client may be ahead or behind before that is forgotten.
 const MEMORY: i64 = 50;
 
+/// Use of a resource above which those who share it are in each other's way.
+const CONTENDED: f64 = 0.9;
+
 #[derive(Debug)]
 enum Kind {
     /// Rates of clients at `stage`, so that `resource` is used but not queued for (section 4.2.1).
@@ -23,8 +26,12 @@ enum Kind {
         stage: StageId,
         /// Part of the resource's capacity that may be asked for.
         total: Aimd,
+        /// Parts at each server of the resource when it looked last.
+        queue_before: f64,
     },
-    /// Weights of clients at `stages` of each node (section 4.3.3).
+    /// Weights of clients at `stages` of each node (section 4.3.3), so that all get the same part of
+    /// the contended resource of which they get most. One controller does this for all resources of a node,
+    /// because one for each would take back what the other gave.
     Weights {
         stages: Vec<StageId>,
         /// Correction of each node and client.
@@ -43,22 +50,57 @@ enum Kind {
 #[derive(Debug)]
 pub(super) struct Controller {
     kind: Kind,
-    resource: ResourceId,
+    /// The resource that it watches; more than one for weights only.
+    watched: Vec<Watched>,
     period_ns: u64,
-    /// What was used when it looked last, by node and client, and what had been waited.
-    used_ns: Vec<[u64; CLIENTS]>,
+    /// What had been waited when it looked last.
     waited_ns: u64,
+}
+
+/// A resource, and what of it had been used at the last look, by node and client.
+#[derive(Debug)]
+struct Watched {
+    resource: ResourceId,
+    used_ns: Vec<[u64; CLIENTS]>,
+}
+
+impl Watched {
+    fn new(resource: ResourceId, nodes: u32) -> Watched {
+        Watched { resource, used_ns: vec![[0; CLIENTS]; nodes as usize] }
+    }
 }
 
 impl Controller {
     fn new(kind: Kind, resource: ResourceId, period_ns: u64, nodes: u32) -> Controller {
         Controller {
             kind,
-            resource,
+            watched: vec![Watched::new(resource, nodes)],
             period_ns: period_ns.max(1),
-            used_ns: vec![[0; CLIENTS]; nodes as usize],
             waited_ns: 0,
         }
+    }
+
+    /// Makes a controller of weights watch another resource of the same nodes, if it is one and looks
+    /// as often.
+    pub(super) fn join(
+        &mut self,
+        more: &[StageId],
+        resource: ResourceId,
+        period_ns: u64,
+        (tad, plan): (&Tad, &Plan),
+    ) -> bool {
+        let node = tad.resources[resource].node;
+        let Kind::Weights { stages, .. } = &mut self.kind else { return false };
+        if self.period_ns != period_ns.max(1)
+            || tad.resources[self.watched[0].resource].node != node
+        {
+            return false;
+        }
+        stages.extend(more);
+        stages.sort_unstable();
+        stages.dedup();
+        self.watched.push(Watched::new(resource, plan.resources[resource].nodes));
+        true
     }
 
     pub(super) fn rate(
@@ -69,7 +111,7 @@ impl Controller {
     ) -> Controller {
         let total = Aimd { value: 0.5, add: 0.02, factor: 0.9, least: 0.05, most: 1.1 };
         Controller::new(
-            Kind::Rate { stage, total },
+            Kind::Rate { stage, total, queue_before: 0.0 },
             resource,
             period_ns,
             plan.resources[resource].nodes,
@@ -99,6 +141,27 @@ impl Controller {
     }
 }
 
+/// Divides a budget by weight; nobody gets more than it wants while others want more.
+fn divide(budget: f64, wanted: &[f64], weights: &[f64; CLIENTS]) -> [f64; CLIENTS] {
+    let mut given = [0.0; CLIENTS];
+    let mut open: Vec<usize> = (0..wanted.len()).collect();
+    let mut left = budget;
+    loop {
+        let weight: f64 = open.iter().map(|client| weights[*client]).sum();
+        let share = |client: usize| left.max(0.0) * weights[client] / weight;
+        let content = open.iter().position(|client| wanted[*client] < share(*client));
+        let Some(content) = content else {
+            for client in open {
+                given[client] = share(client);
+            }
+            return given;
+        };
+        let client = open.swap_remove(content);
+        given[client] = wanted[client];
+        left -= wanted[client];
+    }
+}
+
 impl Engine<'_> {
     /// Controllers look for the first time after their first period.
     pub(in crate::sim) fn start_controls(&mut self) {
@@ -111,10 +174,12 @@ impl Engine<'_> {
     pub(in crate::sim) fn control(&mut self, at: u32) {
         let mut controllers = std::mem::take(&mut self.controls.controllers);
         let controller = &mut controllers[at as usize];
-        let used = self.used_since(controller);
+        let resource = controller.watched[0].resource;
+        let used: Vec<Vec<[u64; CLIENTS]>> =
+            controller.watched.iter_mut().map(|each| self.used_since(each)).collect();
         match &mut controller.kind {
-            Kind::Rate { stage, total } => {
-                let planned = &self.plan.resources[controller.resource];
+            Kind::Rate { stage, total, queue_before } => {
+                let planned = &self.plan.resources[resource];
                 let waited: u64 = (planned.base..planned.base + planned.nodes)
                     .map(|instance| {
                         let instance = &mut self.resources[instance as usize];
@@ -123,27 +188,35 @@ impl Engine<'_> {
                     })
                     .sum();
                 let span = controller.period_ns as f64;
-                let capacity = self.capacity(controller.resource);
+                let capacity = self.capacity(resource);
                 let queue = (waited - controller.waited_ns) as f64 / span / capacity;
                 controller.waited_ns = waited;
-                let sum = used.iter().fold([0; CLIENTS], |mut sum: [u64; CLIENTS], node| {
+                let sum = used[0].iter().fold([0; CLIENTS], |mut sum: [u64; CLIENTS], node| {
                     sum.iter_mut().zip(node).for_each(|(sum, node)| *sum += node);
                     sum
                 });
                 let busy = sum.iter().sum::<u64>() as f64 / span / capacity;
-                // It probes for more only while there is more to be had.
-                if queue > QUEUE_MAX || busy < 0.98 {
-                    total.step(queue > QUEUE_MAX);
+                // It probes for more only while there is more to be had, and asks for no less while
+                // the queue gets shorter: what is in it is older than the last decision.
+                let too_much = queue > QUEUE_MAX && queue > *queue_before * 0.95;
+                if too_much || (queue <= QUEUE_MAX && busy < 0.98) {
+                    total.step(too_much);
                 }
+                *queue_before = queue;
                 let (stage, budget) = (*stage, total.value * capacity);
                 self.set_rates(stage, &sum, budget, controller.period_ns);
             }
             Kind::Weights { stages, factor } => {
+                let watched = controller.watched.iter().map(|each| {
+                    f64::from(self.tad().resources[each.resource].parallelism.max(1))
+                        * controller.period_ns as f64
+                });
+                let available_ns: Vec<f64> = watched.collect();
                 let stages = stages.clone();
-                self.set_weights(&stages, factor, &used);
+                self.set_weights(&stages, factor, &used, &available_ns);
             }
             Kind::Threads { number, ahead_ns } => {
-                self.set_threads(*number, ahead_ns, &used, controller.period_ns);
+                self.set_threads(*number, ahead_ns, &used[0], controller.period_ns);
             }
         }
         self.calendar.push(self.now_ns + controller.period_ns, Event::Control(at));
@@ -151,9 +224,9 @@ impl Engine<'_> {
     }
 
     /// Nanoseconds of each node's resource that each client used since the controller looked last.
-    fn used_since(&self, controller: &mut Controller) -> Vec<[u64; CLIENTS]> {
-        let base = self.plan.resources[controller.resource].base;
-        let looked = controller.used_ns.iter_mut().enumerate().map(|(node, last)| {
+    fn used_since(&self, watched: &mut Watched) -> Vec<[u64; CLIENTS]> {
+        let base = self.plan.resources[watched.resource].base;
+        let looked = watched.used_ns.iter_mut().enumerate().map(|(node, last)| {
             let total = self.resources[base as usize + node].used.integrals(self.now_ns);
             let mut used = [0; CLIENTS];
             for client in 0..CLIENTS {
@@ -191,22 +264,14 @@ impl Engine<'_> {
                 }
             }
         }
-        // Who has nothing waiting gets what it uses and a little more; the rest is divided by
-        // weight among the others.
-        let mut rate = [0.0; CLIENTS];
-        let mut left = budget;
-        let mut weight_left = 0.0;
-        for client in 0..clients {
-            if waiting[client] == 0 {
-                rate[client] = used_ns[client] as f64 / period_ns as f64 * 1.2 + 0.02;
-                left -= rate[client].min(budget / clients as f64);
-            } else {
-                weight_left += self.controls.weights[client];
-            }
-        }
-        for client in (0..clients).filter(|client| waiting[*client] > 0) {
-            rate[client] = left.max(0.0) * self.controls.weights[client] / weight_left;
-        }
+        // Who has nothing waiting wants what it uses and a little more, and gets that unless it is
+        // above its share: requests that are queued for the resource itself do not wait here.
+        let used = |client: usize| used_ns[client] as f64 / period_ns as f64;
+        let wanted: [f64; CLIENTS] = std::array::from_fn(|client| match waiting[client] {
+            0 => used(client) * 1.2 + 0.02,
+            _ => f64::INFINITY,
+        });
+        let rate = divide(budget, &wanted[..clients], &self.controls.weights);
         for place in places {
             let now = Nanos(self.now_ns);
             let Some(limit) = self.controls.guard_mut(place).and_then(|g| g.limit.as_mut()) else {
@@ -224,26 +289,42 @@ impl Engine<'_> {
         }
     }
 
+    /// Corrects the weights of each node. `used` and `available_ns` are by resource.
     fn set_weights(
         &mut self,
         stages: &[StageId],
         factor: &mut [[f64; CLIENTS]],
-        used_ns: &[[u64; CLIENTS]],
+        used: &[Vec<[u64; CLIENTS]>],
+        available_ns: &[f64],
     ) {
-        for (node, used_ns) in used_ns.iter().enumerate() {
-            let total: u64 = used_ns.iter().sum();
-            let active = |client: &usize| used_ns[*client] > 0;
-            let weights = self.controls.weights;
-            let weight: f64 = (0..self.clients).filter(active).map(|client| weights[client]).sum();
-            if total == 0 || (0..self.clients).filter(active).count() < 2 {
-                continue;
+        let weights = self.controls.weights;
+        for (node, factor) in factor.iter_mut().enumerate() {
+            let mut dominant = [0.0_f64; CLIENTS];
+            for (used, available_ns) in used.iter().zip(available_ns) {
+                let used_ns = &used[node];
+                let part = |ns: u64| ns as f64 / available_ns;
+                let sharing = used_ns.iter().filter(|ns| **ns > 0).count();
+                if sharing < 2 || part(used_ns.iter().sum()) < CONTENDED {
+                    continue;
+                }
+                for (most, ns) in dominant.iter_mut().zip(used_ns) {
+                    *most = most.max(part(*ns));
+                }
             }
-            for client in (0..self.clients).filter(active) {
-                let fair = weights[client] / weight;
-                let given = used_ns[client] as f64 / total as f64;
-                let correction = (fair / given).sqrt().clamp(0.8, 1.25);
-                let slot = &mut factor[node][client];
-                *slot = (*slot * correction).clamp(0.02, 50.0);
+            let active = |client: &usize| dominant[*client] > 0.0;
+            let weight: f64 = (0..self.clients).filter(active).map(|client| weights[client]).sum();
+            let total: f64 = dominant.iter().sum();
+            for client in 0..self.clients {
+                let slot = &mut factor[client];
+                if total == 0.0 {
+                    // Nothing is contended: what was corrected is forgotten slowly.
+                    *slot = slot.powf(0.9);
+                } else if active(&client) {
+                    let fair = weights[client] / weight;
+                    let given = dominant[client] / total;
+                    let correction = (fair / given).sqrt().clamp(0.8, 1.25);
+                    *slot = (*slot * correction).clamp(0.02, 50.0);
+                }
             }
             for &stage in stages {
                 let planned = &self.plan.stages[stage];
@@ -252,7 +333,7 @@ impl Engine<'_> {
                     let queue = self.instances[place as usize].queue;
                     let Some(queue) = self.queues.get_mut(queue as usize) else { continue };
                     for client in 0..self.clients {
-                        queue.set_weight(client, weights[client] * factor[node][client]);
+                        queue.set_weight(client, weights[client] * factor[client]);
                     }
                 }
             }

@@ -1,0 +1,301 @@
+//! Draws panels: the median of the seeds, and the range from the lowest to the highest of them.
+
+use anyhow::{Result, anyhow};
+use plotters::coord::Shift;
+use plotters::coord::ranged1d::Ranged;
+use plotters::element::DashedPathElement;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::found::{point, spread};
+use super::panel::{Kind, Line, Panel};
+use super::record::Record;
+
+type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
+
+const INK: RGBColor = RGBColor(0x1f, 0x29, 0x33);
+const FAINT: RGBColor = RGBColor(0x66, 0x70, 0x7a);
+const GRID: RGBColor = RGBColor(0xe3, 0xe7, 0xeb);
+
+/// Colours that people with any colour vision can tell apart (after Okabe and Ito); the one that stands for a system as
+/// it is comes first.
+const PALETTE: [RGBColor; 8] = [
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0x8c, 0x8c, 0x8c),
+    RGBColor(0x1f, 0x29, 0x33),
+];
+
+const WIDTH: i32 = 1200;
+const MARGIN: i32 = 28;
+const HEAD: i32 = 92;
+/// Of a panel: its plot, the space above it for a title, and each line of its legend.
+const PLOT_HEIGHT: i32 = 270;
+const TITLE_HEIGHT: i32 = 30;
+const LEGEND_LINE: i32 = 20;
+const LETTER: i32 = 7;
+
+/// Draws the picture as SVG.
+pub(super) fn picture(
+    record: &Record,
+    figure: &str,
+    sweep_label: &str,
+    panels: &[Panel],
+) -> Result<String> {
+    let columns = match panels.len() {
+        1 => 1,
+        2 | 4 => 2,
+        _ => 3,
+    };
+    let column_width = (WIDTH - 2 * MARGIN) / columns as i32;
+    let heights: Vec<i32> = panels
+        .chunks(columns)
+        .map(|row| {
+            let lines = row.iter().map(|panel| legend(panel, column_width - 20).len());
+            TITLE_HEIGHT + PLOT_HEIGHT + lines.max().unwrap_or(0) as i32 * LEGEND_LINE + 16
+        })
+        .collect();
+    let height = HEAD + heights.iter().sum::<i32>() + MARGIN / 2;
+    let mut svg = String::new();
+    {
+        let canvas =
+            SVGBackend::with_string(&mut svg, (WIDTH as u32, height as u32)).into_drawing_area();
+        let draw = || -> Drawn {
+            canvas.fill(&WHITE)?;
+            let header = &record.header;
+            text(&canvas, (MARGIN, 36), &format!("{}: {}", figure, header.title), 22, INK, true)?;
+            let seeds = record.arms.iter().flat_map(|arm| &arm.points).map(|p| p.runs.len()).max();
+            let caption = format!(
+                "Simulation of {} s; median of {} seeds, shaded from the lowest to the highest{}",
+                record.counted_s,
+                seeds.unwrap_or(0),
+                if header.quick { " · quick run" } else { "" },
+            );
+            text(&canvas, (MARGIN, 64), &caption, 14, FAINT, false)?;
+            let mut top = HEAD;
+            for (row, height) in panels.chunks(columns).zip(&heights) {
+                for (column, panel) in row.iter().enumerate() {
+                    let left = MARGIN + column as i32 * column_width;
+                    let area =
+                        canvas.clone().shrink((left, top), (column_width - 16, *height - 16));
+                    draw_panel(&area, record, sweep_label, panel, column_width - 20)?;
+                }
+                top += height;
+            }
+            Ok(())
+        };
+        draw().map_err(|error| anyhow!("cannot draw the picture: {error}"))?;
+        canvas.present().map_err(|error| anyhow!("cannot draw the picture: {error}"))?;
+    }
+    Ok(svg)
+}
+
+/// One entry of each label, in lines that fit a width: where each begins, and what it says.
+fn legend(panel: &Panel, width: i32) -> Vec<Vec<(i32, &Line)>> {
+    let mut rows: Vec<Vec<(i32, &Line)>> = Vec::new();
+    let mut x = width;
+    let mut seen: Vec<&str> = Vec::new();
+    for line in &panel.lines {
+        if line.label.is_empty() || seen.contains(&line.label.as_str()) {
+            continue;
+        }
+        seen.push(&line.label);
+        let wide = 30 + LETTER * line.label.chars().count() as i32 + 14;
+        if x + wide > width {
+            rows.push(Vec::new());
+            x = 0;
+        }
+        if let Some(row) = rows.last_mut() {
+            row.push((x, line));
+        }
+        x += wide;
+    }
+    rows
+}
+
+fn draw_panel(
+    area: &Canvas<'_>,
+    record: &Record,
+    sweep_label: &str,
+    panel: &Panel,
+    width: i32,
+) -> Drawn {
+    text(area, (0, 12), &panel.title, 16, INK, true)?;
+    let rows = legend(panel, width);
+    for (row, entries) in rows.iter().enumerate() {
+        let y = TITLE_HEIGHT + row as i32 * LEGEND_LINE + 4;
+        for (x, line) in entries {
+            let colour = PALETTE[line.colour % PALETTE.len()];
+            if panel.kind == Kind::Bars {
+                area.draw(&Rectangle::new([(*x, y - 6), (*x + 20, y + 6)], colour.filled()))?;
+            } else {
+                stroke(area, &[(*x, y), (*x + 22, y)], colour, line.dashed)?;
+            }
+            text(area, (*x + 28, y), &line.label, 13, INK, false)?;
+        }
+    }
+    let top = TITLE_HEIGHT + rows.len() as i32 * LEGEND_LINE;
+    let (all_width, all_height) = area.dim_in_pixel();
+    let plot = area.clone().shrink((0, top), (all_width as i32, all_height as i32 - top));
+    match panel.kind {
+        Kind::Bars => super::draw_bars::draw(&plot, record, panel),
+        Kind::Sweep | Kind::Time => draw_lines(&plot, record, sweep_label, panel),
+    }
+}
+
+/// A dashed line is made of short ones, because the SVG of a line knows no dashes.
+fn stroke(area: &Canvas<'_>, ends: &[(i32, i32); 2], colour: RGBColor, dashed: bool) -> Drawn {
+    let style = colour.stroke_width(2);
+    if dashed {
+        area.draw(&DashedPathElement::new(ends.to_vec(), 6, 4, style))?;
+    } else {
+        area.draw(&PathElement::new(ends.to_vec(), style))?;
+    }
+    Ok(())
+}
+
+/// A curve: place, lowest, middle, highest.
+type Curve = Vec<(f64, [f64; 3])>;
+
+fn curve(record: &Record, panel: &Panel, line: &Line) -> Curve {
+    match panel.kind {
+        Kind::Time => over_time(record, line),
+        _ => {
+            let arm = record.arms.iter().find(|arm| arm.arm == line.arm);
+            let points = arm.map_or(&[][..], |arm| &arm.points[..]);
+            let value = |at: f64| {
+                let runs = &point(record, line.arm, at)?.runs;
+                let values: Vec<f64> =
+                    runs.iter().filter_map(|run| run.numbers.get(&line.key).copied()).collect();
+                Some((at, spread(&values)?))
+            };
+            points.iter().filter_map(|point| value(point.at)).collect()
+        }
+    }
+}
+
+fn over_time(record: &Record, line: &Line) -> Curve {
+    let Some(found) = point(record, line.arm, line.at) else { return Vec::new() };
+    let bucket_s = found.runs.first().map_or(1.0, |run| run.bucket_s);
+    let whole = ((record.counted_s + record.warmup_s) / bucket_s).round() as usize;
+    let of = |key: &str, bucket: usize| -> Vec<f64> {
+        let values = found.runs.iter().filter_map(|run| run.series.get(key)?.get(bucket).copied());
+        values.collect()
+    };
+    let value = |bucket: usize| {
+        let [mut low, middle, mut high] = spread(&of(&line.key, bucket))?;
+        if let Some((below, above)) = &line.band {
+            low = spread(&of(below, bucket))?[1];
+            high = spread(&of(above, bucket))?[1];
+        }
+        Some(((bucket as f64 + 0.5) * bucket_s, [low, middle, high]))
+    };
+    (0..whole).filter_map(value).collect()
+}
+
+fn draw_lines(area: &Canvas<'_>, record: &Record, sweep_label: &str, panel: &Panel) -> Drawn {
+    let curves: Vec<(&Line, Curve)> =
+        panel.lines.iter().map(|line| (line, curve(record, panel, line))).collect();
+    let points = || curves.iter().flat_map(|(_, curve)| curve);
+    let top = points().map(|(_, [_, _, high])| *high).fold(panel.at_least, f64::max);
+    let top = if top > 0.0 { top * 1.05 } else { 1.0 };
+    let (mut left, mut right) =
+        points().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, r), (x, _)| (l.min(*x), r.max(*x)));
+    if panel.kind == Kind::Time {
+        (left, right) = (0.0, record.counted_s + record.warmup_s);
+    }
+    if right <= left {
+        (left, right) = (0.0, right.max(left) + 1.0);
+    }
+    let mut chart = ChartBuilder::on(area)
+        .margin_right(12)
+        .x_label_area_size(42)
+        .y_label_area_size(64)
+        .build_cartesian_2d(left..right, 0.0..top)?;
+    let x_label = if panel.kind == Kind::Time { "simulated time, s" } else { sweep_label };
+    mesh(&mut chart, x_label, &panel.y_label)?;
+    for (line, curve) in &curves {
+        let colour = PALETTE[line.colour % PALETTE.len()];
+        let band = curve.iter().map(|(x, [low, _, _])| (*x, *low));
+        let band = band.chain(curve.iter().rev().map(|(x, [_, _, high])| (*x, *high)));
+        chart.draw_series([Polygon::new(band.collect::<Vec<_>>(), colour.mix(0.18).filled())])?;
+    }
+    for (line, curve) in &curves {
+        let colour = PALETTE[line.colour % PALETTE.len()];
+        let middle: Vec<(f64, f64)> = curve.iter().map(|(x, [_, y, _])| (*x, *y)).collect();
+        let style = colour.stroke_width(2);
+        if line.dashed {
+            chart.draw_series(DashedLineSeries::new(middle.clone(), 6, 4, style))?;
+        } else {
+            chart.draw_series(LineSeries::new(middle.clone(), style))?;
+        }
+        if panel.kind == Kind::Sweep {
+            let dots = middle.iter().map(|at| Circle::new(*at, 3, colour.filled()));
+            chart.draw_series(dots)?;
+        }
+    }
+    Ok(())
+}
+
+fn mesh<'a, X, Y>(
+    chart: &mut ChartContext<'a, SVGBackend<'_>, Cartesian2d<X, Y>>,
+    x_label: &str,
+    y_label: &str,
+) -> Drawn
+where
+    X: Ranged<ValueType = f64> + plotters::coord::ranged1d::ValueFormatter<f64>,
+    Y: Ranged<ValueType = f64> + plotters::coord::ranged1d::ValueFormatter<f64>,
+{
+    let small = ("sans-serif", 13).into_font().color(&INK);
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID)
+        .axis_style(FAINT)
+        .x_labels(7)
+        .y_labels(6)
+        .x_label_formatter(&|value| number(*value))
+        .y_label_formatter(&|value| number(*value))
+        .label_style(small.clone())
+        .axis_desc_style(small)
+        .x_desc(x_label)
+        .y_desc(y_label)
+        .draw()?;
+    Ok(())
+}
+
+/// `12,000`, `0.25`: as short as it can be read.
+pub(super) fn number(value: f64) -> String {
+    if value.abs() >= 10.0 || value == 0.0 {
+        return crate::gate_mariadb::thousands(value.round());
+    }
+    let text = format!("{value:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Writes text that begins here, with its middle at this height.
+pub(super) fn text(
+    canvas: &Canvas<'_>,
+    at: (i32, i32),
+    content: &str,
+    size: i32,
+    colour: RGBColor,
+    bold: bool,
+) -> Drawn {
+    let weight = if bold { FontStyle::Bold } else { FontStyle::Normal };
+    let style = TextStyle::from(("sans-serif", size, weight).into_font())
+        .color(&colour)
+        .pos(Pos::new(HPos::Left, VPos::Center));
+    canvas.draw_text(content, &style, at)?;
+    Ok(())
+}
+
+/// The colour of a place in the palette.
+pub(super) fn colour(place: usize) -> RGBColor {
+    PALETTE[place % PALETTE.len()]
+}

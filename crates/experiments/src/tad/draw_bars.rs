@@ -1,0 +1,83 @@
+//! Draws categories with bars.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use super::draw::{colour, number};
+use super::found::{point, spread};
+use super::panel::{Line, Panel};
+use super::record::Record;
+
+const INK: RGBColor = RGBColor(0x1f, 0x29, 0x33);
+const GRID: RGBColor = RGBColor(0xe3, 0xe7, 0xeb);
+
+/// Bars side by side in each category; a thin line from the lowest seed to the highest.
+pub(super) fn draw(
+    area: &DrawingArea<SVGBackend<'_>, Shift>,
+    record: &Record,
+    panel: &Panel,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let value = |line: &Line| {
+        let runs = &point(record, line.arm, line.at)?.runs;
+        let values: Vec<f64> =
+            runs.iter().filter_map(|run| run.numbers.get(&line.key).copied()).collect();
+        spread(&values)
+    };
+    let mut categories: Vec<&str> = Vec::new();
+    for line in &panel.lines {
+        if !categories.contains(&line.category.as_str()) {
+            categories.push(&line.category);
+        }
+    }
+    let bars: Vec<(&Line, [f64; 3])> =
+        panel.lines.iter().map(|line| (line, value(line).unwrap_or_default())).collect();
+    let top = bars.iter().map(|(_, [_, _, high])| *high).fold(panel.at_least, f64::max);
+    let top = if top > 0.0 { top * 1.12 } else { 1.0 };
+    let mut chart = ChartBuilder::on(area)
+        .margin_right(12)
+        .x_label_area_size(30)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..categories.len() as f64, 0.0..top)?;
+    let small = ("sans-serif", 13).into_font().color(&INK);
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID)
+        .x_labels(0)
+        .y_labels(6)
+        .y_label_formatter(&|value| number(*value))
+        .label_style(small.clone())
+        .axis_desc_style(small)
+        .y_desc(&panel.y_label)
+        .draw()?;
+    let middle = |size: i32| {
+        TextStyle::from(("sans-serif", size).into_font())
+            .color(&INK)
+            .pos(Pos::new(HPos::Center, VPos::Bottom))
+    };
+    for (place, category) in categories.iter().enumerate() {
+        let here: Vec<_> = bars.iter().filter(|(line, _)| line.category == **category).collect();
+        let wide = 0.8 / here.len().max(1) as f64;
+        for (index, (line, [low, value, high])) in here.into_iter().enumerate() {
+            let left = place as f64 + 0.1 + index as f64 * wide;
+            let centre = left + wide / 2.0;
+            let corners = [(left + wide * 0.05, 0.0), (left + wide * 0.95, *value)];
+            chart.draw_series([Rectangle::new(corners, colour(line.colour).filled())])?;
+            chart.draw_series([PathElement::new(
+                vec![(centre, *low), (centre, *high)],
+                INK.stroke_width(1),
+            )])?;
+            let label = Text::new(number(*value), (centre, *high + top * 0.01), middle(12));
+            chart.draw_series([label])?;
+        }
+        let at = chart.backend_coord(&(place as f64 + 0.5, 0.0));
+        let (x, y) = area.get_base_pixel();
+        let below = TextStyle::from(("sans-serif", 13).into_font())
+            .color(&INK)
+            .pos(Pos::new(HPos::Center, VPos::Top));
+        area.draw_text(category, &below, (at.0 - x, at.1 - y + 8))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! What a figure consists of. A figure is data: arms, points, seeds, and what must hold of them.
+
+use anyhow::{Result, anyhow};
+use headworks_tad::model::Tad;
+use headworks_tad::remedy::{Problem, apply};
+use headworks_tad::{file, systems};
+
+use super::found::Seed;
+use super::panel::Panel;
+use super::record::Run;
+use crate::record::Outcome;
+use crate::registry::{Experiment, RunOptions};
+
+/// The papers' titles are long; readers know this one by the name of its two systems.
+pub(super) const PAPER: &str = "Split and Maat dissertation";
+
+/// A figure of the dissertation.
+#[derive(Debug)]
+pub(crate) struct Figure {
+    /// The experiment's id.
+    pub(crate) id: &'static str,
+    /// One line that says what it shows.
+    pub(crate) title: &'static str,
+    /// Number of the figure.
+    pub(crate) figure: &'static str,
+    /// What is simulated, in a few sentences.
+    pub(crate) about: &'static str,
+    /// Name of the system of every arm that does not name another.
+    pub(crate) system: &'static str,
+    /// The scenario as its file would be, with [`PLACEHOLDERS`].
+    pub(crate) scenario: &'static str,
+    /// What changes from point to point.
+    pub(crate) sweep: Sweep,
+    /// Who is compared with whom.
+    pub(crate) arms: &'static [Arm],
+    /// For how long.
+    pub(crate) time: Time,
+    /// Keys of what is recorded of every run; a `*` stands for anything.
+    pub(crate) keep: &'static [&'static str],
+    /// Adds numbers that follow from those that are recorded. Also done with old records.
+    pub(crate) derive: fn(&mut Run),
+    /// What must hold.
+    pub(crate) claims: &'static [Claim],
+    /// The picture.
+    pub(crate) panels: fn() -> Vec<Panel>,
+    /// How long all runs take on two cores, full and quick, in seconds.
+    pub(crate) expected_s: (u64, u64),
+}
+
+/// What a scenario text may have in it: the point, the simulated time, the time that is not counted, and the moment
+/// in the middle at which something changes.
+pub(crate) const PLACEHOLDERS: [&str; 4] = ["{x}", "{duration}", "{warmup}", "{middle}"];
+
+/// Values on the horizontal axis.
+#[derive(Debug)]
+pub(crate) struct Sweep {
+    /// Key in the record, with its unit.
+    pub(crate) key: &'static str,
+    /// For people.
+    pub(crate) label: &'static str,
+    pub(crate) points: &'static [f64],
+}
+
+/// A system with remedies.
+#[derive(Debug)]
+pub(crate) struct Arm {
+    /// For people, and how claims and panels mean it.
+    pub(crate) label: &'static str,
+    /// Another system than the figure's.
+    pub(crate) system: Option<&'static str>,
+    /// Letters of the remedies of the five problems, in their order, as the dissertation writes them: `d|i|?|?|?`.
+    pub(crate) maat: &'static str,
+    /// Whatever else is different about the system at a point.
+    pub(crate) adjust: fn(&mut Tad, f64) -> Result<()>,
+}
+
+/// An arm without anything else.
+pub(crate) const fn arm(label: &'static str, maat: &'static str) -> Arm {
+    Arm { label, system: None, maat, adjust: |_, _| Ok(()) }
+}
+
+/// Simulated time.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Time {
+    /// Counted in a full run, in seconds.
+    pub(crate) full_s: u64,
+    /// Counted in a quick run.
+    pub(crate) quick_s: u64,
+    /// Not counted, at the start.
+    pub(crate) warmup_s: u64,
+}
+
+/// On which side of a bound the truth must be.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+    Between(f64, f64),
+}
+
+impl Bound {
+    pub(crate) fn holds(self, value: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => value >= least,
+            Self::AtMost(most) => value <= most,
+            Self::Between(least, most) => (least..=most).contains(&value),
+        }
+    }
+
+    pub(crate) fn text(self) -> String {
+        match self {
+            Self::AtLeast(least) => format!("at least {least}"),
+            Self::AtMost(most) => format!("at most {most}"),
+            Self::Between(least, most) => format!("{least} to {most}"),
+        }
+    }
+}
+
+/// Something that must hold, for each seed by itself.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) statement: &'static str,
+    /// What the dissertation says.
+    pub(crate) paper: &'static str,
+    pub(crate) unit: &'static str,
+    /// What one seed says.
+    pub(crate) ours: fn(&Seed<'_>) -> f64,
+    pub(crate) bound: Bound,
+    /// What to keep in mind.
+    pub(crate) note: &'static str,
+}
+
+impl Figure {
+    /// What the registry knows of it. Functions cannot be made for a value, so the two that say which figure it is come
+    /// from the figure's module.
+    pub(crate) const fn experiment(
+        &self,
+        run: fn(&RunOptions) -> Result<Outcome>,
+        report: fn(&std::path::Path) -> Result<Outcome>,
+    ) -> Experiment {
+        Experiment {
+            id: self.id,
+            title: self.title,
+            paper: PAPER,
+            figure: self.figure,
+            expected_s: self.expected_s.0,
+            expected_quick_s: self.expected_s.1,
+            needs: &[],
+            run,
+            report,
+        }
+    }
+
+    /// The system of an arm at a point.
+    pub(crate) fn tad(&self, arm: &Arm, point: f64) -> Result<Tad> {
+        let name = arm.system.unwrap_or(self.system);
+        let text = systems::text(name)
+            .or_else(|| systems::problem_text(name))
+            .ok_or_else(|| anyhow!("no system is named {name}"))?;
+        let mut tad = file::read_tad(name, text).map_err(|errors| anyhow!("{errors}"))?.value;
+        for (problem, letter) in Problem::ALL.into_iter().zip(arm.maat.split('|')) {
+            if letter == "?" {
+                continue;
+            }
+            let alternatives = tad.remedies.get(&problem).cloned().unwrap_or_default();
+            let chosen =
+                alternatives.iter().find(|each| each.letter == letter).ok_or_else(|| {
+                    anyhow!("system {name} has no remedy {letter} of {}", problem.name())
+                })?;
+            for remedy in &chosen.remedies {
+                apply(&mut tad, remedy)?;
+            }
+        }
+        (arm.adjust)(&mut tad, point)?;
+        Ok(tad)
+    }
+
+    /// The scenario at a point.
+    pub(crate) fn scenario_text(&self, point: f64, counted_s: u64) -> String {
+        let duration_s = self.time.warmup_s + counted_s;
+        let values = [
+            format!("{point}"),
+            format!("{duration_s} s"),
+            format!("{} s", self.time.warmup_s),
+            format!("{} ms", duration_s * 500),
+        ];
+        let text = self.scenario.to_owned();
+        PLACEHOLDERS.iter().zip(values).fold(text, |text, (name, value)| text.replace(name, &value))
+    }
+}

@@ -1,0 +1,88 @@
+//! A view on a record: what was found at an arm and a point.
+
+use super::record::{Point, Record, Run};
+use crate::metrics::median;
+
+/// Runs of all seeds at an arm and a point, if they are in the record.
+pub(super) fn point<'a>(record: &'a Record, arm: &str, at: f64) -> Option<&'a Point> {
+    let arm = record.arms.iter().find(|each| each.arm == arm)?;
+    arm.points.iter().find(|point| point.at == at)
+}
+
+/// Lowest, middle and highest of the seeds.
+pub(super) fn spread(values: &[f64]) -> Option<[f64; 3]> {
+    let middle = median(values)?;
+    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    Some([low, middle, high])
+}
+
+/// What one seed found at all arms and points. What is missing is not a number, and no claim holds of that.
+pub(crate) struct Seed<'a> {
+    pub(super) record: &'a Record,
+    pub(super) index: usize,
+}
+
+impl Seed<'_> {
+    fn run(&self, arm: &str, at: f64) -> Option<&Run> {
+        point(self.record, arm, at)?.runs.get(self.index)
+    }
+
+    /// A number.
+    pub(crate) fn get(&self, arm: &str, at: f64, key: &str) -> f64 {
+        self.run(arm, at).and_then(|run| run.numbers.get(key)).copied().unwrap_or(f64::NAN)
+    }
+
+    /// A number at one point, relative to that at another.
+    pub(crate) fn ratio(&self, arm: &str, key: &str, at: f64, than: f64) -> f64 {
+        self.get(arm, at, key) / self.get(arm, than, key)
+    }
+
+    /// The largest relative distance of a number at any point from that at the first one.
+    pub(crate) fn drift(&self, arm: &str, key: &str) -> f64 {
+        let values = self.all(arm, key);
+        let Some(&first) = values.first() else { return f64::NAN };
+        values.iter().map(|value| (value / first - 1.0).abs()).fold(0.0, largest)
+    }
+
+    /// The smallest ratio of a number to that of the same point of another arm.
+    pub(crate) fn least_against(&self, arm: &str, other: &str, key: &str) -> f64 {
+        let ratios = self.all(arm, key).into_iter().zip(self.all(other, key)).map(|(a, b)| a / b);
+        ratios.fold(f64::INFINITY, |least, ratio| if ratio < least { ratio } else { least })
+    }
+
+    /// A number at all points of an arm, in their order.
+    pub(crate) fn all(&self, arm: &str, key: &str) -> Vec<f64> {
+        let arm_record = self.record.arms.iter().find(|each| each.arm == arm);
+        let points = arm_record.map_or(&[][..], |arm| &arm.points[..]);
+        points.iter().map(|point| self.get(arm, point.at, key)).collect()
+    }
+
+    /// The mean of a series over the second half of the time, without its first tenth, in which things settle.
+    pub(crate) fn late(&self, arm: &str, at: f64, key: &str) -> f64 {
+        self.part(arm, at, key, 0.55, 1.0)
+    }
+
+    /// The same over the first half.
+    pub(crate) fn early(&self, arm: &str, at: f64, key: &str) -> f64 {
+        self.part(arm, at, key, 0.05, 0.5)
+    }
+
+    fn part(&self, arm: &str, at: f64, key: &str, from: f64, to: f64) -> f64 {
+        let Some(values) = self.run(arm, at).and_then(|run| run.series.get(key)) else {
+            return f64::NAN;
+        };
+        // A last bucket that has hardly begun would count as much as the others.
+        let whole = self.record.counted_s + self.record.warmup_s;
+        let bucket_s = self.run(arm, at).map_or(1.0, |run| run.bucket_s);
+        let buckets = ((whole / bucket_s).round() as usize).min(values.len());
+        let cut = |share: f64| (share * buckets as f64).round() as usize;
+        let part = &values[cut(from)..cut(to)];
+        part.iter().sum::<f64>() / part.len() as f64
+    }
+}
+
+/// The larger one; not a number if one is not.
+pub(crate) fn largest(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
+}

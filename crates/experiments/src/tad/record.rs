@@ -1,0 +1,57 @@
+//! What a figure's experiment keeps: the numbers of every run, before any analysis.
+
+use std::collections::BTreeMap;
+
+use headworks_rig::machine::Load;
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Header, Verdict};
+
+/// `ID.json`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Record {
+    #[serde(flatten)]
+    pub(crate) header: Header,
+    /// Simulated time that counts, and that before it.
+    pub(crate) counted_s: f64,
+    pub(crate) warmup_s: f64,
+    /// How long all simulations took.
+    pub(crate) took_s: f64,
+    /// The machine before and after.
+    pub(crate) load_before: Load,
+    pub(crate) load_after: Load,
+    /// Computed from `arms`; replaced when the record is analysed again.
+    pub(crate) verdicts: Vec<Verdict>,
+    /// What the points are.
+    pub(crate) sweep: String,
+    pub(crate) arms: Vec<ArmRecord>,
+}
+
+/// One arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ArmRecord {
+    pub(crate) arm: String,
+    pub(crate) system: String,
+    pub(crate) maat: String,
+    pub(crate) points: Vec<Point>,
+}
+
+/// One point of an arm.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Point {
+    pub(crate) at: f64,
+    pub(crate) runs: Vec<Run>,
+}
+
+/// One simulation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Run {
+    pub(crate) seed: u64,
+    /// Over the counted time; units are in the keys.
+    pub(crate) numbers: BTreeMap<String, f64>,
+    /// Over all of the time, a value for each bucket; units are in the keys.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) series: BTreeMap<String, Vec<f64>>,
+    /// Length of a bucket.
+    pub(crate) bucket_s: f64,
+}
