@@ -144,8 +144,10 @@ impl Case {
     /// One scenario to look at: base load first, then C2 grows.
     fn growing(&self) -> Scenario {
         let mut scenario = self.base.clone();
-        let change =
-            crate::scenario::Change::Loads { client: 1, loads: self.grown().clients[1].loads.clone() };
+        let change = crate::scenario::Change::Loads {
+            client: 1,
+            loads: self.grown().clients[1].loads.clone(),
+        };
         scenario.changes.push((scenario.duration_ns, change));
         scenario.duration_ns *= 2;
         scenario.sample_ns = scenario.duration_ns / 40;

@@ -132,6 +132,9 @@ mod tests {
     fn letters_that_need_others_say_so() {
         // One scheduler for all stages of a node needs queues at all of them.
         let error = remedied(&hbase(), "?|?|d|?|?").unwrap_err().to_string();
-        assert!(error.contains("hidden-contention") && error.contains("scheduling point"), "{error}");
+        assert!(
+            error.contains("hidden-contention") && error.contains("scheduling point"),
+            "{error}"
+        );
     }
 }

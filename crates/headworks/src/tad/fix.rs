@@ -14,11 +14,8 @@ use std::process::ExitCode;
 /// `headworks tad fix`
 pub fn fix(args: &Fix) -> Result<ExitCode> {
     let tad = input::system(&args.system, None)?;
-    let scenarios = args
-        .scenario
-        .iter()
-        .map(|name| input::scenario(name, &tad))
-        .collect::<Result<Vec<_>>>()?;
+    let scenarios =
+        args.scenario.iter().map(|name| input::scenario(name, &tad)).collect::<Result<Vec<_>>>()?;
     let goals = args
         .goal
         .iter()

@@ -61,7 +61,8 @@ pub fn search(args: &Gaps) -> Result<ExitCode> {
     // The smallest first: they say most.
     found.gaps.sort_by_key(|gap| (gap.cause, gap.size, gap.seed));
     if let Some(dir) = &args.output {
-        let cannot = || format!("cannot write to {}: name a directory that you may write", dir.display());
+        let cannot =
+            || format!("cannot write to {}: name a directory that you may write", dir.display());
         std::fs::create_dir_all(dir).with_context(cannot)?;
         for gap in &found.gaps {
             let path = dir.join(format!("gap-{}.toml", gap.seed));

@@ -24,7 +24,9 @@ pub fn system(name: &str, letters: Option<&str>) -> anyhow::Result<Tad> {
     let tad = told(file::read_tad(name, &text))?;
     match letters {
         Some(letters) => maat::remedied(&tad, letters).map_err(|error| {
-            BadInput::new(format!("--maat: {error}\n  what each letter does: headworks tad show {name}"))
+            BadInput::new(format!(
+                "--maat: {error}\n  what each letter does: headworks tad show {name}"
+            ))
         }),
         None => Ok(tad),
     }

@@ -75,7 +75,11 @@ pub fn simulate(args: &Simulate) -> Result<ExitCode> {
     } else {
         print!("{}", results::text(&scenario, args.maat.as_deref(), &runs));
         if let Some(dir) = &args.output {
-            println!("\nWritten to {}: result.json and pictures of seed {}", dir.display(), args.seed);
+            println!(
+                "\nWritten to {}: result.json and pictures of seed {}",
+                dir.display(),
+                args.seed
+            );
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -10,8 +10,7 @@ pub fn line(series: &[f64], top: f64, width: usize) -> String {
     let blocks = series.len().min(width);
     (0..blocks)
         .map(|block| {
-            let part =
-                &series[block * series.len() / blocks..(block + 1) * series.len() / blocks];
+            let part = &series[block * series.len() / blocks..(block + 1) * series.len() / blocks];
             let mean = part.iter().sum::<f64>() / part.len() as f64;
             let level = if top > 0.0 { (mean / top * 8.0).ceil() } else { 0.0 };
             BLOCKS[(level as usize).clamp(1, 8) - 1]

@@ -8,9 +8,10 @@ use crate::support::{RunDir, text};
 fn every_subcommand_explains_itself() {
     let run = RunDir::new();
     let overview = run.ok(["--help"]);
-    for command in
-        ["run", "status", "top", "set", "off", "on", "reload", "doctor", "bench", "daemon", "man"]
-    {
+    for command in [
+        "run", "status", "top", "set", "off", "on", "reload", "doctor", "bench", "tad", "daemon",
+        "man",
+    ] {
         assert!(overview.contains(&format!("\n  {command} ")), "{command}: {overview}");
         let help = run.ok([command, "--help"]);
         assert!(help.contains("Usage:") && help.contains(command), "{help}");

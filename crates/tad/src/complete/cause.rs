@@ -69,12 +69,20 @@ impl Cause {
     /// For people.
     pub fn title(self) -> &'static str {
         match self {
-            Cause::HeldThreads => "threads are held by requests that wait longer than others on the same path",
+            Cause::HeldThreads => {
+                "threads are held by requests that wait longer than others on the same path"
+            }
             Cause::Crowd => "more threads in front of a resource than it has servers",
             Cause::NotPreemptive => "large requests are served to their end",
-            Cause::CrowdAndNotPreemptive => "large requests are served to their end, and several of them at a time come first",
-            Cause::HeldThreadsAndService => "threads are held, and resources serve in their own order or to the end",
-            Cause::AbsentClient => "a client with few requests under way is not there when it is its turn",
+            Cause::CrowdAndNotPreemptive => {
+                "large requests are served to their end, and several of them at a time come first"
+            }
+            Cause::HeldThreadsAndService => {
+                "threads are held, and resources serve in their own order or to the end"
+            }
+            Cause::AbsentClient => {
+                "a client with few requests under way is not there when it is its turn"
+            }
             Cause::Unexplained => "not explained by any cure that was tried",
         }
     }

@@ -171,6 +171,7 @@ fn request(dice: &mut Dice, tad: &Tad, number: usize) -> RequestType {
             stage,
             place: Place::Same,
             uses: Vec::new(),
+            cache: None,
             submits: Vec::new(),
             waits: Vec::new(),
             uses_after: Vec::new(),

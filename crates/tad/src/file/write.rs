@@ -175,7 +175,9 @@ fn write_request(out: &mut Out, tad: &Tad, request: &RequestType) {
         let values: Vec<String> = request
             .parameters
             .iter()
-            .map(|each| format!("{} = {}", key(&each.name), quoted(&amount(each.default, each.dimension))))
+            .map(|each| {
+                format!("{} = {}", key(&each.name), quoted(&amount(each.default, each.dimension)))
+            })
             .collect();
         out.pair("parameters", format!("{{ {} }}", values.join(", ")));
     }
@@ -206,6 +208,15 @@ fn write_step(out: &mut Out, tad: &Tad, request: &RequestType, step: &Step) {
                 uses.iter().map(|each| consumption(tad, request, each)).collect();
             out.pair(key, list(uses.iter().map(String::as_str)));
         }
+    }
+    if let Some(cache) = &step.cache {
+        let skips = cache.skips.iter().map(|&id| tad.resources[id].name.as_str());
+        let (name, entries, keys) = (quoted(&cache.name), cache.entries, cache.keys);
+        let skips = list(skips);
+        out.pair(
+            "cache",
+            format!("{{ name = {name}, entries = {entries}, keys = {keys}, skips = {skips} }}"),
+        );
     }
     for (key, steps) in [("submits", &step.submits), ("waits", &step.waits), ("then", &step.then)] {
         if !steps.is_empty() {
@@ -304,7 +315,9 @@ fn write_load(out: &mut Out, tad: &Tad, head: &str, load: &Load) {
     let given = request.parameters.iter().zip(&load.parameters);
     let given: Vec<String> = given
         .filter(|(known, value)| known.default != **value)
-        .map(|(known, value)| format!("{} = {}", key(&known.name), quoted(&amount(*value, known.dimension))))
+        .map(|(known, value)| {
+            format!("{} = {}", key(&known.name), quoted(&amount(*value, known.dimension)))
+        })
         .collect();
     if !given.is_empty() {
         out.pair("parameters", format!("{{ {} }}", given.join(", ")));
@@ -387,7 +400,8 @@ fn rate(per_s: f64, dimension: Dimension) -> String {
 
 /// `do = "…"` and what follows, each by itself.
 fn pairs_of(remedy: &Remedy) -> Vec<String> {
-    let table: toml::Table = toml::from_str(&format!("r = {}", remedy.to_toml())).unwrap_or_default();
+    let table: toml::Table =
+        toml::from_str(&format!("r = {}", remedy.to_toml())).unwrap_or_default();
     let inner = table.get("r").and_then(toml::Value::as_table);
     inner.into_iter().flatten().map(|(key, value)| format!("{key} = {value}")).collect()
 }

@@ -44,8 +44,7 @@ impl Costs {
 
     /// Points of one remedy.
     pub fn of(&self, tad: &Tad, remedy: &Remedy) -> u32 {
-        let setting =
-            matches!(remedy, Remedy::SetThreads { .. } | Remedy::SetPolicy { .. });
+        let setting = matches!(remedy, Remedy::SetThreads { .. } | Remedy::SetPolicy { .. });
         let points = if remedy.is_control() || setting { self.indirect } else { self.direct };
         let processes: BTreeSet<ProcessId> = stages(remedy)
             .into_iter()

@@ -91,10 +91,12 @@ impl Goal {
                 Ok(Goal::Tail { client: (*client).to_owned(), limit_ms })
             }
             ["fair", within] => Ok(Goal::Throughput {
-                within: fraction(within).ok_or_else(|| wrong("what may be missed is no percentage"))?,
+                within: fraction(within)
+                    .ok_or_else(|| wrong("what may be missed is no percentage"))?,
             }),
             ["drf", within] => Ok(Goal::Dominant {
-                within: fraction(within).ok_or_else(|| wrong("what may be missed is no percentage"))?,
+                within: fraction(within)
+                    .ok_or_else(|| wrong("what may be missed is no percentage"))?,
             }),
             [kind, ..] if ["isolate", "p99", "fair", "drf"].contains(kind) => {
                 Err(wrong("it has too few or too many parts"))
@@ -126,10 +128,7 @@ impl Goal {
                 if got >= floor.per_s() * (1.0 - loss) {
                     None
                 } else {
-                    miss(format!(
-                        "{client} gets {got:.0}/s instead of {:.0}/s",
-                        floor.per_s()
-                    ))
+                    miss(format!("{client} gets {got:.0}/s instead of {:.0}/s", floor.per_s()))
                 }
             }
             Goal::Tail { client, limit_ms } => {

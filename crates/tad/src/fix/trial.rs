@@ -97,7 +97,8 @@ impl Bench<'_> {
 
     /// The worst 99th percentile of whom the goals protect.
     fn tail(&self, outcome: &Outcome) -> f64 {
-        let of = |name: &String| self.protected.is_empty() || self.protected.contains(&name.as_str());
+        let of =
+            |name: &String| self.protected.is_empty() || self.protected.contains(&name.as_str());
         let loads = outcome.clients.iter().filter(|client| of(&client.name));
         loads.flat_map(|client| &client.loads).map(|load| load.latency_ms_p99).fold(0.0, f64::max)
     }

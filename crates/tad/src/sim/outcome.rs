@@ -30,6 +30,21 @@ pub struct Outcome {
     pub resources: Vec<ResourceOutcome>,
     /// By stage.
     pub stages: Vec<StageOutcome>,
+    /// By cache of a kind of node.
+    pub caches: Vec<CacheOutcome>,
+}
+
+/// How a cache did, all nodes together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CacheOutcome {
+    /// Name.
+    pub name: String,
+    /// Kind of node.
+    pub node: String,
+    /// Look-ups that found what they wanted.
+    pub hits: u64,
+    /// Look-ups that did not. Those on speculation, which come again, are not counted.
+    pub misses: u64,
 }
 
 /// What a client was given.

@@ -1,8 +1,11 @@
 //! Counting.
 
 use super::CLIENTS;
+use super::cache::Lru;
 use super::gauge::Gauge;
-use super::outcome::{ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome};
+use super::outcome::{
+    CacheOutcome, ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome,
+};
 use super::plan::Plan;
 use super::resource::ResourceInstance;
 use super::slab::Slab;
@@ -192,7 +195,7 @@ impl Stats {
         self,
         (tad, scenario, seed): (&Tad, &Scenario, u64),
         plan: &Plan,
-        (slab, instances): (&Slab, &[ResourceInstance]),
+        (slab, instances, caches): (&Slab, &[ResourceInstance], &[Lru]),
         now_ns: u64,
     ) -> Outcome {
         let counted_ns = (now_ns - self.counted_from_ns).max(1);
@@ -259,6 +262,20 @@ impl Stats {
             clients,
             resources,
             stages,
+            caches: plan
+                .caches
+                .iter()
+                .map(|cache| {
+                    let nodes = tad.nodes[cache.node].count.max(1);
+                    let own = &caches[cache.base as usize..(cache.base + nodes) as usize];
+                    CacheOutcome {
+                        name: cache.name.clone(),
+                        node: tad.nodes[cache.node].name.clone(),
+                        hits: own.iter().map(|lru| lru.hits).sum(),
+                        misses: own.iter().map(|lru| lru.misses).sum(),
+                    }
+                })
+                .collect(),
         }
     }
 
