@@ -331,10 +331,10 @@ class Simulation:
             entry["built"] = [Step(self, step) for step in entry["steps"]]
             load = {"answered": 0, "latency_ns": 0}
             self.loads.append(load)
-            for _ in range(entry["threads"]):
-                self.env.process(self.thread(entry, load))
+            for thread in range(entry["threads"]):
+                self.env.process(self.thread(entry, load, thread))
 
-    def thread(self, entry, load):
+    def thread(self, entry, load, number):
         """A thread of a closed loop."""
         env = self.env
         yield env.timeout(self.random.randrange(1_000_000))
@@ -351,6 +351,8 @@ class Simulation:
             )
             if entry["entry"] == "any":
                 node = self.random.randrange(len(nodes))
+            elif entry["entry"] == "each":
+                node = number % len(nodes)
             elif entry["entry"] == "partition":
                 node = request.partition % len(nodes)
             else:

@@ -39,6 +39,10 @@ pub enum Entry {
     Fixed(u32),
     /// The node of the request's partition.
     Partition,
+    /// Each thread of a closed loop stays on one node, and threads are spread evenly over the nodes,
+    /// as connections are; other arrivals go around. Threads that draw a node for each request
+    /// instead pile up on the node that is slowest at the moment, and leave the others idle.
+    Each,
 }
 
 /// How often each partition is wanted.

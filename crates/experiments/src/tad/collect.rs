@@ -145,9 +145,12 @@ fn simulate(figure: &Figure, plan: &Plan, task: &Task<'_>) -> Result<Run> {
     let what = || format!("{}: {} at {}", figure.id, task.arm.label, task.at);
     let tad = figure.tad(task.arm, task.at).with_context(what)?;
     let text = figure.scenario_text(task.at, plan.counted_s);
-    let scenario = file::read_scenario(figure.id, &text, &tad)
+    let mut scenario = file::read_scenario(figure.id, &text, &tad)
         .map_err(|errors| anyhow!("{errors}"))
         .with_context(what)?;
+    if task.arm.shipped {
+        scenario.value.policy = None;
+    }
     let outcome = sim::run(&tad, &scenario.value, task.seed, &mut |_| {}).with_context(what)?;
     Ok(measure(&outcome, figure.keep))
 }

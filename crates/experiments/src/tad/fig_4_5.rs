@@ -24,6 +24,7 @@ const fn arm(label: &'static str, maat: &'static str) -> Arm {
         label,
         system: None,
         maat,
+        shipped: false,
         adjust: |tad, handlers| {
             let remedy = Remedy::SetThreads { stage: "handle".into(), threads: handlers as u32 };
             Ok(apply(tad, &remedy)?)

@@ -70,13 +70,20 @@ pub(crate) struct Arm {
     pub(crate) system: Option<&'static str>,
     /// Letters of the remedies of the five problems, in their order, as the dissertation writes them: `d|i|?|?|?`.
     pub(crate) maat: &'static str,
+    /// Queues have the policies of the system's file, and not the scenario's.
+    pub(crate) shipped: bool,
     /// Whatever else is different about the system at a point.
     pub(crate) adjust: fn(&mut Tad, f64) -> Result<()>,
 }
 
 /// An arm without anything else.
 pub(crate) const fn arm(label: &'static str, maat: &'static str) -> Arm {
-    Arm { label, system: None, maat, adjust: |_, _| Ok(()) }
+    Arm { label, system: None, maat, shipped: false, adjust: |_, _| Ok(()) }
+}
+
+/// A system as it is shipped.
+pub(crate) const fn shipped(label: &'static str) -> Arm {
+    Arm { shipped: true, ..arm(label, "?|?|?|?|?") }
 }
 
 /// Simulated time.

@@ -14,6 +14,14 @@ mod fig_4_5;
 mod fig_4_6;
 mod figure;
 mod found;
+mod hbase_4_10;
+mod hbase_4_11;
+mod hbase_4_12;
+mod hbase_4_18;
+mod hbase_4_7;
+mod hbase_4_8;
+mod hbase_4_9;
+mod hbase_4_9b;
 mod measure;
 mod panel;
 mod record;
@@ -40,6 +48,16 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     fig_4_4::EXPERIMENT,
     fig_4_5::EXPERIMENT,
     fig_4_6::EXPERIMENT,
+    hbase_4_7::EXPERIMENT,
+    hbase_4_8::EXPERIMENT,
+    hbase_4_9::EXPERIMENT,
+    hbase_4_9b::EXPERIMENT,
+    hbase_4_10::EXPERIMENT,
+    hbase_4_11::PREDICTIONS,
+    hbase_4_11::THREADS,
+    hbase_4_12::THROUGHPUT,
+    hbase_4_12::LATENCY,
+    hbase_4_18::EXPERIMENT,
 ];
 
 /// Simulates a figure and reports on it.

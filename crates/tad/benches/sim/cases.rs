@@ -29,7 +29,7 @@ impl Case {
             }
         }
         let text = format!(
-            "name = \"{}\"\nduration = \"{} s\"\nwarmup = \"1 s\"\n{}",
+            "name = \"{}\"\nduration = \"{} s\"\nwarmup = \"1 s\"\npolicy = \"drf\"\n{}",
             self.name, self.seconds, self.clients
         );
         let scenario = read_scenario(self.name, &text, &tad);

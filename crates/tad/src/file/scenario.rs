@@ -223,6 +223,7 @@ fn read_entry(
     match text.text.as_str() {
         "any" => return Entry::Any,
         "partition" => return Entry::Partition,
+        "each" => return Entry::Each,
         other => {
             let fixed = other.strip_prefix("node ").and_then(|n| n.trim().parse::<u32>().ok());
             let count = node.map_or(u32::MAX, |node| tad.nodes[node].count);
@@ -236,10 +237,10 @@ fn read_entry(
         format!("no request starts at \"{}\"", text.text),
         match node {
             Some(node) => format!(
-                "Write \"any\", \"partition\" or \"node 0\" to \"node {}\".",
+                "Write \"any\", \"each\", \"partition\" or \"node 0\" to \"node {}\".",
                 tad.nodes[node].count - 1
             ),
-            None => "Write \"any\", \"partition\" or \"node 0\".".to_owned(),
+            None => "Write \"any\", \"each\", \"partition\" or \"node 0\".".to_owned(),
         },
     );
     Entry::Any

@@ -5,14 +5,20 @@ use super::engine::{Engine, Todo};
 use super::plan::KeyPlan;
 use super::slab::Request;
 use crate::scenario::{Arrivals, Entry};
+use std::collections::VecDeque;
 
 /// Threads of a closed loop do not all start at once.
 const START_SPREAD_NS: u64 = 1_000_000;
 
 /// A load while it is simulated.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct LoadState {
     active: bool,
+    /// Nodes to which the threads belong that are about to issue a request, in the order in which
+    /// they will; only with [`Entry::Each`].
+    homes: VecDeque<u32>,
+    /// Requests that belonged to no thread.
+    homeless: u32,
     /// Threads of a closed loop that are to go on as another load's, and whose.
     leaving: u32,
     successor: u32,
@@ -33,7 +39,8 @@ impl Engine<'_> {
         self.loads[load as usize].active = true;
         match self.plan.loads[load as usize].arrivals {
             Arrivals::Closed { threads, .. } => {
-                for _ in have..threads {
+                for thread in have..threads {
+                    self.come_home(load, thread);
                     let at = self.now_ns + self.rng.below(START_SPREAD_NS);
                     self.calendar.push(at, Event::Arrive(load));
                 }
@@ -56,9 +63,10 @@ impl Engine<'_> {
 
     /// The time of a load has come.
     pub(super) fn arrive(&mut self, load: u32) {
+        let home = self.loads[load as usize].homes.pop_front();
         if !self.loads[load as usize].active {
             // A thread that was thinking when its load ended.
-            self.move_on(load);
+            self.move_on(load, home);
             return;
         }
         let count = match self.plan.loads[load as usize].arrivals {
@@ -66,31 +74,39 @@ impl Engine<'_> {
             _ => 1,
         };
         for _ in 0..count {
-            self.issue(load);
+            self.issue(load, home);
         }
         self.next_arrival(load, false);
     }
 
-    /// A request of a load was answered: its thread goes on.
-    pub(super) fn proceed(&mut self, load: u32) {
+    /// A thread will issue a load's request after all that are about to already.
+    fn come_home(&mut self, load: u32, node: u32) {
+        if self.plan.loads[load as usize].entry == Entry::Each {
+            self.loads[load as usize].homes.push_back(node);
+        }
+    }
+
+    /// A request of a load that began on a node was answered: its thread goes on.
+    pub(super) fn proceed(&mut self, load: u32, node: u32) {
         let Arrivals::Closed { think_ns, .. } = self.plan.loads[load as usize].arrivals else {
             return;
         };
         if !self.loads[load as usize].active {
-            self.move_on(load);
+            self.move_on(load, Some(node));
         } else if think_ns == 0 {
-            self.issue(load);
+            self.issue(load, Some(node));
         } else {
+            self.come_home(load, node);
             self.calendar.push(self.now_ns + think_ns, Event::Arrive(load));
         }
     }
 
-    fn move_on(&mut self, load: u32) {
+    fn move_on(&mut self, load: u32, home: Option<u32>) {
         let state = &mut self.loads[load as usize];
         if state.leaving > 0 {
             state.leaving -= 1;
             let successor = state.successor;
-            self.issue(successor);
+            self.issue(successor, home);
         }
     }
 
@@ -127,8 +143,8 @@ impl Engine<'_> {
         }
     }
 
-    /// Issues a request.
-    fn issue(&mut self, load: u32) {
+    /// Issues a request, of a thread that belongs to a node if that matters.
+    fn issue(&mut self, load: u32, home: Option<u32>) {
         let plan = &self.plan.loads[load as usize];
         let first = plan.first;
         let steps = &self.plan.steps[plan.steps.clone()];
@@ -143,6 +159,14 @@ impl Engine<'_> {
             Entry::Any => self.rng.below(u64::from(stage.nodes)) as u32,
             Entry::Fixed(node) => node % stage.nodes,
             Entry::Partition => partition % stage.nodes,
+            Entry::Each => {
+                let state = &mut self.loads[load as usize];
+                let node = home.unwrap_or_else(|| {
+                    state.homeless = state.homeless.wrapping_add(1);
+                    state.homeless
+                });
+                node % stage.nodes
+            }
         };
         let request = Request {
             load,

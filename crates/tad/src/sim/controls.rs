@@ -10,7 +10,7 @@ use super::CLIENTS;
 use super::calendar::Event;
 use super::engine::{Engine, StageInstance, Todo};
 use super::plan::{Plan, SimError};
-use super::queue::Queue;
+use super::queue::{MISTAKEN, Queue};
 use super::resource::ResourceInstance;
 use super::slab::NONE;
 use crate::model::{StageId, Tad};
@@ -62,6 +62,25 @@ pub(super) struct Held {
     pub(super) by_node: Vec<u16>,
 }
 
+/// For which clients a stage instance may work, as bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Permit {
+    pub(super) clients: u16,
+    /// The same for parts that are mistaken for others.
+    mistaken: u16,
+}
+
+impl Permit {
+    const ALL: Permit = Permit { clients: u16::MAX, mistaken: u16::MAX };
+    const NONE: Permit = Permit { clients: 0, mistaken: 0 };
+
+    /// Whether it may work on what is in a list of a client.
+    pub(super) fn allows(self, client: usize, list: usize) -> bool {
+        let bits = if list == MISTAKEN { self.mistaken } else { self.clients };
+        bits & (1 << client) != 0
+    }
+}
+
 /// What guards a stage instance.
 #[derive(Clone, Debug, Default)]
 struct Guard {
@@ -96,7 +115,7 @@ pub(super) struct Controls {
     /// Weight of each client.
     weights: [f64; CLIENTS],
     /// Of each queue: whether any of its members has a guard.
-    scratch: Vec<u16>,
+    scratch: Vec<Permit>,
     /// Queues that will be woken.
     waking: Vec<u32>,
     /// Stage instances that look again when something leaves a stage.
@@ -245,7 +264,7 @@ impl Controls {
 
     /// What [`Engine::permit`] found: for each member of the queue the clients that it may work
     /// for. Empty if it has no guard.
-    pub(super) fn permits(&self) -> &[u16] {
+    pub(super) fn permits(&self) -> &[Permit] {
         &self.scratch
     }
 
@@ -255,6 +274,16 @@ impl Controls {
             limit.started[client] += 1;
             limit.buckets[client].take(limit.cost_ns[client]);
         }
+    }
+
+    /// Whether a part is predicted not to block at a stage instance although it may. That is a
+    /// property of the part: it is not predicted again and again until the prediction fails.
+    pub(super) fn mistakes(&self, place: u32, order: u64) -> bool {
+        let congestion = self.guard(place).and_then(|guard| guard.congestion.as_ref());
+        congestion.is_some_and(|congestion| {
+            let drawn = order.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+            drawn % 1000 < congestion.wrong_per_mille
+        })
     }
 
     /// A queue was woken.
@@ -291,8 +320,8 @@ impl Engine<'_> {
         let members = std::mem::take(&mut self.queues[queue as usize].members);
         if self.queues[queue as usize].guarded {
             let mut soonest_ns = u64::MAX;
-            for (member, place) in members.iter().enumerate() {
-                permits.push(self.permit_at(queue, member, *place, &mut soonest_ns));
+            for place in &members {
+                permits.push(self.permit_at(queue, *place, &mut soonest_ns));
             }
             if soonest_ns < u64::MAX && !self.controls.waking.contains(&queue) {
                 self.controls.waking.push(queue);
@@ -303,13 +332,13 @@ impl Engine<'_> {
         self.controls.scratch = permits;
     }
 
-    /// The clients that a member may work for, as bits.
-    fn permit_at(&mut self, queue: u32, member: usize, place: u32, soonest_ns: &mut u64) -> u16 {
+    /// The clients that a stage instance may work for.
+    fn permit_at(&mut self, queue: u32, place: u32, soonest_ns: &mut u64) -> Permit {
         let guard_number = self.controls.guard_of[place as usize] as usize;
-        let Some(guard) = self.controls.guards.get(guard_number) else { return u16::MAX };
+        let Some(guard) = self.controls.guards.get(guard_number) else { return Permit::ALL };
         let entry = &self.queues[queue as usize];
         let instance = &self.instances[place as usize];
-        let mut bits = 0;
+        let mut permit = Permit::NONE;
         if let Some(bound) = &guard.bound {
             let below = &self.plan.stages[bound.downstream];
             let node = instance.node % below.nodes;
@@ -318,7 +347,7 @@ impl Engine<'_> {
                 .map(|below| self.instances[below as usize].present)
                 .sum();
             if there + instance.busy >= bound.limit {
-                return 0;
+                return permit;
             }
         }
         let held = guard.back_off.map_or(0, |number| {
@@ -326,7 +355,9 @@ impl Engine<'_> {
             // Nobody else is there for whom to hold it back.
             if self.present(number, instance.node) & !held == 0 { 0 } else { held }
         });
-        let Some(guard) = self.controls.guards.get_mut(guard_number) else { return u16::MAX };
+        let Some(guard) = self.controls.guards.get_mut(guard_number) else {
+            return Permit::ALL;
+        };
         let active = |client: usize| instance.serving[client] > 0 || entry.waiting[client] > 0;
         let weights = &self.controls.weights;
         let total: f64 = (0..self.clients).filter(|c| active(*c)).map(|c| weights[c]).sum();
@@ -340,19 +371,13 @@ impl Engine<'_> {
                     continue;
                 }
             }
+            let mut congested = false;
             if let Some(congestion) = &guard.congestion {
                 let below = &self.stats.stages[congestion.downstream];
                 let there = below.waiting.value(client) + below.serving.value(client);
-                // Whether a prediction is wrong is a property of the part: the same part is not
-                // predicted again and again until the prediction fails.
-                let wrong = entry.head(&self.slab, member, client).is_some_and(|part| {
-                    let order = self.slab.parts[part as usize].order;
-                    order.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32 & 1023
-                        < congestion.wrong_per_mille
-                });
-                if there >= congestion.backlog && !wrong {
+                if there >= congestion.backlog {
                     *soonest_ns = (*soonest_ns).min(PATIENCE_NS);
-                    continue;
+                    congested = true;
                 }
             }
             if let Some(limit) = &mut guard.limit {
@@ -362,9 +387,12 @@ impl Engine<'_> {
                     continue;
                 }
             }
-            bits |= 1 << client;
+            permit.mistaken |= 1 << client;
+            if !congested {
+                permit.clients |= 1 << client;
+            }
         }
-        bits
+        permit
     }
 
     /// The clients that have something waiting or worked on at a set of stages of a node, as bits.

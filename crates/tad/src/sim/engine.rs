@@ -52,8 +52,8 @@ pub(super) enum Todo {
     Advance(u32),
     /// A queue looks whether it can start something.
     Dispatch(u32),
-    /// A load's thread goes on.
-    Proceed(u32),
+    /// A load's thread whose request began on a node goes on.
+    Proceed(u32, u32),
 }
 
 /// A simulation under way.
@@ -214,7 +214,7 @@ impl<'a> Engine<'a> {
                 Todo::Submit(part, from) => self.submit(part, from),
                 Todo::Advance(part) => self.advance(part),
                 Todo::Dispatch(queue) => self.dispatch(queue),
-                Todo::Proceed(load) => self.proceed(load),
+                Todo::Proceed(load, node) => self.proceed(load, node),
             }
         }
     }
@@ -261,7 +261,9 @@ fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, V
             instances[*place as usize].member = member as u32;
         }
         queues.push(Queue::new(policy, clients, members, bound));
+        queues.len() - 1
     };
+    let mut kept: Vec<(usize, usize)> = Vec::new();
     for shared in &tad.shared_queues {
         let nodes = shared.stages.first().map_or(0, |stage| plan.stages[*stage].nodes);
         let policy = scenario.policy.unwrap_or(shared.policy);
@@ -272,7 +274,14 @@ fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, V
                 let first = planned.base + node * planned.instances;
                 first..first + planned.instances
             });
-            attach(&mut instances, members.collect(), policy, shared.concurrency.max(1));
+            let queue =
+                attach(&mut instances, members.collect(), policy, shared.concurrency.max(1));
+            for &stage in &shared.stages {
+                let ordering = &tad.stages[stage].queue;
+                if ordering.ordered && !ordering.ordered_per_client {
+                    kept.push((queue, stage));
+                }
+            }
         }
     }
     for place in 0..instances.len() {
@@ -283,6 +292,14 @@ fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, V
         let queue = &tad.stages[stage].queue;
         let policy = queue.policy_with(scenario.policy);
         attach(&mut instances, vec![place as u32], policy, u32::MAX);
+    }
+    for (queue, stage) in kept {
+        for member in 0..queues[queue].members.len() {
+            let place = queues[queue].members[member];
+            if instances[place as usize].stage as usize == stage {
+                queues[queue].keep_order(member);
+            }
+        }
     }
     (instances, queues)
 }

@@ -86,6 +86,7 @@ pub fn export(tad: &Tad, scenario: &Scenario) -> Result<Value, ExportError> {
                 Entry::Any => json!("any"),
                 Entry::Fixed(node) => json!(node),
                 Entry::Partition => json!("partition"),
+                Entry::Each => json!("each"),
             },
             "keys": match &load.keys {
                 KeyPlan::Uniform => json!("uniform"),

@@ -71,7 +71,10 @@ impl<'a> Engine<'a> {
             self.order += 1;
             entry.order = self.order;
         }
-        self.queues[queue as usize].push(&mut self.slab, member as usize, client, part);
+        let order = entry.order;
+        let entry = &mut self.queues[queue as usize];
+        let mistaken = entry.guarded && self.controls.mistakes(place, order);
+        entry.push(&mut self.slab, (member as usize, client), part, mistaken);
         self.stats.stages[stage as usize].waiting.up(client, self.now_ns);
         self.todo.push_back(Todo::Dispatch(queue));
     }
@@ -109,9 +112,9 @@ impl<'a> Engine<'a> {
             let instances = &self.instances;
             let entry = &mut self.queues[queue as usize];
             let members = std::mem::take(&mut entry.members);
-            let found = entry.next(&mut self.slab, |member, client| {
+            let found = entry.next(&mut self.slab, |member, client, list| {
                 instances[members[member] as usize].has_room()
-                    && permits.get(member).is_none_or(|mask| mask & (1 << client) != 0)
+                    && permits.get(member).is_none_or(|permit| permit.allows(client, list))
             });
             entry.members = members;
             let Some((_, part)) = found else { break };
@@ -264,7 +267,7 @@ impl<'a> Engine<'a> {
             if header.answers == 0 {
                 let latency_ns = self.now_ns - header.issued_ns;
                 self.stats.answered(header.load, latency_ns, self.now_ns);
-                self.todo.push_back(Todo::Proceed(header.load));
+                self.todo.push_back(Todo::Proceed(header.load, header.origin));
             }
         }
         if over {

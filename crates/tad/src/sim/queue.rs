@@ -2,7 +2,8 @@
 //!
 //! A queue keeps one list for each client and stage; the policy chooses the client, age chooses
 //! among the lists of a client. With speculation there are two lists: of those that have not been
-//! tried, and of those that were tried and put back.
+//! tried, and of those that were tried and put back. A third one has those that a guard mistakes
+//! for others.
 
 use super::slab::{NONE, Slab, Trial};
 use super::{CLIENTS, RESOURCES};
@@ -20,6 +21,9 @@ struct List {
     count: u32,
 }
 
+/// Place of the list of parts that a guard mistakes for others.
+pub(super) const MISTAKEN: usize = 2;
+
 const EMPTY: List = List { head: NONE, tail: NONE, count: 0 };
 
 /// See the module.
@@ -33,8 +37,11 @@ pub(super) struct Queue {
     rank: [f64; CLIENTS],
     /// Stage instances that pull from it.
     pub(super) members: Vec<u32>,
-    /// For each member and client: those not tried, those tried.
-    lists: Vec<[[List; 2]; CLIENTS]>,
+    /// Members that must serve in the order in which parts came, whoever they are of. Only queues of
+    /// several stages need it: that of a single one has an order as its policy.
+    ordered: Vec<bool>,
+    /// For each member and client: those not tried, those tried, those that were mistaken.
+    lists: Vec<[[List; 3]; CLIENTS]>,
     /// Parts that wait, by client.
     pub(super) waiting: [u32; CLIENTS],
     pub(super) total: u32,
@@ -61,7 +68,8 @@ impl Queue {
             fair: Fair::new(),
             drr: (policy == Policy::Drr).then(|| Box::new(Drr::new(QUANTUM_NS))),
             rank: [1.0; CLIENTS],
-            lists: vec![[[EMPTY; 2]; CLIENTS]; members.len()],
+            ordered: vec![false; members.len()],
+            lists: vec![[[EMPTY; 3]; CLIENTS]; members.len()],
             members,
             waiting: [0; CLIENTS],
             total: 0,
@@ -70,6 +78,20 @@ impl Queue {
             guarded: false,
             speculates: false,
         }
+    }
+
+    /// A member must keep the order of all clients' parts.
+    pub(super) fn keep_order(&mut self, member: usize) {
+        self.ordered[member] = true;
+    }
+
+    /// Whether nobody's part at this member is older.
+    fn first(&self, slab: &Slab, member: usize, order: u64) -> bool {
+        self.lists[member]
+            .iter()
+            .flatten()
+            .filter(|list| list.count > 0)
+            .all(|list| slab.parts[list.head as usize].order >= order)
     }
 
     pub(super) fn set_weight(&mut self, client: usize, weight: f64) {
@@ -81,10 +103,16 @@ impl Queue {
         }
     }
 
-    /// Adds a part of a client for a member.
-    pub(super) fn push(&mut self, slab: &mut Slab, member: usize, client: usize, part: u32) {
+    /// Adds a part of a client for a member. `mistaken`: to the list [`MISTAKEN`].
+    pub(super) fn push(
+        &mut self,
+        slab: &mut Slab,
+        (member, client): (usize, usize),
+        part: u32,
+        mistaken: bool,
+    ) {
         let tried = usize::from(slab.parts[part as usize].trial == Trial::Failed);
-        let list = &mut self.lists[member][client][tried];
+        let list = &mut self.lists[member][client][if mistaken { MISTAKEN } else { tried }];
         slab.parts[part as usize].next = NONE;
         if list.count == 0 {
             list.head = part;
@@ -124,7 +152,7 @@ impl Queue {
         &self,
         slab: &Slab,
         client: usize,
-        open: &impl Fn(usize, usize) -> bool,
+        open: &impl Fn(usize, usize, usize) -> bool,
     ) -> Option<(u64, usize, usize)> {
         let mut best: Option<(u64, usize, usize)> = None;
         for (member, lists) in self.lists.iter().enumerate() {
@@ -133,7 +161,10 @@ impl Queue {
                     continue;
                 }
                 let order = slab.parts[list.head as usize].order;
-                if best.is_none_or(|(least, _, _)| order < least) && open(member, client) {
+                if best.is_none_or(|(least, _, _)| order < least)
+                    && open(member, client, tried)
+                    && (!self.ordered[member] || self.first(slab, member, order))
+                {
                     best = Some((order, member, tried));
                 }
             }
@@ -141,21 +172,12 @@ impl Queue {
         best
     }
 
-    /// The part of a client that would be next at a member, if any.
-    pub(super) fn head(&self, slab: &Slab, member: usize, client: usize) -> Option<u32> {
-        self.lists[member][client]
-            .iter()
-            .filter(|list| list.count > 0)
-            .map(|list| list.head)
-            .min_by_key(|part| slab.parts[*part as usize].order)
-    }
-
     /// Takes the part to serve next: its member and itself. `open` says whether a member may work
-    /// for a client.
+    /// for a client, and on which of its lists.
     pub(super) fn next(
         &mut self,
         slab: &mut Slab,
-        open: impl Fn(usize, usize) -> bool,
+        open: impl Fn(usize, usize, usize) -> bool,
     ) -> Option<(usize, u32)> {
         if self.total == 0 || self.in_service >= self.concurrency {
             return None;
@@ -207,7 +229,7 @@ impl Queue {
                 .filter(|&client| self.waiting[client] > 0)
                 .min_by_key(|&client| self.oldest_of_one(slab, client).0)?,
             Policy::Priority | Policy::Drr => {
-                return self.next(slab, |_, _| true).map(|(_, part)| part);
+                return self.next(slab, |_, _, _| true).map(|(_, part)| part);
             }
         };
         let (_, tried) = self.oldest_of_one(slab, client);
@@ -218,7 +240,7 @@ impl Queue {
     /// The age of the oldest part of a client that has some, at the only member, and whether it was
     /// tried.
     fn oldest_of_one(&self, slab: &Slab, client: usize) -> (u64, usize) {
-        let [fresh, tried] = &self.lists[0][client];
+        let [fresh, tried, _] = &self.lists[0][client];
         let order = |list: &List| slab.parts[list.head as usize].order;
         if tried.count == 0 {
             return (order(fresh), 0);

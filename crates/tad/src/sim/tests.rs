@@ -168,7 +168,7 @@ fn scenario(clients: &[(usize, u32, u32)]) -> Scenario {
             request,
             arrivals: Arrivals::Closed { threads, think_ns: 0 },
             parameters: vec![],
-            entry: Entry::Any,
+            entry: if id == 0 { Entry::Each } else { Entry::Any },
             keys: Keys::Uniform,
             name: "load".into(),
         }],

@@ -106,7 +106,7 @@ impl Engine<'_> {
                 }
                 // What may not be started may not be tried either.
                 self.permit(queue);
-                let permits = self.controls.permits().get(member).copied().unwrap_or(u16::MAX);
+                let permits = self.controls.permits().get(member).map_or(u16::MAX, |p| p.clients);
                 let entry = &mut self.queues[queue as usize];
                 let Some(part) = entry.next_untried(&mut self.slab, member, permits) else {
                     break;

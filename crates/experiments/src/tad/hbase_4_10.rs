@@ -1,0 +1,113 @@
+//! HBase: handlers wait for other nodes' disks.
+
+use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::panel::Panel;
+use super::{report, run};
+use crate::registry::Experiment;
+
+pub(crate) const EXPERIMENT: Experiment =
+    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
+
+const BEFORE: &str = "[d|i|di|?|?]";
+const DIRECT: &str = "[d|i|di|d|?]: do not wait";
+const FEEDBACK: &str = "[d|i|di|i1|?]: congestion";
+const SHARED: &str = "[d|i|di|i2|?]: shared handlers";
+
+/// The only point.
+const AT: f64 = 420.0;
+
+pub(super) const FIGURE: Figure = Figure {
+    id: "tad-hbase-blocking",
+    title: "HBase: cached Gets while another client's Gets wait for disks",
+    figure: "Figure 4.10",
+    about: "Seven region servers. Both clients issue Gets that hit the cache; half-way, C2 begins to issue Gets of \
+            128 KB that are on another node's disk, for which the handler waits. The text gives no number of threads: \
+            60 for each client and node, twice the handlers.",
+    system: "hbase",
+    scenario: r#"
+name = "blocking"
+duration = "{duration}"
+warmup = "{warmup}"
+policy = "drf"
+jitter = 0.2
+client = [
+    { name = "C1", load = [{ request = "get-cached", threads = {x} }] },
+    { name = "C2", load = [{ request = "get-cached", threads = {x} }] },
+]
+change = [{ at = "{middle}", client = "C2", load = [{ request = "get", threads = {x} }] }]
+"#,
+    sweep: Sweep { key: "threads", label: "threads of each client", points: &[AT] },
+    arms: &[
+        arm(BEFORE, "d|i|di|?|?"),
+        arm(DIRECT, "d|i|di|d|?"),
+        arm(FEEDBACK, "d|i|di|i1|?"),
+        arm(SHARED, "d|i|di|i2|?"),
+    ],
+    time: Time { full_s: 40, quick_s: 20, warmup_s: 0 },
+    keep: &["series:C*_per_s", "series:slave.cpu_used_*", "series:slave.io_used_*"],
+    derive: |_| {},
+    claims: &[
+        Claim {
+            statement: "[d|i|di|?|?]: C1's throughput falls when C2 begins to read from disks",
+            paper: "very low",
+            unit: "after the change / before",
+            ours: |seed| seed.late(BEFORE, AT, "C1_per_s") / seed.early(BEFORE, AT, "C1_per_s"),
+            bound: Bound::AtMost(0.3),
+            note: "",
+        },
+        Claim {
+            statement: "all three remedies: C1 gets what C2 leaves of the CPU",
+            paper: "high",
+            unit: "C1's throughput after the change / before, lowest of the three",
+            ours: |seed| {
+                let ratio = |arm| seed.late(arm, AT, "C1_per_s") / seed.early(arm, AT, "C1_per_s");
+                ratio(DIRECT).min(ratio(FEEDBACK)).min(ratio(SHARED))
+            },
+            bound: Bound::AtLeast(1.1),
+            note: "",
+        },
+        Claim {
+            statement: "the direct one gives the highest throughput",
+            paper: "highest",
+            unit: "C1 after the change / that of the better indirect one",
+            ours: |seed| {
+                let late = |arm| seed.late(arm, AT, "C1_per_s");
+                late(DIRECT) / late(FEEDBACK).max(late(SHARED))
+            },
+            bound: Bound::AtLeast(1.0),
+            note: "",
+        },
+        Claim {
+            statement: "the direct one: CPU and disks are nearly always used",
+            paper: "nearly perfect",
+            unit: "lower of the two utilizations after the change",
+            ours: |seed| {
+                let used = |key| seed.late(DIRECT, AT, key);
+                used("slave.cpu_used_mean_fraction").min(used("slave.io_used_mean_fraction"))
+            },
+            bound: Bound::AtLeast(0.9),
+            note: "",
+        },
+    ],
+    panels: || {
+        let arms = [BEFORE, DIRECT, FEEDBACK, SHARED];
+        let throughput = arms.map(|arm| {
+            Panel::time(arm, "requests/s")
+                .at("C1", arm, AT, "C1_per_s")
+                .at("C2", arm, AT, "C2_per_s")
+                .up_to(45_000.0)
+        });
+        let used = arms.map(|arm| {
+            let panel = Panel::time("Utilization, lowest to highest node", "fraction").up_to(1.0);
+            ["cpu", "io"].into_iter().fold(panel, |panel, name| {
+                let key = |part: &str| format!("slave.{name}_used_{part}_fraction");
+                let label = if name == "cpu" { "CPU" } else { "I/O" };
+                panel
+                    .at(label, arm, AT, &key("mean"))
+                    .last(|line| line.band = Some((key("low"), key("high"))))
+            })
+        });
+        throughput.into_iter().chain(used).collect()
+    },
+    expected_s: (500, 40),
+};

@@ -1,0 +1,178 @@
+//! HBase: Puts of all clients go into one log.
+
+use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time, arm, shipped};
+use super::found::Seed;
+use super::panel::Panel;
+use super::{report, run};
+use crate::registry::Experiment;
+
+pub(crate) const THROUGHPUT: Experiment =
+    STEADY.experiment(|options| run(&STEADY, options), |directory| report(&STEADY, directory));
+
+pub(crate) const LATENCY: Experiment =
+    BURSTS.experiment(|options| run(&BURSTS, options), |directory| report(&BURSTS, directory));
+
+const ORIGINAL: &str = "original";
+const SEPARATE: &str = "[d|i|di|i2|d]: a log for each";
+const TEN: &str = "[d|i|di|i2|i]: 10 handlers";
+const THIRTY: &str = "[d|i|di|i2|i]: 30 handlers";
+const ALL: [&str; 4] = [ORIGINAL, SEPARATE, TEN, THIRTY];
+
+/// With the default of 30 handlers, scheduling their time for the log's sake is what is done for blocking already.
+const ARMS: &[Arm] = &[
+    shipped(ORIGINAL),
+    arm(SEPARATE, "d|i|di|i2|d"),
+    arm(TEN, "d|i|di|i2|i"),
+    arm(THIRTY, "d|i|di|i2|?"),
+];
+
+const MEAN: &str = "C1.put_latency_mean_ms";
+
+const SWEEP: Sweep =
+    Sweep { key: "c2_threads", label: "threads of C2", points: &[80.0, 160.0, 320.0, 640.0] };
+
+pub(super) const STEADY: Figure = Figure {
+    id: "tad-hbase-ordering",
+    title: "HBase: throughput of Puts beside a client with more and more threads",
+    figure: "Figure 4.12 (a)",
+    about: "Seven region servers. Both clients issue Puts of 1 KB, each of which is appended to a log; C1 from 80 threads \
+            altogether, C2 from more and more.",
+    system: "hbase",
+    scenario: r#"
+name = "ordering constraint"
+duration = "{duration}"
+warmup = "{warmup}"
+policy = "drf"
+jitter = 0.2
+client = [
+    { name = "C1", load = [{ request = "put", threads = 80 }] },
+    { name = "C2", load = [{ request = "put", threads = {x} }] },
+]
+"#,
+    sweep: SWEEP,
+    arms: ARMS,
+    time: Time { full_s: 6, quick_s: 3, warmup_s: 2 },
+    keep: &["C*_per_s", "C1.put_latency_*", "log-append_*_waiting_requests"],
+    derive: |_| {},
+    claims: &[
+        Claim {
+            statement: "original: C1's throughput falls without end",
+            paper: "unbounded drop",
+            unit: "throughput with 640 threads of C2 / with 80",
+            ours: |seed| seed.ratio(ORIGINAL, "C1_per_s", 640.0, 80.0),
+            bound: Bound::AtMost(0.3),
+            note: "",
+        },
+        Claim {
+            statement: "the three remedies limit that",
+            paper: "limited",
+            unit: "throughput with 640 threads of C2 / with 80, lowest of the three",
+            ours: |seed| {
+                let ratio = |arm| seed.ratio(arm, "C1_per_s", 640.0, 80.0);
+                ratio(SEPARATE).min(ratio(TEN)).min(ratio(THIRTY))
+            },
+            bound: Bound::AtLeast(0.9),
+            note: "",
+        },
+        Claim {
+            statement: "separate logs give C1 the best throughput",
+            paper: "best",
+            unit: "C1's throughput with 640 threads of C2 / that of the better other remedy",
+            ours: |seed| {
+                let of = |arm| seed.get(arm, 640.0, "C1_per_s");
+                of(SEPARATE) / of(TEN).max(of(THIRTY))
+            },
+            bound: Bound::AtLeast(0.99),
+            note: "within 1 %: with these costs ten handlers are enough to keep the CPU busy",
+        },
+        Claim {
+            statement: "sharing handlers costs throughput",
+            paper: "lower",
+            unit: "C1's throughput with 640 threads of C2, 10 handlers / separate logs",
+            ours: |seed| seed.get(TEN, 640.0, "C1_per_s") / seed.get(SEPARATE, 640.0, "C1_per_s"),
+            bound: Bound::AtMost(0.98),
+            note: "",
+        },
+    ],
+    panels: || {
+        let panel = |title: &str, key: &str| {
+            let panel = Panel::sweep(title, "requests/s");
+            ALL.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
+        };
+        vec![panel("Throughput of C1", "C1_per_s"), panel("Throughput of C2", "C2_per_s")]
+    },
+    expected_s: (300, 30),
+};
+
+/// The text does not say how large a burst is: 80 Puts, as many as C1 has threads in part (a).
+pub(super) const BURSTS: Figure = Figure {
+    id: "tad-hbase-ordering-latency",
+    title: "HBase: latency of Puts in bursts beside a client with more and more threads",
+    figure: "Figure 4.12 (b)",
+    about: "As in part (a), but C1 issues 80 Puts at once each second.",
+    scenario: r#"
+name = "ordering constraint: bursts"
+duration = "{duration}"
+warmup = "{warmup}"
+policy = "drf"
+jitter = 0.2
+client = [
+    { name = "C1", load = [{ request = "put", burst = { count = 80, every = "1 s" } }] },
+    { name = "C2", load = [{ request = "put", threads = {x} }] },
+]
+"#,
+    time: Time { full_s: 12, quick_s: 6, warmup_s: 2 },
+    claims: &[
+        Claim {
+            statement: "original: C1's latency grows without end",
+            paper: "unbounded increase",
+            unit: "mean latency with 640 threads of C2 / with 80",
+            ours: |seed| seed.ratio(ORIGINAL, MEAN, 640.0, 80.0),
+            bound: Bound::AtLeast(4.0),
+            note: "",
+        },
+        Claim {
+            statement: "the three remedies limit that",
+            paper: "limited",
+            unit: "mean latency with 640 threads of C2 / with 80, highest of the three",
+            ours: |seed| {
+                let ratio = |arm| seed.ratio(arm, MEAN, 640.0, 80.0);
+                ratio(SEPARATE).max(ratio(TEN)).max(ratio(THIRTY))
+            },
+            bound: Bound::AtMost(1.6),
+            note: "",
+        },
+        Claim {
+            statement: "separate logs give C1 the shortest latency",
+            paper: "best guarantee",
+            unit: "mean latency with 640 threads of C2 / that of the better other remedy",
+            ours: |seed| latency(seed, SEPARATE) / latency(seed, TEN).min(latency(seed, THIRTY)),
+            bound: Bound::AtMost(1.0),
+            note: "",
+        },
+        Claim {
+            statement: "with 30 handlers latency is longer than with 10",
+            paper: "degrades",
+            unit: "ratio of mean latencies with 640 threads of C2",
+            ours: |seed| latency(seed, THIRTY) / latency(seed, TEN),
+            bound: Bound::AtLeast(1.1),
+            note: "",
+        },
+    ],
+    panels: || {
+        let panel = |title: &str, arms: &[&'static str]| {
+            let panel = Panel::sweep(title, "ms, mean");
+            ALL.into_iter()
+                .enumerate()
+                .filter(|(_, arm)| arms.contains(arm))
+                .fold(panel, |panel, (number, arm)| panel.line(arm, arm, MEAN).colour(number))
+        };
+        vec![panel("Latency of C1's bursts", &ALL), panel("The remedies alone", &ALL[1..])]
+    },
+    expected_s: (500, 50),
+    ..STEADY
+};
+
+fn latency(seed: &Seed<'_>, arm: &str) -> f64 {
+    seed.get(arm, 640.0, MEAN)
+}

@@ -1,0 +1,120 @@
+//! HBase: how long it takes until throughput is steady after a client's responses have grown.
+
+use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::panel::Panel;
+use super::record::Run;
+use super::{report, run};
+use crate::registry::Experiment;
+
+pub(crate) const EXPERIMENT: Experiment =
+    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
+
+const DIRECT: &str = "[d|i|d|?|?]: one scheduler";
+const INDIRECT: &str = "[d|i|i|?|?]: weights";
+const HYBRID: &str = "[d|i|di|?|?]: both";
+
+/// When C2's responses change: the end of the warm-up.
+const CHANGE_S: u64 = 5;
+
+/// How far throughput may be from its final value.
+const STEADY: f64 = 0.05;
+
+/// How much of the end is taken for final, in seconds.
+const FINAL_S: f64 = 5.0;
+
+pub(super) const FIGURE: Figure = Figure {
+    id: "tad-hbase-convergence",
+    title: "HBase: until throughput is steady after a client has changed",
+    figure: "Figure 4.9 (b)",
+    about: "As in part (a). C2's responses have 20 KB as those of C1, and then change. C1's throughput is steady when it \
+            stays within 5 % of its mean over the last five seconds; it is looked at twice a second.",
+    system: "hbase",
+    scenario: r#"
+name = "hidden contention: a change"
+duration = "{duration}"
+warmup = "{warmup}"
+sample = "500 ms"
+policy = "drf"
+jitter = 0.2
+client = [
+    { name = "C1", load = [{ request = "get-cached", threads = 420, parameters = { reply = "20 KB" } }] },
+    { name = "C2", load = [{ request = "get-cached", threads = 420, parameters = { reply = "20 KB" } }] },
+]
+[[change]]
+at = "{warmup}"
+client = "C2"
+load = [{ request = "get-cached", threads = 420, parameters = { reply = "{x} KB" } }]
+"#,
+    sweep: Sweep {
+        key: "c2_response_kb",
+        label: "response size of C2 after the change, KB",
+        points: &[50.0, 100.0, 150.0, 200.0],
+    },
+    arms: &[arm(DIRECT, "d|i|d|?|?"), arm(INDIRECT, "d|i|i|?|?"), arm(HYBRID, "d|i|di|?|?")],
+    time: Time { full_s: 25, quick_s: 25, warmup_s: CHANGE_S },
+    keep: &["series:C1_per_s"],
+    derive: |run| {
+        if let Some(settled_s) = settled_s(run) {
+            run.numbers.insert("settled_s".to_owned(), settled_s);
+        }
+    },
+    claims: &[
+        Claim {
+            statement: "one scheduler: steady soon",
+            paper: "much more quickly",
+            unit: "s after the change to 200 KB",
+            ours: |seed| seed.get(DIRECT, 200.0, "settled_s"),
+            bound: Bound::AtMost(2.0),
+            note: "",
+        },
+        Claim {
+            statement: "weights: it takes long",
+            paper: "a long time",
+            unit: "times as long as with one scheduler, at 200 KB (at least half a second)",
+            ours: |seed| {
+                let settled = |arm| seed.get(arm, 200.0, "settled_s");
+                settled(INDIRECT) / settled(DIRECT).max(0.5)
+            },
+            bound: Bound::AtLeast(3.0),
+            note: "",
+        },
+        Claim {
+            statement: "weights: longer for a larger change",
+            paper: "depending on the amount of imbalance",
+            unit: "s at 200 KB - s at 50 KB",
+            ours: |seed| {
+                let settled = |at| seed.get(INDIRECT, at, "settled_s");
+                settled(200.0) - settled(50.0)
+            },
+            bound: Bound::AtLeast(0.5),
+            note: "",
+        },
+    ],
+    panels: || {
+        let arms = [DIRECT, INDIRECT, HYBRID];
+        let steady = Panel::sweep("Time until C1's throughput is steady", "s");
+        let steady = arms.into_iter().enumerate().fold(steady, |panel, (number, arm)| {
+            panel.line(arm, arm, "settled_s").colour(number + 1)
+        });
+        let change = Panel::time("C1 when C2 changes to 200 KB", "requests/s");
+        let change = arms.into_iter().enumerate().fold(change, |panel, (number, arm)| {
+            panel.at(arm, arm, 200.0, "C1_per_s").colour(number + 1)
+        });
+        vec![steady, change]
+    },
+    expected_s: (500, 80),
+};
+
+/// Time from the change until the first moment from which on throughput is steady.
+fn settled_s(run: &Run) -> Option<f64> {
+    let series = run.series.get("C1_per_s")?;
+    let buckets = (FINAL_S / run.bucket_s).round() as usize;
+    // The last bucket may be one that has only begun.
+    let series = &series[..series.len().checked_sub(1)?];
+    let last = &series[series.len().checked_sub(buckets)?..];
+    let last_mean = last.iter().sum::<f64>() / last.len() as f64;
+    let change = (CHANGE_S as f64 / run.bucket_s).round() as usize;
+    let after = series.get(change..)?;
+    let astray = after.iter().rposition(|value| (value / last_mean - 1.0).abs() > STEADY);
+    Some(astray.map_or(0.0, |bucket| (bucket + 1) as f64 * run.bucket_s))
+}
