@@ -1,5 +1,9 @@
 //! The command line.
 
+mod tad;
+
+pub use tad::{Check, Explain, Fix, Gaps, List, Render, Show, Simulate, Tad, TadCommand, ThemeArg};
+
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -46,6 +50,13 @@ pub enum Command {
     Doctor(Doctor),
     /// Run experiments and draw their results
     Bench(Bench),
+    /// Thread architecture diagrams: draw, check, simulate and mend a system before it is built
+    ///
+    /// A diagram says where a system's threads, queues and resources are. From it, the five problems
+    /// that keep a scheduler from its work are found, remedies are tried in a simulator, and the
+    /// cheapest ones that reach a goal are searched for. A system is a TOML file, or the name of one
+    /// that comes along (`headworks tad list`).
+    Tad(Tad),
     /// Start the daemon of a running instance again
     ///
     /// Needed only if the daemon was killed: everybody passes until then.

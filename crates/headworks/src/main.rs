@@ -16,6 +16,7 @@ mod render;
 mod run;
 mod slo;
 mod status;
+mod tad;
 mod top;
 mod tuning;
 
@@ -77,6 +78,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Explain(args) => explain::run(&args)?,
         Command::Doctor(args) => return doctor(&args),
         Command::Bench(args) => return bench(args.command),
+        Command::Tad(args) => return tad::run(&args.command),
         Command::Daemon(args) => {
             let instance = Instance::find(args.select.name.as_deref())?;
             if args.foreground {

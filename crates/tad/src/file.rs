@@ -41,10 +41,13 @@ mod system;
 #[cfg(test)]
 mod tests;
 mod whole;
+mod write;
 
 pub use error::{FileError, FileErrors};
+pub use write::{write_scenario, write_tad};
 
 use crate::model::Tad;
+use crate::remedy::Remedy;
 use crate::scenario::Scenario;
 use error::{Report, Span};
 use section::Section;
@@ -101,6 +104,19 @@ pub fn read_scenario(file: &str, text: &str, tad: &Tad) -> Result<Loaded<Scenari
     let scenario = scenario::read(&mut section, &mut report, tad);
     section.finish(&mut report);
     report.finish(Some(scenario))
+}
+
+/// Reads `remedies = [{ do = "…" }, …]` for a system, as a `[remedy.…]` has it.
+pub fn read_remedies(file: &str, text: &str, tad: &Tad) -> Result<Vec<Remedy>, FileErrors> {
+    let mut report = Report::new(file, text);
+    let root = parse(&mut report, text);
+    if !report.clean() {
+        return report.finish(None).map(|loaded| loaded.value);
+    }
+    let mut section = Section::new(root.get_ref(), 0..0, "the list of remedies");
+    let remedies = remedies::read_alone(&mut section, &mut report, tad);
+    section.finish(&mut report);
+    report.finish(Some(remedies)).map(|loaded| loaded.value)
 }
 
 /// Parses the TOML, with an error for every mistake in it.

@@ -9,13 +9,17 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+pub mod complete;
 pub mod explain;
 pub mod file;
+pub mod fix;
 mod graph;
+pub mod maat;
 pub mod model;
 pub mod remedy;
 pub mod render;
 pub mod scenario;
+pub mod scenarios;
 pub mod sim;
 pub mod systems;
 pub mod units;

@@ -336,6 +336,22 @@ pub enum Place {
     Fixed(u32),
 }
 
+/// A look-up in a cache of the step's node, right before the first consumption that a hit saves.
+///
+/// Beyond the dissertation, whose resources are stateless (section 4.1.2): there, whether a request
+/// hits is a property of the request; here it follows from what was wanted before, by everybody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lookup {
+    /// Name of the cache. Steps on one kind of node that name the same one share it.
+    pub name: String,
+    /// Entries that each node's cache has room for; the least recently used one gives way.
+    pub entries: u32,
+    /// Keys that each client has, all its own; its load's `keys` says how often each is wanted.
+    pub keys: u32,
+    /// A hit saves the consumption of these, which follow one another in `uses`.
+    pub skips: Vec<ResourceId>,
+}
+
 /// A part of a request: what one stage does for it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
@@ -347,6 +363,8 @@ pub struct Step {
     pub place: Place,
     /// Consumed first, in this order.
     pub uses: Vec<Consumption>,
+    /// A cache that may save some of that.
+    pub cache: Option<Lookup>,
     /// Submitted next, all at once.
     pub submits: Vec<StepId>,
     /// Then it waits until these steps of the request are done, whoever submitted them.
@@ -409,6 +427,8 @@ pub struct Alternative {
     pub about: String,
     /// Changes, in order.
     pub remedies: Vec<Remedy>,
+    /// What all of it costs to build, if the file says so (see `fix`).
+    pub cost: Option<u32>,
 }
 
 impl Tad {

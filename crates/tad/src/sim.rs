@@ -9,6 +9,7 @@
 //! generator of random numbers. Events of the same instant happen in the order in which they were
 //! made.
 
+mod cache;
 mod calendar;
 mod clients;
 mod controls;
@@ -20,7 +21,7 @@ mod parts;
 mod plan;
 mod queue;
 mod resource;
-mod rng;
+pub(crate) mod rng;
 mod slab;
 mod stats;
 #[cfg(test)]
@@ -29,7 +30,9 @@ mod work;
 
 pub use engine::run;
 pub use export::{ExportError, export};
-pub use outcome::{ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome};
+pub use outcome::{
+    CacheOutcome, ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome,
+};
 pub use plan::SimError;
 
 /// Clients that one simulation can tell apart.

@@ -51,6 +51,7 @@ fn step(name: &str, stage: usize, uses: &[(usize, u64)]) -> Step {
         stage,
         place: Place::Same,
         uses,
+        cache: None,
         submits: vec![],
         waits: vec![],
         uses_after: vec![],

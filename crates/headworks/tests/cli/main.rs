@@ -8,5 +8,6 @@ mod server;
 #[path = "../failopen/support.rs"]
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
+mod tad;
 mod versions;
 mod words;

@@ -9,7 +9,7 @@ fn every_subcommand_explains_itself() {
     let run = RunDir::new();
     let overview = run.ok(["--help"]);
     for command in [
-        "run", "status", "top", "set", "off", "on", "reload", "explain", "doctor", "bench",
+        "run", "status", "top", "set", "off", "on", "reload", "explain", "doctor", "bench", "tad",
         "daemon", "man",
     ] {
         assert!(overview.contains(&format!("\n  {command} ")), "{command}: {overview}");

@@ -76,11 +76,8 @@ fn read_alternative(
     letter: Text,
 ) {
     let about = section.words(report, "about");
-    let mut remedies = Vec::new();
-    for mut table in section.tables(report, "remedies", "a remedy") {
-        remedies.extend(read_remedy(&mut table, report, tad, made));
-        table.finish(report);
-    }
+    let cost = section.count(report, "cost");
+    let remedies = read_list(&mut section, report, tad, made);
     if !section.has("remedies") {
         report.error(
             &section.at,
@@ -89,8 +86,28 @@ fn read_alternative(
         );
     }
     section.finish(report);
-    let alternative = Alternative { letter: letter.text, about, remedies };
+    let alternative = Alternative { letter: letter.text, about, remedies, cost };
     tad.remedies.entry(problem).or_default().push(alternative);
+}
+
+/// `remedies = [{ do = "…" }, …]`
+fn read_list(
+    section: &mut Section,
+    report: &mut Report,
+    tad: &Tad,
+    made: &mut Made,
+) -> Vec<Remedy> {
+    let mut remedies = Vec::new();
+    for mut table in section.tables(report, "remedies", "a remedy") {
+        remedies.extend(read_remedy(&mut table, report, tad, made));
+        table.finish(report);
+    }
+    remedies
+}
+
+/// Reads nothing but `remedies = […]`, for a system that is known.
+pub(super) fn read_alone(root: &mut Section, report: &mut Report, tad: &Tad) -> Vec<Remedy> {
+    read_list(root, report, tad, &mut Made::default())
 }
 
 /// The keys of a remedy, with the names in them looked up.

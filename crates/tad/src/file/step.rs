@@ -5,7 +5,7 @@ use super::error::{Report, suggest};
 use super::request::Names;
 use super::section::{Section, Text, items};
 use super::system::{NOWHERE, stage};
-use crate::model::{Consumption, Place, Quantity, StageId, Step, StepId, Tad};
+use crate::model::{Consumption, Lookup, Place, Quantity, StageId, Step, StepId, Tad};
 use crate::units;
 use toml::de::DeValue;
 
@@ -20,6 +20,7 @@ pub(super) fn read(
     let stage = section.need_text(report, "stage").and_then(|text| stage(report, tad, &text));
     let place = read_place(&mut section, report, tad, stage);
     let uses = read_uses(&mut section, report, tad, names, stage, "uses");
+    let cache = read_cache(&mut section, report, tad, stage, &uses);
     let uses_after = read_uses(&mut section, report, tad, names, stage, "uses-after");
     let mut steps = |section: &mut Section, key: &'static str| -> Vec<StepId> {
         let mut found = Vec::new();
@@ -58,6 +59,7 @@ pub(super) fn read(
         stage: stage.unwrap_or(NOWHERE),
         place,
         uses,
+        cache,
         submits,
         waits,
         uses_after,
@@ -65,6 +67,61 @@ pub(super) fn read(
     };
     section.finish(report);
     read
+}
+
+/// `cache = { name = "block-cache", entries = 1000, keys = 10000, skips = ["io"] }`
+fn read_cache(
+    section: &mut Section,
+    report: &mut Report,
+    tad: &Tad,
+    stage: Option<StageId>,
+    uses: &[Consumption],
+) -> Option<Lookup> {
+    const HINT: &str =
+        "Write `cache = { name = \"cache\", entries = 1000, keys = 10000, skips = [\"io\"] }`.";
+    let mut table = section.tables(report, "cache", "`cache`").into_iter().next()?;
+    let name = table.need_text(report, "name");
+    let mut number = |table: &mut Section, key: &'static str| {
+        if !table.has(key) {
+            report.error(&table.at, format!("the cache does not say `{key}`"), HINT);
+        }
+        table.count(report, key)
+    };
+    let (entries, keys) = (number(&mut table, "entries"), number(&mut table, "keys"));
+    let at = table.at("skips");
+    let texts = table.texts(report, "skips");
+    table.finish(report);
+    let stage = &tad.stages[stage?];
+    let mut skips = Vec::new();
+    for text in &texts {
+        let used = stage.uses.iter().find(|u| tad.resources[u.resource].name == text.text);
+        match used {
+            Some(used) if used.may => skips.push(used.resource),
+            Some(_) => report.error(
+                &text.at,
+                format!("whether the cache saves \"{0}\" is not known while a request waits, and stage \"{1}\" declares it for all", text.text, stage.name),
+                format!("Write \"{}?\" in `uses` of the stage.", text.text),
+            ),
+            None => report.error(
+                &text.at,
+                format!("stage \"{}\" does not use \"{}\"", stage.name, text.text),
+                suggest(&text.text, stage.uses.iter().map(|u| tad.resources[u.resource].name.as_str())),
+            ),
+        }
+    }
+    let saved: Vec<bool> = uses.iter().map(|each| skips.contains(&each.resource)).collect();
+    let first = saved.iter().position(|saved| *saved);
+    let last = saved.iter().rposition(|saved| *saved);
+    let in_a_row =
+        first.zip(last).is_some_and(|(first, last)| saved[first..=last].iter().all(|s| *s));
+    if !in_a_row && skips.len() == texts.len() {
+        report.error(
+            &at,
+            "a hit saves consumptions of `uses` that follow one another, and at least one",
+            HINT,
+        );
+    }
+    Some(Lookup { name: name?.text, entries: entries?, keys: keys?, skips })
 }
 
 fn read_place(

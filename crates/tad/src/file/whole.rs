@@ -140,6 +140,13 @@ fn brackets(tad: &Tad, marks: &Marks, report: &mut Report) {
                 })
                 .count();
             let name = &tad.resources[item.resource].name;
+            // A hit in a cache makes one step both.
+            let cached = |step: &&crate::model::Step| {
+                step.cache.as_ref().is_some_and(|cache| cache.skips.contains(&item.resource))
+            };
+            if steps.iter().any(|step| cached(step)) {
+                continue;
+            }
             if item.may && (using == 0 || using == steps.len()) {
                 let who = if using == 0 { "none" } else { "every one" };
                 report.warn(

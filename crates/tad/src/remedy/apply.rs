@@ -225,16 +225,23 @@ fn split(
 fn divide(steps: &mut Vec<Step>, id: StepId, cut: usize, target: StageId) {
     let fresh = steps.len();
     let step = &mut steps[id];
-    let second = Step {
+    let mut second = Step {
         name: format!("{} (2)", step.name),
         stage: target,
         place: crate::model::Place::Same,
         uses: step.uses.split_off(cut),
+        // The look-up stays in front of what it may save.
+        cache: None,
         submits: std::mem::take(&mut step.submits),
         waits: std::mem::take(&mut step.waits),
         uses_after: std::mem::take(&mut step.uses_after),
         then: std::mem::replace(&mut step.then, vec![fresh]),
     };
+    if let Some(cache) = &step.cache
+        && second.uses.iter().any(|each| cache.skips.contains(&each.resource))
+    {
+        second.cache = step.cache.take();
+    }
     for other in steps.iter_mut() {
         for waited in &mut other.waits {
             if *waited == id {

@@ -129,6 +129,7 @@ pub(super) fn step(stage: StageId, submits: &[StepId], waits: &[StepId], then: &
         stage,
         place: Place::Same,
         uses: vec![],
+        cache: None,
         submits: submits.to_vec(),
         waits: waits.to_vec(),
         uses_after: vec![],

@@ -1,6 +1,7 @@
 //! A simulation under way: its state, and how time goes on.
 
 use super::CLIENTS;
+use super::cache::Lru;
 use super::calendar::{Calendar, Event};
 use super::clients::LoadState;
 use super::controls::Controls;
@@ -68,6 +69,8 @@ pub(super) struct Engine<'a> {
     pub(super) instances: Vec<StageInstance>,
     pub(super) queues: Vec<Queue>,
     pub(super) resources: Vec<ResourceInstance>,
+    pub(super) caches: Vec<Lru>,
+    pub(super) seed: u64,
     pub(super) stats: Stats,
     pub(super) todo: VecDeque<Todo>,
     pub(super) loads: Vec<LoadState>,
@@ -136,6 +139,8 @@ impl<'a> Engine<'a> {
             instances,
             queues,
             resources,
+            caches: plan.lrus(tad),
+            seed,
             stats: Stats::new(plan, clients, scenario.sample_ns),
             todo: VecDeque::new(),
             loads: vec![LoadState::default(); plan.loads.len()],
@@ -173,9 +178,9 @@ impl<'a> Engine<'a> {
 
     /// What was found.
     pub(super) fn finish(self, seed: u64) -> Outcome {
-        let Engine { tad, scenario, plan, stats, slab, resources, .. } = self;
+        let Engine { tad, scenario, plan, stats, slab, resources, caches, .. } = self;
         let end_ns = scenario.duration_ns;
-        stats.finish((tad, scenario, seed), plan, (&slab, &resources), end_ns)
+        stats.finish((tad, scenario, seed), plan, (&slab, &resources, &caches), end_ns)
     }
 
     fn happen(&mut self, event: Event) {
@@ -192,7 +197,12 @@ impl<'a> Engine<'a> {
                 self.stats.sample(&self.resources, self.now_ns);
                 self.calendar.push(self.now_ns + self.scenario.sample_ns, Event::Sample);
             }
-            Event::Count => self.stats.count(&self.resources, self.now_ns),
+            Event::Count => {
+                self.stats.count(&self.resources, self.now_ns);
+                for cache in &mut self.caches {
+                    (cache.hits, cache.misses) = (0, 0);
+                }
+            }
         }
     }
 

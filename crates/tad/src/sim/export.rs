@@ -66,6 +66,9 @@ pub fn export(tad: &Tad, scenario: &Scenario) -> Result<Value, ExportError> {
             "shared": shared,
         }));
     }
+    if !plan.caches.is_empty() {
+        return Err(ExportError::Missing("caches"));
+    }
     let shared: Vec<u32> = tad.shared_queues.iter().map(|q| q.concurrency.max(1)).collect();
     let clients: Vec<Value> =
         scenario.clients.iter().map(|c| json!({ "name": c.name, "weight": c.weight })).collect();

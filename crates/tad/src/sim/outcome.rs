@@ -30,6 +30,21 @@ pub struct Outcome {
     pub resources: Vec<ResourceOutcome>,
     /// By stage.
     pub stages: Vec<StageOutcome>,
+    /// By cache of a kind of node.
+    pub caches: Vec<CacheOutcome>,
+}
+
+/// How a cache did, all nodes together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CacheOutcome {
+    /// Name.
+    pub name: String,
+    /// Kind of node.
+    pub node: String,
+    /// Look-ups that found what they wanted.
+    pub hits: u64,
+    /// Look-ups that did not. Those on speculation, which come again, are not counted.
+    pub misses: u64,
 }
 
 /// What a client was given.
@@ -94,6 +109,8 @@ pub struct StageOutcome {
     pub serving: Vec<f64>,
     /// The latter over time.
     pub serving_series: Vec<Vec<f64>>,
+    /// Those that waited, over time.
+    pub waiting_series: Vec<Vec<f64>>,
     /// Work that it had to give to each client because nobody else waited there, as a part of the
     /// time of all of its nodes' resources that it was given in: forced work (Fig. 4.4).
     pub forced_s: Vec<f64>,

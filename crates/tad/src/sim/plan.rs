@@ -1,7 +1,8 @@
 //! A system and a scenario, worked out into the tables that the engine runs from.
 
+use super::cache::{CachePlan, LookupPlan};
 use super::{CLIENTS, RESOURCES};
-use crate::model::{Discipline, Place, Quantity, ResourceKind, Tad, Threads};
+use crate::model::{Device, Discipline, Place, Quantity, ResourceKind, Tad, Threads};
 use crate::scenario::{Arrivals, Change, Entry, Keys, Load, Scenario};
 use crate::sim::rng::Zipf;
 use std::ops::Range;
@@ -29,6 +30,12 @@ pub enum SimError {
     /// A load names a request or parameters that the system does not have.
     #[error("load \"{0}\" does not fit the system's request types")]
     Load(String),
+    /// A closed loop whose requests take no time: simulated time would stand still.
+    #[error(
+        "requests of load \"{0}\" consume nothing, and their threads do not think: they would be issued and \
+         answered for ever at one instant; give the load a `think`, or a step something to consume"
+    )]
+    Timeless(String),
     /// More requests in flight than can be numbered.
     #[error("more than {0} parts of requests are in flight: the system is flooded")]
     Flooded(u32),
@@ -56,6 +63,7 @@ pub(super) struct StepPlan {
     /// Where in `uses` the part after the wait begins.
     pub(super) after: u16,
     pub(super) submits: Vec<u32>,
+    pub(super) lookup: Option<LookupPlan>,
     pub(super) waits: u16,
     /// Steps that wait for this one.
     pub(super) waited_by: Vec<u32>,
@@ -123,6 +131,7 @@ pub(super) struct Plan {
     pub(super) change_loads: Vec<Vec<u32>>,
     pub(super) stage_instances: u32,
     pub(super) resource_instances: u32,
+    pub(super) caches: Vec<CachePlan>,
 }
 
 impl Plan {
@@ -144,9 +153,11 @@ impl Plan {
             change_loads: vec![Vec::new(); scenario.changes.len()],
             stage_instances: 0,
             resource_instances: 0,
+            caches: Vec::new(),
         };
         plan.add_stages(tad);
         plan.add_resources(tad)?;
+        plan.add_caches(tad);
         for (client, each) in scenario.clients.iter().enumerate() {
             for load in &each.loads {
                 plan.add_load(tad, scenario, client, load, true)?;
@@ -226,6 +237,8 @@ impl Plan {
             let switch = self.switch(tad, step.stage, scenario.switch_ns);
             let mut uses = Vec::new();
             let mut known_ns = [0; RESOURCES];
+            // The first consumption that a hit saves, and how many.
+            let mut saves: Option<(u16, u16)> = None;
             for (part, list) in [&step.uses, &step.uses_after].into_iter().enumerate() {
                 if part == 0 || !step.waits.is_empty() {
                     uses.extend(switch);
@@ -235,7 +248,15 @@ impl Plan {
                         Quantity::Fixed(amount) => amount,
                         Quantity::Parameter(index) => load.parameters[index],
                     };
-                    let unknown = stage.uses.iter().any(|u| u.resource == each.resource && u.may);
+                    let saved = part == 0
+                        && step.cache.as_ref().is_some_and(|c| c.skips.contains(&each.resource));
+                    if saved {
+                        let (_, count) = saves.get_or_insert((uses.len() as u16, 0));
+                        *count += 1;
+                    }
+                    // What a hit may save is not known before the look-up.
+                    let unknown =
+                        saved || stage.uses.iter().any(|u| u.resource == each.resource && u.may);
                     let resource = &tad.resources[each.resource];
                     if !unknown {
                         let rate = resource.rate_per_s * f64::from(resource.parallelism.max(1));
@@ -254,6 +275,7 @@ impl Plan {
                         uses: Vec::new(),
                         after: uses.len() as u16,
                         submits: step.submits.iter().map(|s| *s as u32).collect(),
+                        lookup: None,
                         waits: step.waits.len() as u16,
                         waited_by: Vec::new(),
                         then: step.then.iter().map(|s| *s as u32).collect(),
@@ -266,9 +288,20 @@ impl Plan {
             if uses.len() > usize::from(u16::MAX) {
                 return Err(misfit());
             }
+            if let (Some(lookup), Some(saves)) = (&step.cache, saves) {
+                let wanted = key_plan(load.keys, lookup.keys);
+                steps[id].lookup = self.lookup(tad.node_of(step.stage), lookup, saves, wanted);
+            }
             steps[id].uses = uses;
             steps[id].known_ns = known_ns;
             steps[id].known_sum_ns = known_ns.iter().sum();
+        }
+        let timeless = steps.iter().flat_map(|step| &step.uses).all(|each| {
+            let resource = &tad.resources[each.resource as usize];
+            resource.device == Device::Plain && each.amount as f64 * 1e9 < resource.rate_per_s
+        });
+        if timeless && matches!(load.arrivals, Arrivals::Closed { think_ns: 0, .. }) {
+            return Err(SimError::Timeless(load.name.clone()));
         }
         for (id, step) in request.steps.iter().enumerate() {
             for waited in &step.waits {
@@ -286,11 +319,7 @@ impl Plan {
             answers: request.answered_by.len() as u16,
             arrivals: load.arrivals,
             entry: load.entry,
-            keys: match load.keys {
-                Keys::Uniform => KeyPlan::Uniform,
-                Keys::Zipf(exponent) => KeyPlan::Zipf(Zipf::new(partitions, exponent)),
-                Keys::Fixed(partition) => KeyPlan::Fixed(partition),
-            },
+            keys: key_plan(load.keys, partitions),
             initial,
         });
         Ok(self.loads.len() as u32 - 1)
@@ -311,5 +340,14 @@ impl Plan {
             .map(|(stage, _)| self.stages[stage].nodes * self.stages[stage].instances)
             .max()
             .unwrap_or_else(|| self.stages.iter().map(|s| s.nodes).max().unwrap_or(1))
+    }
+}
+
+/// How a load wants so many partitions, or keys.
+fn key_plan(keys: Keys, count: u32) -> KeyPlan {
+    match keys {
+        Keys::Uniform => KeyPlan::Uniform,
+        Keys::Zipf(exponent) => KeyPlan::Zipf(Zipf::new(count, exponent)),
+        Keys::Fixed(one) => KeyPlan::Fixed(one),
     }
 }

@@ -5,15 +5,15 @@
 
 /// A generator.
 #[derive(Clone, Debug)]
-pub(super) struct Rng(u64);
+pub(crate) struct Rng(u64);
 
 impl Rng {
-    pub(super) fn new(seed: u64) -> Rng {
+    pub(crate) fn new(seed: u64) -> Rng {
         Rng(seed)
     }
 
     /// 64 random bits.
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -22,27 +22,27 @@ impl Rng {
     }
 
     /// Evenly from 0 to `below`, without it; zero if `below` is zero.
-    pub(super) fn below(&mut self, below: u64) -> u64 {
+    pub(crate) fn below(&mut self, below: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(below)) >> 64) as u64
     }
 
     /// Evenly from 0 to 1, without 1.
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// Exponential with this mean.
-    pub(super) fn exponential(&mut self, mean: f64) -> f64 {
+    pub(crate) fn exponential(&mut self, mean: f64) -> f64 {
         -mean * (1.0 - self.unit()).ln()
     }
 }
 
 /// Ranks by Zipf's law, by their cumulated probabilities.
 #[derive(Clone, Debug)]
-pub(super) struct Zipf(Vec<f64>);
+pub(crate) struct Zipf(Vec<f64>);
 
 impl Zipf {
-    pub(super) fn new(ranks: u32, exponent: f64) -> Zipf {
+    pub(crate) fn new(ranks: u32, exponent: f64) -> Zipf {
         let mut sum = 0.0;
         let mut cumulated: Vec<f64> = (1..=ranks.max(1))
             .map(|rank| {
@@ -56,7 +56,7 @@ impl Zipf {
         Zipf(cumulated)
     }
 
-    pub(super) fn draw(&self, rng: &mut Rng) -> u32 {
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u32 {
         let unit = rng.unit();
         self.0.partition_point(|value| *value <= unit).min(self.0.len() - 1) as u32
     }

@@ -1,8 +1,11 @@
 //! Counting.
 
 use super::CLIENTS;
+use super::cache::Lru;
 use super::gauge::Gauge;
-use super::outcome::{ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome};
+use super::outcome::{
+    CacheOutcome, ClientOutcome, LoadOutcome, Outcome, ResourceOutcome, StageOutcome,
+};
 use super::plan::Plan;
 use super::resource::ResourceInstance;
 use super::slab::Slab;
@@ -26,10 +29,30 @@ pub(super) struct StageStats {
     pub(super) waiting: Gauge,
     pub(super) serving: Gauge,
     pub(super) forced_ns: [u64; CLIENTS],
-    /// Integrals when the last bucket ended, and when counting began.
-    serving_last: [u64; CLIENTS],
+    /// Integrals when counting began.
     counted: [[u64; CLIENTS]; 2],
-    serving_series: Vec<Vec<f64>>,
+    serving_over_time: OverTime,
+    waiting_over_time: OverTime,
+}
+
+/// Means of a gauge in each bucket.
+#[derive(Clone, Debug)]
+struct OverTime {
+    /// Integrals when the last bucket ended.
+    last: [u64; CLIENTS],
+    series: Vec<Vec<f64>>,
+}
+
+impl OverTime {
+    fn new() -> OverTime {
+        OverTime { last: [0; CLIENTS], series: Vec::new() }
+    }
+
+    fn sample(&mut self, integrals: [u64; CLIENTS], clients: usize, span_ns: f64) {
+        let means = integrals[..clients].iter().zip(&self.last);
+        self.series.push(means.map(|(now, last)| (now - last) as f64 / span_ns).collect());
+        self.last = integrals;
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -65,9 +88,9 @@ impl Stats {
             waiting: Gauge::new(),
             serving: Gauge::new(),
             forced_ns: [0; CLIENTS],
-            serving_last: [0; CLIENTS],
             counted: [[0; CLIENTS]; 2],
-            serving_series: Vec::new(),
+            serving_over_time: OverTime::new(),
+            waiting_over_time: OverTime::new(),
         };
         let load = LoadStats {
             answered: 0,
@@ -130,12 +153,8 @@ impl Stats {
             stats.series.push([sum / nodes, least, most]);
         }
         for stage in &mut self.stages {
-            let settled = stage.serving.integrals(now_ns);
-            let means = settled[..self.clients].iter().zip(&stage.serving_last);
-            stage
-                .serving_series
-                .push(means.map(|(now, last)| (now - last) as f64 / span).collect());
-            stage.serving_last = settled;
+            stage.serving_over_time.sample(stage.serving.integrals(now_ns), self.clients, span);
+            stage.waiting_over_time.sample(stage.waiting.integrals(now_ns), self.clients, span);
         }
     }
 
@@ -176,7 +195,7 @@ impl Stats {
         self,
         (tad, scenario, seed): (&Tad, &Scenario, u64),
         plan: &Plan,
-        (slab, instances): (&Slab, &[ResourceInstance]),
+        (slab, instances, caches): (&Slab, &[ResourceInstance], &[Lru]),
         now_ns: u64,
     ) -> Outcome {
         let counted_ns = (now_ns - self.counted_from_ns).max(1);
@@ -221,7 +240,8 @@ impl Stats {
                     name: stage.name.clone(),
                     waiting: mean(&stats.waiting, &stats.counted[0]),
                     serving: mean(&stats.serving, &stats.counted[1]),
-                    serving_series: stats.serving_series.clone(),
+                    serving_series: stats.serving_over_time.series.clone(),
+                    waiting_series: stats.waiting_over_time.series.clone(),
                     forced_s: stats.forced_ns[..self.clients]
                         .iter()
                         .map(|ns| *ns as f64 / 1e9)
@@ -242,6 +262,20 @@ impl Stats {
             clients,
             resources,
             stages,
+            caches: plan
+                .caches
+                .iter()
+                .map(|cache| {
+                    let nodes = tad.nodes[cache.node].count.max(1);
+                    let own = &caches[cache.base as usize..(cache.base + nodes) as usize];
+                    CacheOutcome {
+                        name: cache.name.clone(),
+                        node: tad.nodes[cache.node].name.clone(),
+                        hits: own.iter().map(|lru| lru.hits).sum(),
+                        misses: own.iter().map(|lru| lru.misses).sum(),
+                    }
+                })
+                .collect(),
         }
     }
 

@@ -125,6 +125,7 @@ fn system(
                     stage: at,
                     place: spec.place,
                     uses: vec![uses(0, spec.cpu_us + 1), uses(1, spec.io_us)],
+                    cache: None,
                     submits: if blocks { next.clone() } else { vec![] },
                     waits: if blocks { next.clone() } else { vec![] },
                     uses_after: if blocks { vec![uses(0, spec.after_us)] } else { vec![] },

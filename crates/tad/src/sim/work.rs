@@ -8,6 +8,13 @@ use super::slab::{NONE, Trial};
 impl Engine<'_> {
     pub(super) fn consume(&mut self, part: u32, planned: &StepPlan) {
         let entry = self.slab.parts[part as usize];
+        if let Some(lookup) = planned.lookup.as_ref().filter(|lookup| lookup.before == entry.at)
+            && self.hits(part, lookup, planned.client)
+        {
+            self.slab.parts[part as usize].at += lookup.saves;
+            self.todo.push_back(Todo::Advance(part));
+            return;
+        }
         let each = planned.uses[usize::from(entry.at)];
         if each.unknown && entry.trial == Trial::UnderWay {
             return self.put_back(part);

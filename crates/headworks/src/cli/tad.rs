@@ -1,0 +1,240 @@
+//! `headworks tad`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Arguments of `tad`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    headworks tad list                                    # systems and scenarios that come along\n  \
+    headworks tad check hbase                             # what keeps HBase from being scheduled\n  \
+    headworks tad render hbase -o hbase.svg --highlight put\n  \
+    headworks tad simulate hbase --scenario hbase-isolation --maat 'd|?|?|?|?'\n  \
+    headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:10%\n  \
+    headworks tad show riak > mine.toml                   # a file to start from\n\n\
+    Exit code: 0 all is well, 1 something was found or could not be done, 2 a file or a name is wrong.")]
+pub struct Tad {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: TadCommand,
+}
+
+/// What to do with a diagram.
+#[derive(Debug, Subcommand)]
+pub enum TadCommand {
+    /// Name the systems and scenarios that come along
+    List(List),
+    /// Print the file of a system or a scenario that comes along, to copy and change it
+    Show(Show),
+    /// Draw a system as SVG, in the notation of thread architecture diagrams
+    Render(Render),
+    /// Find what keeps a scheduler from its work, and what can be done about it
+    Check(Check),
+    /// Explain one of the five problems
+    Explain(Explain),
+    /// Let clients use a system and see who gets what
+    Simulate(Simulate),
+    /// Search for the cheapest remedies that reach a goal
+    Fix(Fix),
+    /// Search for systems that the checks call clean and that are not fair all the same
+    SearchGaps(Gaps),
+}
+
+/// Arguments of `tad list`.
+#[derive(Debug, Args)]
+pub struct List {
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `tad show`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  headworks tad show hbase > mine.toml\n  \
+    headworks tad show hbase-isolation > mine-isolation.toml")]
+pub struct Show {
+    /// Name of a system or a scenario
+    pub name: String,
+}
+
+/// Colours of a picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ThemeArg {
+    /// Dark on white
+    Light,
+    /// Light on dark
+    Dark,
+    /// What the reader of the picture prefers
+    Auto,
+}
+
+/// Arguments of `tad render`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  headworks tad render hbase -o hbase.svg\n  \
+    headworks tad render mine.toml -o mine.svg --theme dark --highlight put\n  \
+    headworks tad render hbase --maat 'd|i|di|i2|i' -o hbase-maat.svg")]
+pub struct Render {
+    /// System: a file, or a name from `headworks tad list`
+    #[arg(value_name = "FILE|NAME")]
+    pub system: String,
+    /// Where the picture goes
+    #[arg(long, short = 'o', value_name = "FILE.svg")]
+    pub output: PathBuf,
+    /// Colours
+    #[arg(long, value_enum, default_value = "auto")]
+    pub theme: ThemeArg,
+    /// Draw the path of this request strong, the rest faded
+    #[arg(long, value_name = "REQUEST")]
+    pub highlight: Option<String>,
+    /// Leave out the letters of the problems
+    #[arg(long)]
+    pub no_check: bool,
+    /// Remedies, one letter for each problem
+    #[arg(long, value_name = "N|U|C|B|O")]
+    pub maat: Option<String>,
+}
+
+/// Arguments of `tad check`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  headworks tad check hbase\n  \
+    headworks tad check --table hbase mongodb cassandra riak     # Table 4.5\n  \
+    headworks tad check mine.toml --json\n\n\
+    Exit code: 0 no problem that nothing mitigates, 1 there is one, 2 a file is wrong.")]
+pub struct Check {
+    /// Systems: files, or names from `headworks tad list`
+    #[arg(required = true, value_name = "FILE|NAME")]
+    pub systems: Vec<String>,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+    /// One line for each system: which of the five problems it has
+    #[arg(long, conflicts_with = "json")]
+    pub table: bool,
+    /// Remedies to apply first, one letter for each problem
+    #[arg(long, value_name = "N|U|C|B|O")]
+    pub maat: Option<String>,
+}
+
+/// Arguments of `tad explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  headworks tad explain blocking\n  headworks tad explain C")]
+pub struct Explain {
+    /// Problem, by name or by letter: no-scheduling (N), unknown-usage (U), hidden-contention (C),
+    /// blocking (B), ordering-constraint (O)
+    pub problem: String,
+}
+
+/// Arguments of `tad simulate`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    headworks tad simulate hbase --scenario hbase-isolation\n  \
+    headworks tad simulate hbase --scenario hbase-isolation --maat 'd|?|?|?|?' --seeds 5\n  \
+    headworks tad simulate mine.toml --scenario mine-scenario.toml --policy fifo -o out/mine\n\n\
+    --maat has one letter for each problem, in the order\n  \
+    no scheduling | unknown usage | hidden contention | blocking | ordering constraint\n\
+    A letter is one of the system's own ([remedy.<problem>.<letter>] in its file); ? leaves it.")]
+pub struct Simulate {
+    /// System: a file, or a name from `headworks tad list`
+    #[arg(value_name = "FILE|NAME")]
+    pub system: String,
+    /// Scenario: a file, or a name from `headworks tad list`
+    #[arg(long, short = 's', value_name = "FILE|NAME")]
+    pub scenario: String,
+    /// Remedies, one letter for each problem
+    #[arg(long, value_name = "N|U|C|B|O")]
+    pub maat: Option<String>,
+    /// Policy in every queue that takes one, instead of the scenario's
+    #[arg(long, value_name = "POLICY", value_parser = ["fifo", "priority", "drf", "drr", "stride"])]
+    pub policy: Option<String>,
+    /// First seed
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Runs, each with a seed of its own
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub seeds: u32,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+    /// Directory for result.json and pictures of the time series
+    #[arg(long, short = 'o', value_name = "DIR")]
+    pub output: Option<PathBuf>,
+}
+
+/// Arguments of `tad fix`.
+#[derive(Debug, Args)]
+#[command(after_help = "Goals (several must hold together):\n  \
+    isolate:C1:10%    whatever the others do, C1 gets at least 90 % of what it gets at their base\n                    \
+    load, or of what a machine of its share would give it if that is less\n  \
+    p99:C1:50ms       the 99th percentile of C1's latency is at most 50 ms\n  \
+    fair:10%          throughput follows the weights, within 10 %\n  \
+    drf:10%           dominant shares follow the weights, within 10 %\n\n\
+    Each set of remedies is tried with the scenario as it begins, as it ends, and with the others'\n\
+    threads times two and four; then with every seed. What fails once is dropped.\n\n\
+    Examples:\n  \
+    headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:10%\n  \
+    headworks tad fix hbase --scenario hbase-puts --goal isolate:C1:15% --goal p99:C1:200ms --own\n  \
+    headworks tad fix mine.toml --scenario mine-load.toml --goal fair:10% --cost direct=5 --json\n\n\
+    Exit code: 0 a set was found, 1 none was, 2 a file or a goal is wrong.")]
+pub struct Fix {
+    /// System: a file, or a name from `headworks tad list`
+    #[arg(value_name = "FILE|NAME")]
+    pub system: String,
+    /// Scenarios: files, or names from `headworks tad list`; the goals must hold in each
+    #[arg(long, short = 's', required = true, value_name = "FILE|NAME")]
+    pub scenario: Vec<String>,
+    /// What must hold
+    #[arg(long, short = 'g', required = true, value_name = "GOAL")]
+    pub goal: Vec<String>,
+    /// Seeds that a set must pass
+    #[arg(long, default_value_t = 5, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub seeds: u32,
+    /// Engineering costs: indirect=1, direct=3 for each process that a remedy touches
+    #[arg(long, value_name = "KIND=COST")]
+    pub cost: Vec<String>,
+    /// Go on this much above the cost of the cheapest set, for better ones
+    #[arg(long, default_value_t = 3, value_name = "COST")]
+    pub slack: u32,
+    /// Sets to try at most
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    pub limit: usize,
+    /// Simulated seconds of each run
+    #[arg(long, default_value_t = 6, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub duration: u64,
+    /// Only the remedies of the system's own file, none from the checks
+    #[arg(long)]
+    pub own: bool,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `tad search-gaps`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  headworks tad search-gaps --seeds 2000\n  \
+    headworks tad search-gaps --seeds 2000 --without crowd,not-preemptive -o out/gaps\n\n\
+    Makes a system at random for each seed, keeps those in which the checks find nothing, lets C2\n\
+    grow and looks whether C1 keeps what it is entitled to, with fair queueing everywhere. What\n\
+    fails is made as small as possible, and what would cure it says why.")]
+pub struct Gaps {
+    /// First seed
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Systems to make
+    #[arg(long, default_value_t = 500, value_name = "N")]
+    pub seeds: u32,
+    /// Loss of throughput that counts as a failure
+    #[arg(long, default_value = "15%", value_name = "PERCENT")]
+    pub loss: String,
+    /// Causes that are known: they are cured beforehand, so that others come to light
+    #[arg(long, value_name = "CAUSE", value_delimiter = ',', value_parser = [
+        "held-threads", "crowd", "not-preemptive", "crowd-and-not-preemptive",
+        "held-threads-and-service", "absent-client",
+    ])]
+    pub without: Vec<String>,
+    /// Directory for the systems and scenarios that were found, as files
+    #[arg(long, short = 'o', value_name = "DIR")]
+    pub output: Option<PathBuf>,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}

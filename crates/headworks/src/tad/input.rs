@@ -1,0 +1,96 @@
+//! Systems and scenarios that the command line names: files, or what comes along.
+
+use headworks_tad::file::{self, FileError, Loaded};
+use headworks_tad::maat;
+use headworks_tad::model::{Policy, Tad};
+use headworks_tad::scenario::Scenario;
+use headworks_tad::{scenarios, systems};
+use std::path::Path;
+
+/// A file, a name or an option that cannot be used, in words for whoever gave it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct BadInput(pub String);
+
+impl BadInput {
+    pub fn new(error: impl std::fmt::Display) -> anyhow::Error {
+        anyhow::Error::new(BadInput(error.to_string()))
+    }
+}
+
+/// A system, with its remedies applied.
+pub fn system(name: &str, letters: Option<&str>) -> anyhow::Result<Tad> {
+    let text = text(name, "system", systems::text(name), &names(systems::names()))?;
+    let tad = told(file::read_tad(name, &text))?;
+    match letters {
+        Some(letters) => maat::remedied(&tad, letters).map_err(|error| {
+            BadInput::new(format!(
+                "--maat: {error}\n  what each letter does: headworks tad show {name}"
+            ))
+        }),
+        None => Ok(tad),
+    }
+}
+
+/// A scenario for a system.
+pub fn scenario(name: &str, tad: &Tad) -> anyhow::Result<Scenario> {
+    let known = names(scenarios::all().iter().map(|scenario| scenario.name));
+    let included = scenarios::find(name);
+    let text = text(name, "scenario", included.map(|scenario| scenario.text), &known)?;
+    told(file::read_scenario(name, &text, tad)).map_err(|error| match included {
+        Some(of) => BadInput::new(format!(
+            "{error}\n  the scenario {name} is written for the system {}: headworks tad simulate {} --scenario {name}",
+            of.system, of.system
+        )),
+        None => error,
+    })
+}
+
+/// The policy of a name that the command line checked.
+pub fn policy(name: Option<&str>) -> Option<Policy> {
+    name.and_then(Policy::from_name)
+}
+
+/// The text of what comes along, or of a file. A file that has the name of what comes along is meant
+/// by `./name`.
+fn text(
+    name: &str,
+    what: &str,
+    included: Option<&'static str>,
+    known: &str,
+) -> anyhow::Result<String> {
+    if let Some(text) = included {
+        return Ok(text.to_owned());
+    }
+    let path = Path::new(name);
+    if !path.exists() {
+        return Err(BadInput::new(format!(
+            "there is no {what} `{name}`: no file of that name, and none that comes along ({known})\n  \
+             all that comes along: headworks tad list"
+        )));
+    }
+    std::fs::read_to_string(path).map_err(|error| {
+        BadInput::new(format!("cannot read {name}: {error}\n  who may read it: ls -l {name}"))
+    })
+}
+
+/// Warnings go to whoever looks; errors end the command.
+fn told<T>(read: Result<Loaded<T>, file::FileErrors>) -> anyhow::Result<T> {
+    match read {
+        Ok(loaded) => {
+            warn(&loaded.warnings);
+            Ok(loaded.value)
+        }
+        Err(errors) => Err(BadInput::new(errors)),
+    }
+}
+
+fn warn(warnings: &[FileError]) {
+    for warning in warnings {
+        eprintln!("headworks: warning: {warning}");
+    }
+}
+
+fn names(names: impl Iterator<Item = &'static str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}

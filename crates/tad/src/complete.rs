@@ -1,0 +1,210 @@
+//! Are the five problems all there are? An experiment on a question that the dissertation leaves
+//! open (section 6.3.2): "If a system is free of the five problems, can any (reasonable) scheduling
+//! policy be realized on it without difficulties?"
+//!
+//! Systems are made at random. Those in which the checks find nothing are simulated with fair queueing
+//! in every queue: C1 stays as it is, C2 grows. C1 should keep what it gets while C2 is at its base
+//! load, or what a machine of its share would give it if that is less (so that the goal is one that
+//! *can* be reached: section 6.3.2 asks to separate "the difficulties inherent to a scheduling goal"
+//! from those of the structure). Where it does not, there is a *gap*: the system is made as small as
+//! possible while it stays clean and fails, and changes that would cure it say what was missing.
+//!
+//! What is found depends on the seeds alone. A search that finds nothing proves nothing; a gap that it
+//! finds is a file that anybody can simulate.
+
+mod cause;
+mod random;
+mod shrink;
+
+pub use cause::Cause;
+pub use random::{Growth, random};
+
+use crate::check::check;
+use crate::file::{read_tad, write_tad};
+use crate::fix::{Floor, entitled};
+use crate::model::Tad;
+use crate::scenario::Scenario;
+use crate::sim::{SimError, run};
+use serde::Serialize;
+
+/// Seeds of the simulations: a gap fails with each of them.
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// With fewer requests than this in the counted time, a loss may be chance.
+const REQUESTS_MIN: f64 = 100.0;
+
+/// A system, the load with which it begins, and how C2 grows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// System.
+    pub tad: Tad,
+    /// C1 and C2, with nothing that changes.
+    pub base: Scenario,
+    /// What C2 does.
+    pub growth: Growth,
+}
+
+impl Case {
+    /// The scenario with C2 grown.
+    pub fn grown(&self) -> Scenario {
+        let mut grown = self.base.clone();
+        for load in &mut grown.clients[1].loads {
+            self.growth.apply(load);
+        }
+        grown
+    }
+}
+
+/// A clean system that does not isolate.
+#[derive(Clone, Debug, Serialize)]
+pub struct Gap {
+    /// From which it was made.
+    pub seed: u64,
+    /// How C2 grows.
+    pub growth: Growth,
+    /// What would cure it.
+    pub cause: Cause,
+    /// Stages, steps of both requests and queues that are shared, after it was made small.
+    pub size: [usize; 3],
+    /// What C1 gets, and what it should get at least.
+    pub got_per_s: f64,
+    /// See there.
+    pub floor: Floor,
+    /// The system as a file.
+    pub system: String,
+    /// The scenario, with C2's growth half-way, as a file.
+    pub scenario: String,
+}
+
+/// What became of a system.
+#[derive(Clone, Debug)]
+pub enum Fate {
+    /// It is no valid system, or its queues grow without end.
+    Invalid,
+    /// The checks find something.
+    Unclean,
+    /// It keeps C1 from C2.
+    Isolates,
+    /// It does not.
+    Gap(Box<Gap>),
+}
+
+/// Makes the system of a seed and looks what becomes of it. `loss` is the fraction that C1 may lose;
+/// `without` are causes that are cured beforehand, so that others come to light.
+pub fn examine(seed: u64, loss: f64, without: &[Cause]) -> Fate {
+    let mut case = random(seed);
+    without.iter().for_each(|known| known.cure(&mut case));
+    if !valid(&case.tad) {
+        return Fate::Invalid;
+    }
+    if !check(&case.tad).is_empty() {
+        return Fate::Unclean;
+    }
+    match shortfall(&case, loss) {
+        Err(_) => Fate::Invalid,
+        Ok(None) => Fate::Isolates,
+        Ok(Some(_)) => {
+            // A system may fail for several reasons; it must not shrink from one to another.
+            let cause = cause::cause(&case, loss);
+            let small = shrink::shrink(case, |case| {
+                valid(&case.tad)
+                    && check(&case.tad).is_empty()
+                    && matches!(shortfall(case, loss), Ok(Some(_)))
+                    && cause::cause(case, loss) == cause
+            });
+            Fate::Gap(Box::new(describe(seed, small, cause, loss)))
+        }
+    }
+}
+
+fn describe(seed: u64, mut small: Case, cause: Cause, loss: f64) -> Gap {
+    let (got_per_s, floor) = match shortfall(&small, loss) {
+        Ok(Some(found)) => found,
+        _ => (0.0, Floor { base_per_s: 0.0, entitled_per_s: 0.0 }),
+    };
+    small.tad.name = format!("gap-{seed}");
+    small.tad.about = format!("The checks find nothing here, and C2 harms C1: {}.", cause.title());
+    Gap {
+        seed,
+        growth: small.growth,
+        cause,
+        size: [
+            small.tad.stages.len(),
+            small.tad.requests.iter().map(|request| request.steps.len()).sum(),
+            small.tad.shared_queues.len(),
+        ],
+        got_per_s,
+        floor,
+        system: write_tad(&small.tad),
+        scenario: crate::file::write_scenario(&small.growing(), &small.tad),
+    }
+}
+
+impl Case {
+    /// One scenario to look at: base load first, then C2 grows.
+    fn growing(&self) -> Scenario {
+        let mut scenario = self.base.clone();
+        let change = crate::scenario::Change::Loads {
+            client: 1,
+            loads: self.grown().clients[1].loads.clone(),
+        };
+        scenario.changes.push((scenario.duration_ns, change));
+        scenario.duration_ns *= 2;
+        scenario.sample_ns = scenario.duration_ns / 40;
+        scenario
+    }
+}
+
+/// Whether a file could say it.
+fn valid(tad: &Tad) -> bool {
+    read_tad("random", &write_tad(tad)).is_ok()
+}
+
+/// What C1 gets and should get, if with every seed it gets too little.
+fn shortfall(case: &Case, loss: f64) -> Result<Option<(f64, Floor)>, SimError> {
+    let grown = case.grown();
+    let (small, alone) = entitled(&case.tad, &case.base, "C1");
+    let mut first = None;
+    for seed in SEEDS {
+        let got = run(&case.tad, &grown, seed, &mut |_| {})?;
+        let got_per_s = got.throughput("C1");
+        let base_per_s = run(&case.tad, &case.base, seed, &mut |_| {})?.throughput("C1");
+        // Most systems isolate: then the third run is not needed.
+        if got_per_s >= base_per_s * (1.0 - loss) {
+            return Ok(None);
+        }
+        let entitled_per_s = run(&small, &alone, seed, &mut |_| {})?.throughput("C1");
+        let floor = Floor { base_per_s, entitled_per_s };
+        let enough = floor.per_s() * got.counted_s >= REQUESTS_MIN;
+        if !enough || got_per_s >= floor.per_s() * (1.0 - loss) {
+            return Ok(None);
+        }
+        first.get_or_insert((got_per_s, floor));
+    }
+    Ok(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_system() {
+        assert_eq!(random(7), random(7));
+        assert_ne!(random(7).tad, random(8).tad);
+    }
+
+    #[test]
+    fn random_systems_are_valid_and_some_are_clean() {
+        let mut clean = 0;
+        for seed in 1..=300 {
+            let case = random(seed);
+            let text = write_tad(&case.tad);
+            if let Err(errors) = read_tad("random", &text) {
+                panic!("seed {seed}: {errors}\n{text}");
+            }
+            clean += usize::from(check(&case.tad).is_empty());
+        }
+        assert!(clean >= 30, "{clean} of 300");
+    }
+}

@@ -1,0 +1,180 @@
+//! Why a clean system does not isolate: what would cure it.
+//!
+//! Each cure takes away one thing that the model has and the five problems do not speak of. One that
+//! works alone is the cause; if none does, two together; otherwise nothing is claimed.
+
+use super::{Case, Growth, shortfall};
+use crate::model::{Discipline, Tad, Threads};
+use crate::scenario::Arrivals;
+use serde::Serialize;
+
+/// Turn of a preemptive resource in the cure.
+const QUANTUM_NS: u64 = 100_000;
+
+/// Something that may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cause {
+    /// Threads are held while their requests wait for another stage. All requests of the stage take
+    /// the same path, so it is no blocking problem by definition; but they do not wait alike long.
+    HeldThreads,
+    /// More threads in front of a resource than it has servers: what they took from the fair queue
+    /// waits in the resource's own, first come first served.
+    Crowd,
+    /// A thread or a resource serves a request to its end, however large it is; the same amount of
+    /// work in smaller requests does no harm.
+    NotPreemptive,
+    /// Both of the above.
+    CrowdAndNotPreemptive,
+    /// Threads are held, and service is not preemptive or the resource is crowded.
+    HeldThreadsAndService,
+    /// The client has too few requests under way to be there whenever it is its turn, and a fair
+    /// queue keeps nothing for those who are not there.
+    AbsentClient,
+    /// None of these.
+    Unexplained,
+}
+
+impl Cause {
+    /// Names on the command line.
+    pub const NAMES: [(Cause, &'static str); 7] = [
+        (Cause::HeldThreads, "held-threads"),
+        (Cause::Crowd, "crowd"),
+        (Cause::NotPreemptive, "not-preemptive"),
+        (Cause::CrowdAndNotPreemptive, "crowd-and-not-preemptive"),
+        (Cause::HeldThreadsAndService, "held-threads-and-service"),
+        (Cause::AbsentClient, "absent-client"),
+        (Cause::Unexplained, "unexplained"),
+    ];
+
+    /// The cause of a name.
+    pub fn from_name(name: &str) -> Option<Cause> {
+        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(cause, _)| *cause)
+    }
+
+    /// Takes away what it is about.
+    pub(super) fn cure(self, case: &mut Case) {
+        let cures: &[fn(&mut Case)] = match self {
+            Cause::HeldThreads => &[release],
+            Cause::Crowd => &[thin],
+            Cause::NotPreemptive => &[divide],
+            Cause::CrowdAndNotPreemptive => &[thin, divide],
+            Cause::HeldThreadsAndService => &[release, thin, divide],
+            Cause::AbsentClient => &[attend],
+            Cause::Unexplained => &[],
+        };
+        cures.iter().for_each(|cure| cure(case));
+    }
+
+    /// For people.
+    pub fn title(self) -> &'static str {
+        match self {
+            Cause::HeldThreads => {
+                "threads are held by requests that wait longer than others on the same path"
+            }
+            Cause::Crowd => "more threads in front of a resource than it has servers",
+            Cause::NotPreemptive => "large requests are served to their end",
+            Cause::CrowdAndNotPreemptive => {
+                "large requests are served to their end, and several of them at a time come first"
+            }
+            Cause::HeldThreadsAndService => {
+                "threads are held, and resources serve in their own order or to the end"
+            }
+            Cause::AbsentClient => {
+                "a client with few requests under way is not there when it is its turn"
+            }
+            Cause::Unexplained => "not explained by any cure that was tried",
+        }
+    }
+}
+
+/// The cause of a case that fails.
+pub(super) fn cause(case: &Case, loss: f64) -> Cause {
+    let cured = |cures: &[fn(&mut Case)]| {
+        let mut changed = case.clone();
+        cures.iter().for_each(|cure| cure(&mut changed));
+        matches!(shortfall(&changed, loss), Ok(None))
+    };
+    let attempts: [(Cause, &[fn(&mut Case)]); 10] = [
+        (Cause::HeldThreads, &[release]),
+        (Cause::Crowd, &[thin]),
+        (Cause::NotPreemptive, &[preempt]),
+        (Cause::NotPreemptive, &[divide]),
+        (Cause::CrowdAndNotPreemptive, &[thin, preempt]),
+        (Cause::CrowdAndNotPreemptive, &[thin, divide]),
+        (Cause::HeldThreadsAndService, &[release, preempt]),
+        (Cause::HeldThreadsAndService, &[release, thin, preempt]),
+        (Cause::HeldThreadsAndService, &[release, thin, divide]),
+        (Cause::AbsentClient, &[attend]),
+    ];
+    let found = attempts.into_iter().find(|(_, cures)| cured(cures));
+    found.map_or(Cause::Unexplained, |(cause, _)| cause)
+}
+
+/// No thread is held over a wait.
+fn release(case: &mut Case) {
+    for stage in &mut case.tad.stages {
+        if let Threads::Bounded(_) = stage.threads {
+            stage.asynchronous = true;
+        }
+    }
+}
+
+/// As many requests in service as there are servers; threads that wait for others are left alone.
+fn thin(case: &mut Case) {
+    let waits = |tad: &Tad, id: usize| {
+        let mut steps = tad.requests.iter().flat_map(|kind| &kind.steps);
+        !tad.stages[id].asynchronous && steps.any(|step| step.stage == id && !step.waits.is_empty())
+    };
+    let servers = |tad: &Tad, id: usize| {
+        let uses = tad.stages[id].uses.iter();
+        uses.map(|each| tad.resources[each.resource].parallelism).max()
+    };
+    for id in 0..case.tad.stages.len() {
+        if waits(&case.tad, id) {
+            continue;
+        }
+        let few = servers(&case.tad, id);
+        if let (Threads::Bounded(threads), Some(few)) = (&mut case.tad.stages[id].threads, few) {
+            *threads = few.min(*threads);
+        }
+    }
+    for at in 0..case.tad.shared_queues.len() {
+        let mut resources: Vec<usize> = Vec::new();
+        let mut held = 0;
+        for &id in &case.tad.shared_queues[at].stages {
+            resources.extend(case.tad.stages[id].uses.iter().map(|each| each.resource));
+            if let (true, Threads::Bounded(threads)) =
+                (waits(&case.tad, id), case.tad.stages[id].threads)
+            {
+                held += threads;
+            }
+        }
+        resources.sort_unstable();
+        resources.dedup();
+        let servers: u32 = resources.iter().map(|&id| case.tad.resources[id].parallelism).sum();
+        let queue = &mut case.tad.shared_queues[at];
+        queue.concurrency = queue.concurrency.min((servers + held).max(1));
+    }
+}
+
+/// Resources serve in turns.
+fn preempt(case: &mut Case) {
+    for resource in &mut case.tad.resources {
+        resource.discipline = Discipline::RoundRobin { quantum_ns: QUANTUM_NS };
+    }
+}
+
+/// C2 asks for as much more in more requests instead of larger ones.
+fn divide(case: &mut Case) {
+    case.growth = Growth::Threads;
+}
+
+/// C1 has more requests under way, in the base load too.
+fn attend(case: &mut Case) {
+    for load in &mut case.base.clients[0].loads {
+        if let Arrivals::Closed { threads, .. } = &mut load.arrivals {
+            *threads *= 8;
+        }
+    }
+}

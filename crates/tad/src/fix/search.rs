@@ -1,0 +1,324 @@
+//! The search itself.
+
+use super::candidate::{Candidate, candidates, together};
+use super::cost::Costs;
+use super::goal::Goal;
+use super::trial::{Bench, Measured, Verdict};
+use super::workload::{Workload, begins, workloads};
+use crate::model::Tad;
+use crate::remedy::apply;
+use crate::scenario::Scenario;
+use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap};
+
+/// How to search.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Seeds that a set must pass.
+    pub seeds: u32,
+    /// Engineering costs.
+    pub costs: Costs,
+    /// How much above the cheapest set the search goes on.
+    pub slack: u32,
+    /// Sets to try at most.
+    pub limit: usize,
+    /// Simulated time of each run.
+    pub duration_ns: u64,
+    /// Only the remedies of the system's own file.
+    pub own: bool,
+    /// Sets that are tried side by side.
+    pub workers: usize,
+}
+
+/// Why there is nothing to search.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FixError {
+    /// A goal is for a client that a scenario does not have.
+    #[error("scenario \"{scenario}\" has no client \"{client}\"; it has {known}")]
+    Client {
+        /// Scenario.
+        scenario: String,
+        /// What the goal says.
+        client: String,
+        /// What it could say.
+        known: String,
+    },
+    /// Nothing to reach, or nothing to reach it with.
+    #[error("a search needs at least one {0}")]
+    Nothing(&'static str),
+}
+
+/// A set that was tried.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SetReport {
+    /// Its choices, by name.
+    pub names: Vec<String>,
+    /// What it costs to build.
+    pub cost: u32,
+    /// The same as `--maat` takes it, if letters are all there is.
+    pub maat: Option<String>,
+    /// Its remedies, as a system file writes them.
+    pub remedies: Vec<String>,
+    /// What became of it.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// Requests a second lost against the best set that holds, as a fraction.
+    pub lost: Option<f64>,
+    /// Latency above that of the best set that holds.
+    pub added_ms: Option<f64>,
+    /// Nothing that holds is cheaper, faster and shorter in latency all at once.
+    pub front: bool,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Found {
+    /// System.
+    pub system: String,
+    /// Goals, as they are written.
+    pub goals: Vec<String>,
+    /// Workloads that were tried, in order.
+    pub workloads: Vec<String>,
+    /// Seeds.
+    pub seeds: u32,
+    /// Choices that there were.
+    pub choices: usize,
+    /// Sets in the order in which they were tried; the first is the system as it is.
+    pub tried: Vec<SetReport>,
+    /// Sets that were passed over because their remedies do not fit together or change nothing new.
+    pub skipped: usize,
+    /// The search ended because of the limit, and not because there was no more to try.
+    pub limited: bool,
+}
+
+impl Found {
+    /// The sets that hold, the cheapest first.
+    pub fn holding(&self) -> impl Iterator<Item = &SetReport> {
+        self.tried.iter().filter(|set| matches!(set.verdict, Verdict::Holds(_)))
+    }
+}
+
+/// A set that waits its turn: cost, size and choices, in the order in which sets are tried.
+type Waiting = Reverse<(u32, usize, Vec<usize>)>;
+
+/// Searches. `progress` gets what is being tried: number of sets so far, and their cost.
+pub fn search(
+    tad: &Tad,
+    scenarios: &[Scenario],
+    goals: &[Goal],
+    options: &Options,
+    progress: &mut dyn FnMut(usize, u32),
+) -> Result<Found, FixError> {
+    let protected: Vec<&str> =
+        goals.iter().filter_map(Goal::client).collect::<BTreeSet<_>>().into_iter().collect();
+    check_arguments(scenarios, goals, &protected)?;
+    let loads: Vec<(Workload, Scenario)> = scenarios
+        .iter()
+        .flat_map(|scenario| {
+            let begins = begins(scenario, options.duration_ns);
+            workloads(scenario, &protected, options.duration_ns)
+                .into_iter()
+                .map(move |workload| (workload, begins.clone()))
+        })
+        .collect();
+    let bench =
+        Bench { goals, workloads: &loads, protected: &protected, seeds: options.seeds.max(1) };
+    let choices = candidates(tad, options.own, |stage| reached(tad, &loads, stage));
+    let mut walk = Walk { tad, choices: &choices, options, waiting: BinaryHeap::new() };
+    walk.waiting.push(Reverse((0, 0, Vec::new())));
+    let mut found = Found {
+        system: tad.name.clone(),
+        goals: goals.iter().map(Goal::to_string).collect(),
+        workloads: loads.iter().map(|(workload, _)| workload.name.clone()).collect(),
+        seeds: bench.seeds,
+        choices: choices.len(),
+        tried: Vec::new(),
+        skipped: 0,
+        limited: false,
+    };
+    let mut seen: Vec<Tad> = Vec::new();
+    let mut budget = u32::MAX;
+    loop {
+        let batch = walk.batch(&mut seen, &mut found.skipped, budget);
+        let Some((first, _)) = batch.first() else { break };
+        progress(found.tried.len(), first.cost);
+        for (mut report, verdict) in judged(&bench, batch) {
+            if matches!(verdict, Verdict::Holds(_)) && budget == u32::MAX {
+                budget = report.cost.saturating_add(options.slack);
+            }
+            report.verdict = verdict;
+            found.tried.push(report);
+        }
+        if found.tried.len() >= options.limit.max(1) {
+            found.limited = !walk.waiting.is_empty();
+            break;
+        }
+    }
+    compare(&mut found.tried);
+    Ok(found)
+}
+
+fn check_arguments(
+    scenarios: &[Scenario],
+    goals: &[Goal],
+    protected: &[&str],
+) -> Result<(), FixError> {
+    if scenarios.is_empty() {
+        return Err(FixError::Nothing("scenario"));
+    }
+    if goals.is_empty() {
+        return Err(FixError::Nothing("goal"));
+    }
+    for scenario in scenarios {
+        for client in protected {
+            if scenario.clients.iter().all(|known| known.name != *client) {
+                let known: Vec<&str> =
+                    scenario.clients.iter().map(|known| known.name.as_str()).collect();
+                return Err(FixError::Client {
+                    scenario: scenario.name.clone(),
+                    client: (*client).to_owned(),
+                    known: known.join(", "),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a stage is on the path of a request that some workload issues.
+fn reached(tad: &Tad, loads: &[(Workload, Scenario)], stage: &str) -> bool {
+    let Some(stage) = tad.stage(stage) else { return false };
+    let clients = loads.iter().flat_map(|(workload, _)| &workload.scenario.clients);
+    clients
+        .flat_map(|client| &client.loads)
+        .any(|load| tad.requests[load.request].steps.iter().any(|step| step.stage == stage))
+}
+
+/// The sets, in order of cost.
+struct Walk<'a> {
+    tad: &'a Tad,
+    choices: &'a [Candidate],
+    options: &'a Options,
+    waiting: BinaryHeap<Waiting>,
+}
+
+impl Walk<'_> {
+    /// The next sets of one cost that are worth trying, with their changed systems.
+    fn batch(
+        &mut self,
+        seen: &mut Vec<Tad>,
+        skipped: &mut usize,
+        budget: u32,
+    ) -> Vec<(SetReport, Tad)> {
+        let mut batch: Vec<(SetReport, Tad)> = Vec::new();
+        while batch.len() < self.options.workers.max(1) {
+            let next = self.waiting.peek().map(|Reverse((cost, _, _))| *cost);
+            let Some(cost) = next.filter(|cost| *cost <= budget) else { break };
+            if batch.first().is_some_and(|(first, _)| first.cost != cost) {
+                break;
+            }
+            let Some(Reverse((_, _, set))) = self.waiting.pop() else { break };
+            self.extend(&set);
+            let chosen: Vec<&Candidate> = set.iter().map(|&at| &self.choices[at]).collect();
+            let (remedies, cost) = together(self.tad, &chosen, &self.options.costs);
+            let mut changed = self.tad.clone();
+            let fits = remedies.iter().all(|remedy| apply(&mut changed, remedy).is_ok());
+            if !fits || seen.contains(&changed) {
+                *skipped += 1;
+                continue;
+            }
+            seen.push(changed.clone());
+            let report = SetReport {
+                names: chosen.iter().map(|each| each.name()).collect(),
+                cost,
+                maat: maat(&chosen),
+                remedies: remedies.iter().map(crate::remedy::Remedy::to_toml).collect(),
+                verdict: Verdict::Impossible { why: String::new() },
+                lost: None,
+                added_ms: None,
+                front: false,
+            };
+            batch.push((report, changed));
+        }
+        batch
+    }
+
+    /// Queues every set with one choice more, behind the last: so each set comes once.
+    fn extend(&mut self, set: &[usize]) {
+        let from = set.last().map_or(0, |last| last + 1);
+        for next in from..self.choices.len() {
+            let choice = &self.choices[next];
+            let taken = choice.letter.is_some()
+                && set.iter().any(|&other| {
+                    let other = &self.choices[other];
+                    other.letter.is_some() && other.problem == choice.problem
+                });
+            if taken {
+                continue;
+            }
+            let larger: Vec<usize> = set.iter().copied().chain([next]).collect();
+            let chosen: Vec<&Candidate> = larger.iter().map(|&at| &self.choices[at]).collect();
+            let (_, cost) = together(self.tad, &chosen, &self.options.costs);
+            self.waiting.push(Reverse((cost, larger.len(), larger)));
+        }
+    }
+}
+
+/// The letters of a set, if it consists of letters.
+fn maat(chosen: &[&Candidate]) -> Option<String> {
+    if chosen.iter().any(|each| each.letter.is_none()) {
+        return None;
+    }
+    let letters = crate::remedy::Problem::ALL.map(|problem| {
+        let of = chosen.iter().find(|each| each.problem == problem);
+        of.and_then(|each| each.letter.as_deref()).unwrap_or("?")
+    });
+    Some(letters.join("|"))
+}
+
+/// Judges sets side by side, and gives them back in their order.
+fn judged(bench: &Bench, batch: Vec<(SetReport, Tad)>) -> Vec<(SetReport, Verdict)> {
+    std::thread::scope(|scope| {
+        let running: Vec<_> = batch
+            .into_iter()
+            .map(|(report, tad)| (report, scope.spawn(move || bench.judge(&tad))))
+            .collect();
+        running
+            .into_iter()
+            .map(|(report, worker)| {
+                let failed = || Verdict::Impossible { why: "the simulation failed".to_owned() };
+                (report, worker.join().unwrap_or_else(|_| failed()))
+            })
+            .collect()
+    })
+}
+
+/// Fills in what can be told only when all sets are known.
+fn compare(tried: &mut [SetReport]) {
+    let measured: Vec<Option<(u32, Measured)>> = tried
+        .iter()
+        .map(|set| match &set.verdict {
+            Verdict::Holds(measured) => Some((set.cost, measured.clone())),
+            _ => None,
+        })
+        .collect();
+    let holding = || measured.iter().flatten();
+    let most = holding().map(|(_, each)| each.throughput_per_s).fold(0.0, f64::max);
+    let least = holding().map(|(_, each)| each.latency_ms_p99).fold(f64::INFINITY, f64::min);
+    for (set, own) in tried.iter_mut().zip(&measured) {
+        let Some((cost, own)) = own else { continue };
+        set.lost = Some(1.0 - own.throughput_per_s / most.max(f64::MIN_POSITIVE));
+        set.added_ms = Some(own.latency_ms_p99 - least);
+        // What differs by less than a hundredth differs by chance.
+        let beaten = holding().any(|(other_cost, other)| {
+            let faster = other.throughput_per_s >= own.throughput_per_s * 0.99;
+            let shorter = other.latency_ms_p99 <= own.latency_ms_p99 * 1.01;
+            let strictly = *other_cost < *cost
+                || other.throughput_per_s > own.throughput_per_s * 1.01
+                || other.latency_ms_p99 < own.latency_ms_p99 * 0.99;
+            other_cost <= cost && faster && shorter && strictly
+        });
+        set.front = !beaten;
+    }
+}

@@ -1,0 +1,166 @@
+//! A scenario and its perturbations: a remedy that holds only for what was tried is none.
+
+use crate::model::{Tad, Threads};
+use crate::scenario::{Arrivals, Change, Load, Scenario};
+
+/// One of the workloads under which a goal must hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// What it is, for people.
+    pub name: String,
+    /// What is simulated. Nothing changes on the way.
+    pub scenario: Scenario,
+}
+
+/// The workloads of a scenario, the hardest first: as it ends and as it begins, each with the
+/// others' threads (or rates, or bursts) times four, two and one, and as it ends with the amounts of
+/// the others' requests doubled. `steady` are the clients that the goals protect, which stay as they
+/// are; if there are none, all clients grow.
+pub fn workloads(scenario: &Scenario, steady: &[&str], duration_ns: u64) -> Vec<Workload> {
+    let begins = begins(scenario, duration_ns);
+    let ends = ends(scenario, duration_ns);
+    let mut all: Vec<Workload> = Vec::new();
+    let mut add = |name: &str, changed: Scenario| {
+        if all.iter().all(|other| other.scenario != changed) {
+            all.push(Workload { name: format!("{} {name}", scenario.name), scenario: changed });
+        }
+    };
+    add("as it ends, x4", grown(&ends, steady, |load| times(load, 4)));
+    add("as it ends", ends.clone());
+    add("as it begins, x4", grown(&begins, steady, |load| times(load, 4)));
+    add("as it ends, x2", grown(&ends, steady, |load| times(load, 2)));
+    add("as it ends, amounts x2", grown(&ends, steady, heavier));
+    add("as it begins, x2", grown(&begins, steady, |load| times(load, 2)));
+    add("as it begins", begins);
+    all
+}
+
+/// What isolation of a client compares a workload with: the others as they begin, resources too.
+pub fn base_for(workload: &Scenario, begins: &Scenario, client: &str) -> Scenario {
+    let mut base = begins.clone();
+    for (to, from) in base.clients.iter_mut().zip(&workload.clients) {
+        if to.name == client {
+            to.loads.clone_from(&from.loads);
+        }
+    }
+    base
+}
+
+/// The client alone on machines that have its share of everything: a part of each resource's rate,
+/// and of the threads too, of which there is at least one.
+pub fn entitled(tad: &Tad, workload: &Scenario, client: &str) -> (Tad, Scenario) {
+    let weights: f64 = workload.clients.iter().map(|each| each.weight).sum();
+    let mut alone = workload.clone();
+    alone.clients.retain(|each| each.name == client);
+    let share = alone.clients.iter().map(|each| each.weight).sum::<f64>() / weights;
+    let mut small = tad.clone();
+    for resource in &mut small.resources {
+        resource.rate_per_s *= share;
+    }
+    let part = |count: u32| ((f64::from(count) * share) as u32).max(1);
+    for stage in &mut small.stages {
+        if let Threads::Bounded(threads) = &mut stage.threads {
+            *threads = part(*threads);
+        }
+    }
+    for (_, change) in &mut alone.changes {
+        if let Change::Rate { rate_per_s, .. } = change {
+            *rate_per_s *= share;
+        }
+    }
+    (small, alone)
+}
+
+/// The scenario without its changes, shortened.
+pub fn begins(scenario: &Scenario, duration_ns: u64) -> Scenario {
+    Scenario { changes: Vec::new(), ..shortened(scenario, duration_ns) }
+}
+
+/// What the scenario has become by its end, from the start on.
+fn ends(scenario: &Scenario, duration_ns: u64) -> Scenario {
+    let mut ends = begins(scenario, duration_ns);
+    for (_, change) in &scenario.changes {
+        match change {
+            Change::Loads { client, loads } => ends.clients[*client].loads.clone_from(loads),
+            Change::Rate { .. } => ends.changes.push((0, change.clone())),
+        }
+    }
+    ends
+}
+
+/// A third of the time is for controllers to settle.
+fn shortened(scenario: &Scenario, duration_ns: u64) -> Scenario {
+    Scenario { duration_ns, warmup_ns: duration_ns / 3, ..scenario.clone() }
+}
+
+fn grown(scenario: &Scenario, steady: &[&str], change: impl Fn(&mut Load)) -> Scenario {
+    let mut grown = scenario.clone();
+    for client in &mut grown.clients {
+        if !steady.contains(&client.name.as_str()) {
+            client.loads.iter_mut().for_each(&change);
+        }
+    }
+    grown
+}
+
+/// So many times the threads, the rate or the bursts.
+pub(crate) fn times(load: &mut Load, factor: u32) {
+    match &mut load.arrivals {
+        Arrivals::Closed { threads, .. } => *threads = threads.saturating_mul(factor),
+        Arrivals::Open { rate_per_s } => *rate_per_s *= f64::from(factor),
+        Arrivals::Burst { count, .. } => *count = count.saturating_mul(factor),
+    }
+}
+
+fn heavier(load: &mut Load) {
+    for amount in &mut load.parameters {
+        *amount = amount.saturating_mul(2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file::{read_scenario, read_tad};
+    use crate::{scenarios, systems};
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn read(system: &str, name: &str) -> (Tad, Scenario) {
+        let tad = read_tad(system, systems::text(system).unwrap()).unwrap().value;
+        let text = scenarios::find(name).unwrap().text;
+        let scenario = read_scenario(name, text, &tad).unwrap().value;
+        (tad, scenario)
+    }
+
+    fn threads(scenario: &Scenario, client: usize) -> u32 {
+        match scenario.clients[client].loads[0].arrivals {
+            Arrivals::Closed { threads, .. } => threads,
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn the_others_grow_and_the_protected_client_does_not() {
+        let (_, scenario) = read("hbase", "hbase-isolation");
+        let all = workloads(&scenario, &["C1"], 6 * SECOND);
+        let of_c2: Vec<u32> = all.iter().map(|each| threads(&each.scenario, 1)).collect();
+        // 200 at the end and 40 at the beginning, times four, two and one.
+        assert_eq!(of_c2, [800, 200, 160, 400, 200, 80, 40]);
+        assert!(all.iter().all(|each| threads(&each.scenario, 0) == 40));
+        assert_eq!(all[4].scenario.clients[1].loads[0].parameters[1], 256_000);
+    }
+
+    #[test]
+    fn a_share_is_of_every_resource() {
+        let (tad, mut scenario) = read("mongodb", "mongodb-replication-stall");
+        scenario.clients[0].weight = 3.0;
+        let (small, alone) = entitled(&tad, &ends(&scenario, SECOND), "C1");
+        assert_eq!(alone.clients.len(), 1);
+        assert_eq!(small.resources[0].rate_per_s, tad.resources[0].rate_per_s * 0.75);
+        let [(0, Change::Rate { rate_per_s, .. })] = alone.changes.as_slice() else {
+            panic!("{:?}", alone.changes);
+        };
+        assert_eq!(*rate_per_s, 0.75e6);
+    }
+}
