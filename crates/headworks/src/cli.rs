@@ -45,7 +45,7 @@ pub enum Command {
     /// Read the configuration file again; no connection is dropped
     Reload(Select),
     /// Say why the gate does what it does
-    Explain(Explain),
+    Explain(ExplainGate),
     /// Look at what this machine offers, and what is missing
     Doctor(Doctor),
     /// Run experiments and draw their results
@@ -141,7 +141,7 @@ impl Parallelism {
 
 /// What `explain` is about.
 #[derive(Debug, Args)]
-pub struct Explain {
+pub struct ExplainGate {
     /// What to explain
     #[command(subcommand)]
     pub what: ExplainWhat,

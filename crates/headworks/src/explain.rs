@@ -2,7 +2,7 @@
 
 mod picture;
 
-use crate::cli::{Explain, ExplainWhat};
+use crate::cli::{ExplainGate, ExplainWhat};
 use crate::control::{self, Request, Response};
 use crate::instance::Instance;
 use crate::tuning::{Fitted, Measured, TuningReport};
@@ -14,7 +14,7 @@ const COLUMNS: usize = 64;
 const ROWS: usize = 14;
 
 /// Carries out the command.
-pub fn run(args: &Explain) -> Result<()> {
+pub fn run(args: &ExplainGate) -> Result<()> {
     let ExplainWhat::Parallelism { select, output, json } = &args.what;
     let instance = Instance::find(select.name.as_deref())?;
     let report = match control::ask(&instance, &Request::Tuning)? {
