@@ -37,6 +37,8 @@ mod riak_4_26;
 mod riak_4_27;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_systems;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
