@@ -15,16 +15,26 @@
 //!
 //! With one resource this is start-time fair queueing.
 //!
+//! A flow that has used mostly one resource has a low virtual time at the others. That it may use
+//! some of them for free is right: a request that needs the CPU and one that needs the disk keep both
+//! busy, and only one of them is dominant. But it must not save that up: a flow that turns from the
+//! CPU to the disk after a minute has no claim on a minute of the disk. So no virtual time of a flow
+//! is more than [`DOVETAIL_NS`] behind its largest one.
+//!
 //! # Example
 //! Two flows of equal weight. A's requests take 3 ns of the CPU and 1 of the disk, B's 1 of the CPU
 //! and 4 of the disk. From zero: A (tie, lower index), now A = max(3, 1) = 3; B, now B = 4; A, now
 //! 6; B, now 8; A, now 9; … Over 12 ns of dominant work each, A is served 4 times and B 3 times.
 //!
-//! Source: A. Ghodsi et al., Multi-resource fair queueing for packet processing (DRFQ, the
-//! memoryless variant); the Maat chapter (section 4.2, Table 4.2) names it as its scheduler.
+//! Source: A. Ghodsi et al., Multi-resource fair queueing for packet processing (DRFQ with bounded
+//! dovetailing); the Maat chapter (section 4.2, Table 4.2) names it as its scheduler.
 
 /// Unit of weight: this much is "one".
 pub const WEIGHT_ONE: u32 = 1_000;
+
+/// Virtual time by which a flow may be further at one resource than at another and still have a claim
+/// on the latter. Long enough for a request that uses them one after the other.
+pub const DOVETAIL_NS: u64 = 100_000_000;
 
 /// Virtual times of up to `FLOWS` flows over up to `RESOURCES` resources. At most 64 flows.
 #[derive(Clone, Debug)]
@@ -115,8 +125,10 @@ impl<const FLOWS: usize, const RESOURCES: usize> Fair<FLOWS, RESOURCES> {
 
     /// The flow is served; what that costs is said by [`charge`](Fair::charge), now or later.
     pub fn served(&mut self, flow: usize) {
-        let Some(times) = self.time.get(flow) else { return };
+        let floor = self.dominant(flow).saturating_sub(DOVETAIL_NS);
+        let Some(times) = self.time.get_mut(flow) else { return };
         for (reached, time) in self.reached.iter_mut().zip(times) {
+            *time = (*time).max(floor);
             *reached = (*reached).max(*time);
         }
     }
@@ -182,6 +194,21 @@ mod tests {
         let order = serve(&mut fair, &[[10], [10]], 100);
         let late = order.iter().filter(|flow| **flow == 1).count();
         assert!((49..=51).contains(&late), "{late} of 100");
+    }
+
+    #[test]
+    fn what_was_not_used_of_a_resource_is_not_saved_up() {
+        let mut fair = Fair::<4, 2>::new();
+        fair.wait(0);
+        fair.wait(1);
+        // A minute of the CPU for both, then the second flow turns to the disk.
+        serve(&mut fair, &[[1_000_000, 0], [1_000_000, 0]], 120_000);
+        let order = serve(&mut fair, &[[1_000_000, 0], [0, 1_000_000]], 2_000);
+        let second = order.iter().filter(|flow| **flow == 1).count();
+        assert!(
+            (1_000..=1_100).contains(&second),
+            "{second} of 2000: half, and what it may dovetail"
+        );
     }
 
     #[test]

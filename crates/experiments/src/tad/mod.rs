@@ -4,6 +4,9 @@
 //! (running the simulations, the record, claims against it, the picture, the page) is common.
 
 mod analyse;
+mod cassandra_4_22;
+mod cassandra_4_23;
+mod cassandra_4_24;
 mod collect;
 mod draw;
 mod draw_bars;
@@ -23,11 +26,19 @@ mod hbase_4_8;
 mod hbase_4_9;
 mod hbase_4_9b;
 mod measure;
+mod mongodb_4_19;
+mod mongodb_4_20;
+mod mongodb_4_21;
 mod panel;
 mod record;
 mod report;
+mod riak_4_25;
+mod riak_4_26;
+mod riak_4_27;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_systems;
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -58,6 +69,15 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     hbase_4_12::THROUGHPUT,
     hbase_4_12::LATENCY,
     hbase_4_18::EXPERIMENT,
+    mongodb_4_19::EXPERIMENT,
+    mongodb_4_20::EXPERIMENT,
+    mongodb_4_21::EXPERIMENT,
+    cassandra_4_22::EXPERIMENT,
+    cassandra_4_23::EXPERIMENT,
+    cassandra_4_24::EXPERIMENT,
+    riak_4_25::EXPERIMENT,
+    riak_4_26::EXPERIMENT,
+    riak_4_27::EXPERIMENT,
 ];
 
 /// Simulates a figure and reports on it.

@@ -16,7 +16,7 @@ fn short(figure: &Figure, counted_s: u64, workers: usize) -> Plan {
     Plan { workers, ..Plan::new(figure, &options) }
 }
 
-fn holds(figure: &'static Figure, counted_s: u64) {
+pub(super) fn holds(figure: &'static Figure, counted_s: u64) {
     let options = RunOptions::new("");
     let record = record(figure, &options, &short(figure, counted_s, 2)).unwrap();
     let derived = analyse::derived(figure, &record);

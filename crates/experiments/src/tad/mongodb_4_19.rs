@@ -1,0 +1,102 @@
+//! MongoDB, unknown usage: a worker finds out in the middle of its work whether a read needs the disk.
+
+use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::panel::Panel;
+use super::{report, run};
+use crate::registry::Experiment;
+
+pub(crate) const EXPERIMENT: Experiment =
+    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
+
+pub(super) const FIGURE: Figure = Figure {
+    id: "tad-mongodb-unknown-usage",
+    title: "MongoDB: workers that turn out to need the disk keep reads from the cache waiting",
+    figure: "Figure 4.19",
+    about: "Eight replication sets. C1 and C2 read 1 MB from the disks of the primaries; C2 also reads what is in memory. Each load has 128 threads at each primary, as many as there are workers: with fewer there would be a free worker for everybody.",
+    system: "mongodb",
+    scenario: r#"
+name = "MongoDB, unknown usage"
+duration = "{duration}"
+warmup = "{warmup}"
+policy = "drf"
+jitter = 0.2
+client = [
+    { name = "C1", load = [{ name = "cold", request = "read-cold", entry = "each", threads = {x} }] },
+    { name = "C2", load = [
+        { name = "cold", request = "read-cold", entry = "each", threads = {x} },
+        { name = "cached", request = "read", entry = "each", threads = {x} },
+    ] },
+]
+"#,
+    sweep: Sweep { key: "threads_of_each_load", label: "threads of each load", points: &[1024.0] },
+    arms: &[
+        arm("original", "?|?|?|?|?"),
+        arm("indirect: tried while the CPU is idle", "?|i|?|?|?"),
+    ],
+    time: Time { full_s: 60, quick_s: 15, warmup_s: 5 },
+    keep: &["C*_per_s", "primary.cpu_used_fraction", "primary.io_*", "aborted_per_s"],
+    derive: |_| {},
+    claims: &[
+        Claim {
+            statement: "original: the CPUs are not used effectively",
+            paper: "less than 40 %",
+            unit: "part of the time for which the CPUs are busy",
+            ours: |seed| seed.get("original", 1024.0, "primary.cpu_used_fraction"),
+            bound: Bound::AtMost(0.4),
+            note: "",
+        },
+        Claim {
+            statement: "the CPUs are used when cached reads are tried while they are idle",
+            paper: "improved (figure)",
+            unit: "part of the time for which the CPUs are busy",
+            ours: |seed| seed.get(TRIED, 1024.0, "primary.cpu_used_fraction"),
+            bound: Bound::AtLeast(0.8),
+            note: "",
+        },
+        Claim {
+            statement: "C2's cached reads are served much faster then",
+            paper: "improved (figure)",
+            unit: "C2's cached reads per second, of those of the original",
+            ours: |seed| {
+                seed.get(TRIED, 1024.0, "C2.cached_per_s")
+                    / seed.get("original", 1024.0, "C2.cached_per_s")
+            },
+            bound: Bound::AtLeast(3.0),
+            note: "",
+        },
+        Claim {
+            statement: "C1 loses nothing by it",
+            paper: "unchanged (figure)",
+            unit: "C1's throughput, of that of the original",
+            ours: |seed| {
+                seed.get(TRIED, 1024.0, "C1_per_s") / seed.get("original", 1024.0, "C1_per_s")
+            },
+            bound: Bound::Between(0.97, 1.03),
+            note: "",
+        },
+    ],
+    panels: || {
+        let (mut served, mut used) = (
+            Panel::bars("Throughput", "requests/s"),
+            Panel::bars("Use of the primaries", "fraction"),
+        );
+        for (label, arm) in [("original", "original"), (TRIED, TRIED)] {
+            for (name, key) in [
+                ("C1, disk", "C1_per_s"),
+                ("C2, disk", "C2.cold_per_s"),
+                ("C2, cached", "C2.cached_per_s"),
+            ] {
+                served = served.bar(name, label, arm, 1024.0, key);
+            }
+            for (name, key) in
+                [("CPU", "primary.cpu_used_fraction"), ("disk", "primary.io_used_fraction")]
+            {
+                used = used.bar(name, label, arm, 1024.0, key);
+            }
+        }
+        vec![served, used.up_to(1.0)]
+    },
+    expected_s: (60, 5),
+};
+
+const TRIED: &str = "indirect: tried while the CPU is idle";

@@ -1,0 +1,100 @@
+//! MongoDB, hidden contention: replication and reads on a secondary use the same database lock.
+
+use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
+use super::found::largest;
+use super::panel::Panel;
+use super::{report, run};
+use crate::registry::Experiment;
+
+pub(crate) const EXPERIMENT: Experiment =
+    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
+
+pub(super) const FIGURE: Figure = Figure {
+    id: "tad-mongodb-hidden-contention",
+    title: "MongoDB: replication takes the database lock from reads on the secondaries",
+    figure: "Figure 4.20",
+    about: "Eight replication sets. C1 reads from the secondaries (40 threads at each). C2 writes to the primaries (40 threads at each), which is replicated; the more documents a write changes, the longer its replication holds the lock: 0.1 ms and 100 bytes for each document. Queues are fair, each by itself or all of a secondary together.",
+    system: "mongodb",
+    scenario: r#"
+name = "MongoDB, hidden contention"
+duration = "{duration}"
+warmup = "{warmup}"
+policy = "drf"
+jitter = 0.2
+client = [
+    { name = "C1", load = [{ request = "read-secondary", entry = "each", threads = 640 }] },
+    { name = "C2", load = [{ request = "write", entry = "each", threads = 320, parameters = { lock = "{x} ms", data = "{x} KB", oplog = "{x} KB" } }] },
+]
+"#,
+    sweep: Sweep {
+        key: "lock_held_ms",
+        label: "time for which the documents of a write hold the lock, ms",
+        points: &[0.1, 50.0, 200.0, 500.0, 1000.0],
+    },
+    arms: &[arm("original", "?|?|?|?|?"), arm("direct: one scheduler", "?|?|d|?|?")],
+    time: Time { full_s: 20, quick_s: 10, warmup_s: 5 },
+    keep: &["C*_per_s", "secondary.db-lock_*", "secondary.cpu_used_fraction"],
+    derive: |run| {
+        let used = run.numbers.get("secondary.db-lock_used_fraction").copied().unwrap_or(f64::NAN);
+        for client in ["C1", "C2"] {
+            let key = format!("secondary.db-lock_{client}_fraction");
+            if let Some(part) = run.numbers.get(&key).copied() {
+                run.numbers.insert(format!("lock_{client}_fraction"), used * part);
+            }
+        }
+    },
+    claims: &[
+        Claim {
+            statement: "original: C2 holds the lock nearly all of the time",
+            paper: "up to 98 %",
+            unit: "part of the time, with 1,000 ms",
+            ours: |seed| seed.get("original", 1000.0, "lock_C2_fraction"),
+            bound: Bound::AtLeast(0.95),
+            note: "",
+        },
+        Claim {
+            statement: "original: C1's reads collapse",
+            paper: "from 35 to less than 0.5 kop/s (1.4 %)",
+            unit: "C1's throughput with 1,000 ms, of that with 0.1 ms",
+            ours: |seed| seed.ratio("original", "C1_per_s", 1000.0, 0.1),
+            bound: Bound::AtMost(0.05),
+            note: "",
+        },
+        Claim {
+            statement: "direct: C2 holds the lock for at most half of the time",
+            paper: "up to 50 %",
+            unit: "largest part of the time",
+            ours: |seed| {
+                seed.all("direct: one scheduler", "lock_C2_fraction").into_iter().fold(0.0, largest)
+            },
+            bound: Bound::AtMost(0.52),
+            note: "",
+        },
+        Claim {
+            statement: "direct: C1's throughput is stable as C2 changes more documents",
+            paper: "stabilizes",
+            unit: "C1's throughput with 1,000 ms, of that with 50 ms",
+            ours: |seed| seed.ratio("direct: one scheduler", "C1_per_s", 1000.0, 50.0),
+            bound: Bound::Between(0.9, 1.1),
+            note: "",
+        },
+    ],
+    panels: || {
+        let mut panels = Vec::new();
+        for arm in ["original", "direct: one scheduler"] {
+            panels.push(
+                Panel::sweep(arm, "requests/s of C1").line("C1", arm, "C1_per_s").up_to(160_000.0),
+            );
+        }
+        for arm in ["original", "direct: one scheduler"] {
+            panels.push(
+                Panel::sweep("Database lock of the secondaries", "fraction of the time")
+                    .line("C1", arm, "lock_C1_fraction")
+                    .line("C2", arm, "lock_C2_fraction")
+                    .up_to(1.0),
+            );
+        }
+        panels
+    },
+    expected_s: (240, 20),
+};
