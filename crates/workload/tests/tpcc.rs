@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use headworks_workload::db::{Database, Isolation, Protocol, Session};
+use headworks_workload::db::{Database, ErrorKind, Isolation, Protocol, Session};
 use headworks_workload::driver::{self, Arrivals, Report, RunOptions, Stop};
 use headworks_workload::tpcc::{
     Condition, Home, LoadOptions, Mix, MixHandle, Pace, Population, Terminal, TerminalOptions,
@@ -267,9 +267,59 @@ fn a_killed_server_is_survived() {
     });
     let report = run(&database, population, Mix::STANDARD, 2);
     killer.join().unwrap();
-    assert!(
-        report.retries.contains_key(&headworks_workload::db::ErrorKind::Connection),
-        "{:?}",
-        report.retries
+    assert!(report.retries.contains_key(&ErrorKind::Connection), "{:?}", report.retries);
+}
+
+/// Locks that are not granted, and cycles of them, are told apart, because only they are tried again.
+fn assert_locks_are_told_apart(address: &str, impatience: &str) {
+    let database: Database = address.parse().unwrap();
+    let [mut first, mut second] = [(); 2].map(|()| database.connect().unwrap());
+    first.run("CREATE TABLE locks (id INT PRIMARY KEY, n INT NOT NULL)").unwrap();
+    first.run("INSERT INTO locks VALUES (1, 0), (2, 0)").unwrap();
+    let update = "UPDATE locks SET n = n + 1 WHERE id = ?";
+    first.begin().unwrap();
+    assert_eq!(first.change(update, &[1.into()]).unwrap(), 1);
+
+    let mut third = database.connect().unwrap();
+    third.run(impatience).unwrap();
+    third.begin().unwrap();
+    assert_eq!(third.change(update, &[1.into()]).unwrap_err().kind, ErrorKind::LockTimeout);
+    third.rollback().unwrap();
+
+    second.begin().unwrap();
+    assert_eq!(second.change(update, &[2.into()]).unwrap(), 1);
+    let waiting = std::thread::spawn(move || {
+        let result = first.change(update, &[2.into()]);
+        let _ = first.rollback();
+        result
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    let result = second.change(update, &[1.into()]);
+    let _ = second.rollback();
+    let kinds: Vec<ErrorKind> = [result, waiting.join().unwrap()]
+        .into_iter()
+        .filter_map(|result| result.err().map(|error| error.kind))
+        .collect();
+    assert_eq!(kinds, [ErrorKind::Deadlock], "one of the two is the victim");
+
+    assert_eq!(third.query("SELECT nothing", &[]).unwrap_err().kind, ErrorKind::Server);
+    assert!(third.change(update, &[]).is_err());
+    let nobody: Database = "mysql://app@127.0.0.1:1/rig".parse().unwrap();
+    assert_eq!(nobody.connect().err().unwrap().kind, ErrorKind::Connection);
+    assert!("sqlite://x".parse::<Database>().is_err());
+}
+
+#[test]
+fn mariadb_locks() {
+    let Some(server) = support::mariadb() else { return };
+    assert_locks_are_told_apart(
+        &support::address(&server),
+        "SET SESSION innodb_lock_wait_timeout = 1",
     );
+}
+
+#[test]
+fn postgresql_locks() {
+    let Some(server) = support::postgresql() else { return };
+    assert_locks_are_told_apart(&server.address(), "SET lock_timeout = '200ms'");
 }

@@ -114,6 +114,9 @@ impl From<mysql::Error> for DbError {
                 1040 | 1053 | 1152 | 1158..=1161 | 1184 | 1927 => ErrorKind::Connection,
                 _ => ErrorKind::Server,
             },
+            mysql::Error::DriverError(mysql::DriverError::MismatchedStmtParams(..)) => {
+                ErrorKind::Usage
+            }
             mysql::Error::IoError(_)
             | mysql::Error::CodecError(_)
             | mysql::Error::DriverError(_) => ErrorKind::Connection,

@@ -121,11 +121,11 @@ impl Session for PostgreSql {
 impl From<postgres::Error> for DbError {
     fn from(error: postgres::Error) -> Self {
         let Some(server) = error.as_db_error() else {
+            let cause = std::error::Error::source(&error);
+            let lost = error.is_closed() || cause.is_some_and(|cause| cause.is::<std::io::Error>());
+            let kind = if lost { ErrorKind::Connection } else { ErrorKind::Data };
             // The driver's own words hide the cause one level down.
-            let cause = std::error::Error::source(&error)
-                .map_or(String::new(), |cause| format!(": {cause}"));
-            let local = cause.contains("convert") || cause.contains("type");
-            let kind = if local { ErrorKind::Data } else { ErrorKind::Connection };
+            let cause = cause.map_or(String::new(), |cause| format!(": {cause}"));
             return Self::new(kind, format!("{error}{cause}"));
         };
         let kind = match server.code().code() {

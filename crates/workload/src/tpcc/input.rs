@@ -15,6 +15,9 @@ use crate::random::Random;
 /// Streams of the constants of a run, the same for all terminals.
 const STREAM_CONSTANTS: u64 = 1 << 50;
 
+/// Streams of pauses, apart from those of inputs, so that a run asks for the same at any pace.
+const STREAM_PAUSES: u64 = 1 << 51;
+
 /// Which warehouse a terminal works for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -122,6 +125,7 @@ impl Input {
 pub struct Inputs {
     population: Population,
     random: Random,
+    patience: Random,
     deck: Deck,
     home: Home,
     home_warehouse: i64,
@@ -146,6 +150,7 @@ impl Inputs {
         Self {
             population: *population,
             random: Random::new(seed, terminal as u64),
+            patience: Random::new(seed, STREAM_PAUSES + terminal as u64),
             deck: Deck::new(mix),
             home,
             home_warehouse: place % population.warehouses + 1,
@@ -191,7 +196,7 @@ impl Inputs {
             Transaction::OrderStatus => (2.0, 10.0),
             Transaction::Delivery | Transaction::StockLevel => (2.0, 5.0),
         };
-        let thinking_s = self.random.exponential(mean_s).min(10.0 * mean_s);
+        let thinking_s = self.patience.exponential(mean_s).min(10.0 * mean_s);
         (Duration::from_secs_f64(keying_s), Duration::from_secs_f64(thinking_s))
     }
 

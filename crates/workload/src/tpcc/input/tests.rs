@@ -101,6 +101,17 @@ fn one_warehouse_has_no_other() {
 }
 
 #[test]
+fn pauses_do_not_change_what_is_asked_for() {
+    let mut hasty = inputs(4, 9, 3);
+    let mut patient = inputs(4, 9, 3);
+    for _ in 0..100 {
+        let input = patient.draw();
+        patient.pauses(input.transaction());
+        assert_eq!(input, hasty.draw());
+    }
+}
+
+#[test]
 fn users_think_as_long_as_specified() {
     let mut inputs = inputs(1, 1, 0);
     let mut sum = 0.0;
