@@ -262,7 +262,7 @@ fn a_killed_server_is_survived() {
     let database: Database = support::address(&server).parse().unwrap();
     let population = loaded(&database, false);
     let killer = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(Duration::from_millis(1_500));
         server.kill().unwrap();
     });
     let report = run(&database, population, Mix::STANDARD, 2);

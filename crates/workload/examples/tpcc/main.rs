@@ -173,7 +173,7 @@ fn load_it(options: &Load) -> Result<()> {
     if options.common.json {
         println!("{}", serde_json::to_string_pretty(&population)?);
     } else {
-        println!("{}: {} warehouses", population.name(), population.warehouses);
+        println!("{}, W = {}", population.name(), population.warehouses);
     }
     Ok(())
 }
@@ -255,7 +255,7 @@ fn run_it(options: &Run) -> Result<()> {
     if options.common.json {
         println!("{}", serde_json::to_string_pretty(&record)?);
     } else {
-        println!("{}, {} warehouses; {}", record.workload, population.warehouses, record.server);
+        println!("{}, W = {}; {}", record.workload, population.warehouses, record.server);
         table::report(&record.report, record.new_orders_per_minute);
         table::checks(&record.checks);
     }

@@ -123,6 +123,12 @@ impl From<mysql::Error> for DbError {
             mysql::Error::UrlError(_) => ErrorKind::Usage,
             _ => ErrorKind::Data,
         };
-        Self::new(kind, error.to_string())
+        let remedy = match &error {
+            mysql::Error::MySqlError(server) if server.code == 1461 => {
+                " (about 30 statements for each connection: raise max_prepared_stmt_count)"
+            }
+            _ => "",
+        };
+        Self::new(kind, format!("{error}{remedy}"))
     }
 }

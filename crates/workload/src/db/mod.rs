@@ -81,7 +81,9 @@ pub enum Protocol {
     /// Parameters are written into the statement: COM_QUERY, or PostgreSQL's simple query.
     #[default]
     Text,
-    /// Each connection prepares every statement once: COM_STMT_EXECUTE, or PostgreSQL's extended query.
+    /// Each connection prepares every statement once, at its first use: COM_STMT_EXECUTE, or PostgreSQL's extended
+    /// query. Many connections need a warm-up for it, and a MariaDB that allows as many statements
+    /// (`max_prepared_stmt_count`, 16,382 by default).
     Prepared,
 }
 

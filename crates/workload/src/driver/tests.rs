@@ -52,7 +52,7 @@ fn a_closed_loop_serves_each_user_as_fast_as_it_can() {
     let report =
         run(&options, &["a", "b"], &|_| Ok(fake(10, 0, 0)), &Stop::default(), &mut |_| {}).unwrap();
     // At most 500 / 10 for each of four users; a busy machine serves fewer.
-    assert!((40..=200).contains(&report.count), "{}", report.count);
+    assert!((8..=200).contains(&report.count), "{}", report.count);
     assert_eq!(report.users.len(), 4);
     assert_eq!(report.kinds.iter().map(|kind| kind.count).sum::<u64>(), report.count);
     assert_eq!(report.users.iter().map(|user| user.count).sum::<u64>(), report.count);
