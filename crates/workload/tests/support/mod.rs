@@ -29,11 +29,23 @@ pub fn address(server: &Server) -> String {
 /// A PostgreSQL that goes away with this value.
 pub struct PostgreSql {
     child: Child,
+    guard: Child,
     directory: PathBuf,
 }
 
+/// Waits for the end of its input, which is the end of the test however it comes, and then takes the server down if the
+/// process is still that server: its working directory is the server's.
+const GUARD: &str = r#"
+pid=$1; home=$2
+read -r forever
+[ "$(readlink "/proc/$pid/cwd")" = "$home/data" ] && kill -INT "$pid" && sleep 1
+rm -rf -- "$home"
+"#;
+
 impl Drop for PostgreSql {
     fn drop(&mut self) {
+        let _ = self.guard.kill();
+        let _ = self.guard.wait();
         // SIGINT: fast shutdown. The parent's exit takes its children along.
         // SAFETY: the child has not been waited for, so its process id is still its own.
         unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGINT) };
@@ -100,7 +112,16 @@ impl PostgreSql {
             .stderr(log)
             .spawn()
             .context("postgres")?;
-        let server = Self { child, directory };
+        let guard = Command::new("/bin/sh")
+            .args(["-c", GUARD, "guard", &child.id().to_string()])
+            .arg(&directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .current_dir("/")
+            .spawn()?;
+        let server = Self { child, guard, directory };
         let begun = Instant::now();
         let database: Database = server.address().parse()?;
         while let Err(error) = database.connect() {
