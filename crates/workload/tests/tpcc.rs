@@ -174,6 +174,11 @@ fn whole_story(address: &str, protocol: Protocol, isolation: Isolation, foreign_
     let payments = count(session.as_mut(), "SELECT COUNT(*) FROM history") - 20 * 60;
     assert!(payments as u64 >= report.kinds[1].count);
     assert_checks_see_damage(session.as_mut());
+    // Deliveries that eat up the open orders meet orders younger than their own snapshot.
+    let report = run(&database, population, Mix::new([20, 0, 0, 80, 0]).unwrap(), 2);
+    assert_eq!(report.first_failure, None, "{:?}", report.failures);
+    println!("{} deliveries, {:?}", report.kinds[3].count, report.notes);
+    assert_consistent(session.as_mut());
 }
 
 #[test]

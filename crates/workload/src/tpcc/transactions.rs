@@ -1,4 +1,8 @@
 //! The five transactions (clauses 2.4.2 to 2.8.2), statement by statement as tpcc-mysql sends them.
+//!
+//! What is going to be changed is always read `FOR UPDATE`. At MariaDB's REPEATABLE READ a plain read sees the snapshot
+//! of the transaction's first one, a locking read the latest: a Delivery could lock an order younger than its snapshot
+//! and then not find it, and a Payment could write back a customer's data without the payment before.
 
 use super::input::{Input, OrderLine, Selector};
 use super::population::DISTRICTS;
@@ -201,7 +205,7 @@ fn payment(
     )?;
     if one(rows, "customer")?.text(9)? == "BC" {
         let rows = session.query(
-            "SELECT c_data FROM customer WHERE c_w_id = ? AND c_d_id = ? AND c_id = ?",
+            "SELECT c_data FROM customer WHERE c_w_id = ? AND c_d_id = ? AND c_id = ? FOR UPDATE",
             &ints(&[cw, cd, c]),
         )?;
         let old = one(rows, "customer")?.text(0)?;
@@ -290,7 +294,7 @@ fn delivery(session: &mut dyn Session, w: i64, carrier: i64) -> Result<Ending, D
             return Err(DbError::new(ErrorKind::Serialization, "the order has been delivered"));
         }
         let rows = session.query(
-            "SELECT o_c_id FROM orders WHERE o_w_id = ? AND o_d_id = ? AND o_id = ?",
+            "SELECT o_c_id FROM orders WHERE o_w_id = ? AND o_d_id = ? AND o_id = ? FOR UPDATE",
             &ints(&[w, d, o]),
         )?;
         let c = one(rows, "order")?.int(0)?;
