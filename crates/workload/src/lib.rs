@@ -1,0 +1,14 @@
+//! Workloads for databases: what the experiments' clients do, and how it is measured.
+//!
+//! * [`db`]: the few things a workload asks of a database, for MariaDB/MySQL and PostgreSQL.
+//! * [`driver`]: any number of users in a closed or an open loop, with latencies, throughput and fairness.
+//! * [`tpcc`]: the TPC-C workload: population, terminals, consistency.
+//!
+//! A workload knows nothing of Headworks, so that it measures a database with and without it alike.
+#![forbid(unsafe_code)]
+
+pub mod db;
+pub mod driver;
+pub mod metrics;
+pub mod random;
+pub mod tpcc;
