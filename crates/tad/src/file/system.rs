@@ -52,7 +52,7 @@ pub(super) fn read(root: &mut Section, report: &mut Report, marks: &mut Marks) -
         request::read(section, report, &mut tad, marks);
     }
     for section in root.tables(report, "shared-queue", "[[shared-queue]]") {
-        read_shared(section, report, &mut tad, marks);
+        read_shared(section, report, &mut tad);
     }
     remedies::read(root, report, &mut tad);
     if tad.stages.is_empty() {
@@ -339,7 +339,7 @@ pub(super) fn stage(report: &mut Report, tad: &Tad, text: &Text) -> Option<Stage
     found
 }
 
-fn read_shared(mut section: Section, report: &mut Report, tad: &mut Tad, marks: &mut Marks) {
+fn read_shared(mut section: Section, report: &mut Report, tad: &mut Tad) {
     let taken = tad.shared_queues.iter().map(|queue| queue.name.as_str());
     let name = unique(&mut section, report, "shared queue", taken);
     let mut stages: Vec<StageId> = Vec::new();
@@ -371,10 +371,9 @@ fn read_shared(mut section: Section, report: &mut Report, tad: &mut Tad, marks: 
         report.error(
             &section.at,
             "a shared queue does not say how many of its requests may be in service at a time",
-            "Add `concurrency = …`, more than the threads of its stages that wait for others of them.",
+            "Add `concurrency = …`: those that only wait for another stage do not count.",
         );
     }
-    marks.shared.push(section.at("concurrency"));
     tad.shared_queues.push(SharedQueue {
         name: name.text,
         stages,

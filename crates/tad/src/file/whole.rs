@@ -4,7 +4,7 @@
 use super::Marks;
 use super::error::Report;
 use crate::graph::{Needs, pool_cycle, request_cycle};
-use crate::model::{End, FlowKind, RequestId, StageId, Tad, Threads};
+use crate::model::{End, FlowKind, RequestId, StageId, Tad};
 
 /// Reports all of it.
 pub(super) fn check(tad: &Tad, marks: &Marks, report: &mut Report) {
@@ -47,34 +47,7 @@ pub(super) fn check(tad: &Tad, marks: &Marks, report: &mut Report) {
             "Make one of the stages asynchronous or on-demand, or do the inner step in a stage of its own.",
         );
     }
-    crowded(tad, &needs, marks, report);
     brackets(tad, marks, report);
-}
-
-/// Shared queues all of whose places may be taken by requests that wait for others in it.
-fn crowded(tad: &Tad, needs: &[Needs], marks: &Marks, report: &mut Report) {
-    for (queue, at) in tad.shared_queues.iter().zip(&marks.shared) {
-        let waiting = queue.stages.iter().filter(|&&holder| {
-            let within = |&&stage: &&StageId| stage != holder;
-            let mut others = queue.stages.iter().filter(within);
-            others.any(|&other| needs.iter().any(|needs| needs.contains(holder, other)))
-        });
-        let threads = |&id: &StageId| match tad.stages[id].threads {
-            Threads::Bounded(threads) => threads.saturating_mul(tad.stages[id].instances),
-            Threads::OnDemand => 0,
-        };
-        let held = waiting.map(threads).fold(0, u32::saturating_add);
-        if held >= queue.concurrency {
-            report.error(
-                at,
-                format!(
-                    "a deadlock by construction: shared queue \"{}\" has {} requests in service at a time, and {held} may wait for others that are still in it",
-                    queue.name, queue.concurrency
-                ),
-                format!("Write `concurrency = {}` or more.", held.saturating_add(1)),
-            );
-        }
-    }
 }
 
 fn submitted_once(tad: &Tad, marks: &Marks, report: &mut Report, request: RequestId) {

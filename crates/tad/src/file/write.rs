@@ -306,6 +306,7 @@ fn write_load(out: &mut Out, tad: &Tad, head: &str, load: &Load) {
         Entry::Any => {}
         Entry::Fixed(node) => out.pair("entry", format!("\"node {node}\"")),
         Entry::Partition => out.pair("entry", "\"partition\""),
+        Entry::Each => out.pair("entry", "\"each\""),
     }
     match load.keys {
         Keys::Uniform => {}

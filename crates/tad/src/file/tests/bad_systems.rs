@@ -273,19 +273,6 @@ fn a_shared_queue_of_stages_that_have_none() {
 }
 
 #[test]
-fn a_shared_queue_full_of_requests_that_wait_for_others_in_it() {
-    // A handler waits for the log: thirty of them leave no place for it.
-    let shared = |concurrency| {
-        format!(
-            "[[shared-queue]]\nname = \"both\"\nstages = [\"handle\", \"log\"]\nconcurrency = {concurrency}\n\n[[control]]"
-        )
-    };
-    let errors = errors_after("[[control]]", &shared(30));
-    assert_at(&errors, line_of("[[control]]") + 3, &["deadlock", "`concurrency = 31`"]);
-    warnings_after("[[control]]", &shared(31));
-}
-
-#[test]
 fn brackets_that_the_requests_do_not_bear_out_are_a_warning() {
     // No request uses the disk at the handler.
     let warnings = warnings_after("uses-after = [\"io 1 KB\"]", "");
