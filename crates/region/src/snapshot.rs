@@ -219,10 +219,10 @@ impl Region {
     /// Turns that ended and the time that requests were inside, over all users that ever were:
     /// what the tuner of P watches. A user that leaves may count twice or not at all for a moment.
     pub fn turns(&self) -> (u64, Nanos) {
-        let served = (0..self.high_water()).filter_map(|user| self.user(user)).filter_map(|slot| {
-            (slot.state() != State::Free)
-                .then(|| (long(&slot.served.turns), long(&slot.served.run_ns)))
-        });
+        let served = (0..self.high_water())
+            .filter_map(|user| self.user(user))
+            .filter(|slot| slot.state() != State::Free)
+            .map(|slot| (long(&slot.served.turns), long(&slot.served.run_ns)));
         let departed = self
             .classes
             .iter()
