@@ -308,13 +308,25 @@ impl<'a> Engine<'a> {
         }
         self.slab.parts[part as usize].threaded = true;
         self.controls.started(place, client);
+        self.charge_thread(place, client, self.controls.thread_ns(place, client));
         self.stats.stages[planned.stage as usize].waiting.down(client, self.now_ns);
         self.begin(part, place);
+    }
+
+    /// Threads that are shared are one more resource: all of them together are the whole of it. What
+    /// a part will need is charged when it starts, or else the stage would be full of parts of a
+    /// client before the first of them is done.
+    fn charge_thread(&mut self, place: u32, client: usize, ns: Option<u64>) {
+        let Some(ns) = ns else { return };
+        let instance = &self.instances[place as usize];
+        let cost_ns = ns / u64::from(instance.limit.max(1));
+        self.queues[instance.queue as usize].charge_threads(client, cost_ns);
     }
 
     pub(super) fn begin(&mut self, part: u32, place: u32) {
         let client = self.client_of(part);
         self.slab.parts[part as usize].phase = Phase::Running;
+        self.slab.parts[part as usize].begun_ns = self.now_ns;
         let instance = &mut self.instances[place as usize];
         instance.serving[client] += 1;
         let stage = instance.stage as usize;
@@ -333,10 +345,13 @@ impl<'a> Engine<'a> {
         self.stats.stages[instance.stage as usize].serving.down(client, self.now_ns);
         if threaded {
             let queue = instance.queue;
+            let held_ns = self.now_ns - self.slab.parts[part as usize].begun_ns;
+            let more_ns = self.controls.thread_held(place, client, held_ns);
+            self.charge_thread(place, client, more_ns);
             if std::mem::take(&mut self.slab.parts[part as usize].speculative) {
                 self.controls.speculation_ended(place);
             } else {
-                instance.busy -= 1;
+                self.instances[place as usize].busy -= 1;
                 self.queues[queue as usize].in_service -= 1;
             }
             self.todo.push_back(Todo::Dispatch(queue));
@@ -537,6 +552,7 @@ impl<'a> Engine<'a> {
                 let client = self.client_of(part);
                 self.controls.speculation_began(place);
                 self.controls.started(place, client);
+                self.charge_thread(place, client, self.controls.thread_ns(place, client));
                 let entry = &mut self.slab.parts[part as usize];
                 entry.speculative = true;
                 entry.threaded = true;

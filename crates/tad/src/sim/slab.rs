@@ -44,6 +44,8 @@ pub(super) struct Part {
     pub(super) tried: bool,
     /// Its age among those that wait.
     pub(super) order: u64,
+    /// When its thread took it.
+    pub(super) begun_ns: u64,
     /// What is left of the consumption under way, in nanoseconds.
     pub(super) left_ns: u64,
 }
@@ -94,6 +96,7 @@ impl Slab {
             submitted: false,
             tried: false,
             order: 0,
+            begun_ns: 0,
             left_ns: 0,
         };
         request.base = match self.free_parts[count].pop() {
