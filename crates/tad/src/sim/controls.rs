@@ -87,7 +87,8 @@ struct Guard {
     limit: Option<Limit>,
     congestion: Option<Congestion>,
     bound: Option<Bound>,
-    shared_threads: bool,
+    /// Of a stage whose threads are shared: how long a part of each client has one, on average.
+    thread_ns: Option<[u64; CLIENTS]>,
     /// Number of the set of stages with which it backs off.
     back_off: Option<usize>,
     speculation: Option<Speculation>,
@@ -98,7 +99,6 @@ impl Guard {
         self.limit.is_some()
             || self.congestion.is_some()
             || self.bound.is_some()
-            || self.shared_threads
             || self.back_off.is_some()
     }
 }
@@ -182,7 +182,7 @@ impl Controls {
             }
             Remedy::ScheduleThreads { stage } => {
                 let id = stage_of(tad, stage)?;
-                self.each(plan, id, |guard, _| guard.shared_threads = true);
+                self.each(plan, id, |guard, _| guard.thread_ns = Some([0; CLIENTS]));
             }
             Remedy::RateLimit { stage, resource, period_ns } => {
                 let id = stage_of(tad, stage)?;
@@ -247,6 +247,7 @@ impl Controls {
             if let (Some(guard), Some(queue)) = (self.guard(place as u32), queue) {
                 queue.guarded |= guard.holds();
                 queue.speculates |= guard.speculation.is_some();
+                queue.shares_threads |= guard.thread_ns.is_some();
             }
         }
         for (resource, idlers) in resources.iter_mut().zip(&self.idlers) {
@@ -274,6 +275,20 @@ impl Controls {
             limit.started[client] += 1;
             limit.buckets[client].take(limit.cost_ns[client]);
         }
+    }
+
+    /// How long a part of a client that is started will have its thread, as far as that is known; of a
+    /// stage whose threads are shared.
+    pub(super) fn thread_ns(&self, place: u32, client: usize) -> Option<u64> {
+        Some(self.guard(place)?.thread_ns.as_ref()?[client])
+    }
+
+    /// A part of a client had its thread for so long: what of that was not expected.
+    pub(super) fn thread_held(&mut self, place: u32, client: usize, ns: u64) -> Option<u64> {
+        let known = &mut self.guard_mut(place)?.thread_ns.as_mut()?[client];
+        let more = ns.saturating_sub(*known);
+        *known = if *known == 0 { ns } else { (*known * 3 + ns) / 4 };
+        Some(more)
     }
 
     /// Whether a part is predicted not to block at a stage instance although it may. That is a
@@ -358,18 +373,9 @@ impl Engine<'_> {
         let Some(guard) = self.controls.guards.get_mut(guard_number) else {
             return Permit::ALL;
         };
-        let active = |client: usize| instance.serving[client] > 0 || entry.waiting[client] > 0;
-        let weights = &self.controls.weights;
-        let total: f64 = (0..self.clients).filter(|c| active(*c)).map(|c| weights[c]).sum();
-        for (client, weight) in weights.iter().enumerate().take(self.clients) {
+        for client in 0..self.clients {
             if entry.waiting[client] == 0 || held & (1 << client) != 0 {
                 continue;
-            }
-            if guard.shared_threads {
-                let share = f64::from(instance.limit) * weight / total;
-                if f64::from(instance.serving[client]) >= share.ceil() {
-                    continue;
-                }
             }
             let mut congested = false;
             if let Some(congestion) = &guard.congestion {

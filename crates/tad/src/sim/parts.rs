@@ -136,6 +136,7 @@ impl<'a> Engine<'a> {
             entry.charge_known(client, &planned.known_ns);
         }
         let (alone, guarded) = (entry.only(client), entry.guarded);
+        let shares_threads = entry.shares_threads;
         let instance = &mut self.instances[place as usize];
         instance.busy += 1;
         let stage = &mut self.stats.stages[planned.stage as usize];
@@ -146,7 +147,25 @@ impl<'a> Engine<'a> {
         if guarded {
             self.controls.started(place, client);
         }
+        if shares_threads {
+            self.lend_thread(part, place, client);
+        }
         self.begin(part, place);
+    }
+
+    /// Threads that are shared are one more resource: all of them together are the whole of it. What
+    /// a part will need is charged when it starts, or else the stage would be full of parts of a
+    /// client before the first of them is done.
+    pub(super) fn lend_thread(&mut self, part: u32, place: u32, client: usize) {
+        self.slab.parts[part as usize].begun_ns = self.now_ns;
+        self.charge_thread(place, client, self.controls.thread_ns(place, client));
+    }
+
+    fn charge_thread(&mut self, place: u32, client: usize, ns: Option<u64>) {
+        let Some(ns) = ns else { return };
+        let instance = &self.instances[place as usize];
+        let cost_ns = ns / u64::from(instance.limit.max(1));
+        self.queues[instance.queue as usize].charge_threads(client, cost_ns);
     }
 
     pub(super) fn begin(&mut self, part: u32, place: u32) {
@@ -175,6 +194,11 @@ impl<'a> Engine<'a> {
             } else {
                 instance.busy -= 1;
                 self.queues[queue as usize].in_service -= 1;
+            }
+            if self.queues[queue as usize].shares_threads {
+                let held_ns = self.now_ns - self.slab.parts[part as usize].begun_ns;
+                let more_ns = self.controls.thread_held(place, client, held_ns);
+                self.charge_thread(place, client, more_ns);
             }
             self.todo.push_back(Todo::Dispatch(queue));
         }

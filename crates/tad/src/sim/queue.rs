@@ -42,6 +42,9 @@ pub(super) struct Queue {
     ordered: Vec<bool>,
     /// For each member and client: those not tried, those tried, those that were mistaken.
     lists: Vec<[[List; 3]; CLIENTS]>,
+    /// Number of tries on speculation, and that of the last one of each client.
+    tries: u64,
+    tried_last: [u64; CLIENTS],
     /// Parts that wait, by client.
     pub(super) waiting: [u32; CLIENTS],
     pub(super) total: u32,
@@ -53,6 +56,8 @@ pub(super) struct Queue {
     pub(super) guarded: bool,
     /// A member starts parts on speculation.
     pub(super) speculates: bool,
+    /// The threads of a member are shared like a resource.
+    pub(super) shares_threads: bool,
 }
 
 impl Queue {
@@ -71,12 +76,15 @@ impl Queue {
             ordered: vec![false; members.len()],
             lists: vec![[[EMPTY; 3]; CLIENTS]; members.len()],
             members,
+            tries: 0,
+            tried_last: [0; CLIENTS],
             waiting: [0; CLIENTS],
             total: 0,
             in_service: 0,
             concurrency,
             guarded: false,
             speculates: false,
+            shares_threads: false,
         }
     }
 
@@ -251,8 +259,9 @@ impl Queue {
         (order(fresh), 0)
     }
 
-    /// Takes a part of a member that was not tried, of the client that is furthest behind among those
-    /// that may be served (`permits`, as bits).
+    /// Takes a part of a member that was not tried, of the client that was tried longest ago among
+    /// those that may be served (`permits`, as bits). What was idle is given away for nothing, so no
+    /// account says who is behind.
     pub(super) fn next_untried(
         &mut self,
         slab: &mut Slab,
@@ -262,8 +271,10 @@ impl Queue {
         let (_, client) = (0..self.clients)
             .filter(|&client| permits & (1 << client) != 0)
             .filter(|&client| self.lists[member][client][0].count > 0)
-            .map(|client| (self.fair.dominant(client), client))
+            .map(|client| (self.tried_last[client], client))
             .min()?;
+        self.tries += 1;
+        self.tried_last[client] = self.tries;
         Some(self.take(slab, member, client, 0))
     }
 
@@ -277,6 +288,18 @@ impl Queue {
         match self.policy {
             Policy::Stride => {}
             _ => self.fair.charge(client, resource, cost_ns),
+        }
+        if let Some(drr) = &mut self.drr {
+            drr.charge(client, cost_ns);
+        }
+    }
+
+    /// The client was given threads, in nanoseconds of all of them. Fair queueing by several resources
+    /// remembers how little of each was used: a client that begins to block after a minute of short
+    /// requests would have a minute's credit of threads.
+    pub(super) fn charge_threads(&mut self, client: usize, cost_ns: u64) {
+        if self.policy != Policy::Stride {
+            self.fair.charge_most(client, cost_ns);
         }
         if let Some(drr) = &mut self.drr {
             drr.charge(client, cost_ns);

@@ -45,6 +45,8 @@ pub(super) struct Part {
     pub(super) next: u32,
     /// Its age among those that wait.
     pub(super) order: u64,
+    /// When its thread took it; only where threads are shared.
+    pub(super) begun_ns: u64,
     /// What is left of the consumption under way, in nanoseconds.
     pub(super) left_ns: u64,
     /// Next consumption.
@@ -103,6 +105,7 @@ impl Slab {
             place: NONE,
             next: NONE,
             order: 0,
+            begun_ns: 0,
             left_ns: 0,
             at: 0,
             waits: 0,

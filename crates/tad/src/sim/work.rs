@@ -114,6 +114,7 @@ impl Engine<'_> {
                 let client = self.client_of(part);
                 self.controls.speculation_began(place);
                 self.controls.started(place, client);
+                self.lend_thread(part, place, client);
                 let entry = &mut self.slab.parts[part as usize];
                 entry.trial = Trial::UnderWay;
                 entry.threaded = true;
