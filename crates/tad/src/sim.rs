@@ -18,7 +18,9 @@ mod plan;
 mod queue;
 mod resource;
 mod rng;
+mod service;
 mod slab;
+mod stages;
 mod stats;
 
 pub use engine::run;

@@ -352,10 +352,7 @@ impl Engine<'_> {
         let Some(guard) = self.controls.guards.get_mut(guard_number) else {
             return Permit::ALL;
         };
-        let active = |client: usize| instance.serving[client] > 0 || entry.waiting[client] > 0;
-        let weights = &self.controls.weights;
-        let total: f64 = (0..self.clients).filter(|c| active(*c)).map(|c| weights[c]).sum();
-        for (client, weight) in weights.iter().enumerate().take(self.clients) {
+        for client in 0..self.clients {
             if entry.waiting[client] == 0 || held & (1 << client) != 0 {
                 continue;
             }

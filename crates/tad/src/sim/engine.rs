@@ -1,6 +1,5 @@
 //! The life of a request: submitted to a stage, picked from its queue, worked on, blocked, done.
 
-use super::CLIENTS;
 use super::calendar::{Calendar, Event};
 use super::clients::LoadState;
 use super::controls::Controls;
@@ -10,28 +9,11 @@ use super::queue::Queue;
 use super::resource::ResourceInstance;
 use super::rng::Rng;
 use super::slab::{NONE, Phase, Slab};
+use super::stages::{StageInstance, stages};
 use super::stats::Stats;
-use crate::model::{Place, Policy, Tad};
+use crate::model::{Place, Tad};
 use crate::scenario::{Change, Scenario};
 use std::collections::VecDeque;
-
-/// A stage of one node.
-#[derive(Clone, Debug)]
-pub(super) struct StageInstance {
-    pub(super) stage: u32,
-    pub(super) node: u32,
-    /// Its queue; none for a stage on demand.
-    pub(super) queue: u32,
-    /// Which of the queue's members it is.
-    pub(super) member: u32,
-    pub(super) busy: u32,
-    /// Threads that it has.
-    pub(super) limit: u32,
-    /// Parts that wait here or are worked on.
-    pub(super) present: u32,
-    /// Threads that each client has.
-    pub(super) serving: [u32; CLIENTS],
-}
 
 /// Something to do at this instant.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +34,7 @@ pub(super) enum Todo {
 #[derive(Debug)]
 pub(super) struct Engine<'a> {
     tad: &'a Tad,
-    scenario: &'a Scenario,
+    pub(super) scenario: &'a Scenario,
     pub(super) plan: &'a Plan,
     pub(super) rng: Rng,
     pub(super) calendar: Calendar,
@@ -200,7 +182,7 @@ impl<'a> Engine<'a> {
     }
 
     /// The load and the step of a part.
-    fn step_of(&self, part: u32) -> (u32, usize, usize) {
+    pub(super) fn step_of(&self, part: u32) -> (u32, usize, usize) {
         let request = self.slab.parts[part as usize].request;
         let header = &self.slab.requests[request as usize];
         (request, header.load as usize, (part - header.base) as usize)
@@ -245,7 +227,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn enqueue(&mut self, part: u32, place: u32) {
+    pub(super) fn enqueue(&mut self, part: u32, place: u32) {
         let client = self.client_of(part);
         let instance = &self.instances[place as usize];
         let (queue, member, stage) = (instance.queue, instance.member, instance.stage);
@@ -263,7 +245,7 @@ impl<'a> Engine<'a> {
         self.todo.push_back(Todo::Dispatch(queue));
     }
 
-    fn client_of(&self, part: u32) -> usize {
+    pub(super) fn client_of(&self, part: u32) -> usize {
         let request = self.slab.parts[part as usize].request;
         self.slab.requests[request as usize].client as usize
     }
@@ -316,7 +298,7 @@ impl<'a> Engine<'a> {
     /// Threads that are shared are one more resource: all of them together are the whole of it. What
     /// a part will need is charged when it starts, or else the stage would be full of parts of a
     /// client before the first of them is done.
-    fn charge_thread(&mut self, place: u32, client: usize, ns: Option<u64>) {
+    pub(super) fn charge_thread(&mut self, place: u32, client: usize, ns: Option<u64>) {
         let Some(ns) = ns else { return };
         let instance = &self.instances[place as usize];
         let cost_ns = ns / u64::from(instance.limit.max(1));
@@ -358,7 +340,7 @@ impl<'a> Engine<'a> {
         }
     }
 
-    fn advance(&mut self, part: u32) {
+    pub(super) fn advance(&mut self, part: u32) {
         let plan = self.plan;
         let (_, load, step) = self.step_of(part);
         let planned = &plan.loads[load].steps[step];
@@ -451,197 +433,6 @@ impl<'a> Engine<'a> {
             self.slab.free(entry.request, plan.loads[load].steps.len());
         }
     }
-
-    fn consume(&mut self, part: u32, load: usize, step: usize) {
-        let entry = self.slab.parts[part as usize];
-        let planned = self.plan.loads[load].steps[step].uses[entry.at as usize];
-        if planned.unknown && entry.speculative {
-            return self.put_back(part);
-        }
-        let client = self.client_of(part);
-        let instance = &self.instances[entry.place as usize];
-        let (node, queue) = (instance.node, instance.queue);
-        let resource = &self.plan.resources[planned.resource as usize];
-        let mut amount = planned.amount;
-        if self.scenario.jitter > 0.0 {
-            let factor = 1.0 + self.scenario.jitter * (2.0 * self.rng.unit() - 1.0);
-            amount = (amount as f64 * factor) as u64;
-        }
-        let at = resource.base + node;
-        let target = &mut self.resources[at as usize];
-        let service_ns = target.service_ns(amount, client as u32, &mut self.rng);
-        if planned.unknown && queue != NONE {
-            let cost_ns = service_ns / u64::from(target.servers());
-            self.queues[queue as usize].charge(client, resource.local as usize, cost_ns);
-        }
-        self.slab.parts[part as usize].left_ns = service_ns;
-        if target.has_room() {
-            target.busy += 1;
-            self.serve(part, resource.quantum_ns);
-        } else {
-            target.account(self.now_ns);
-            target.queue.push_back(part);
-        }
-    }
-
-    /// A server begins to work for a part.
-    fn serve(&mut self, part: u32, quantum_ns: Option<u64>) {
-        let left_ns = self.slab.parts[part as usize].left_ns;
-        let slice_ns = quantum_ns.map_or(left_ns, |quantum_ns| quantum_ns.min(left_ns));
-        self.calendar.push(self.now_ns + slice_ns, Event::Used(part));
-    }
-
-    /// A server is done with a part, or its turn is over.
-    fn used(&mut self, part: u32) {
-        let (_, load, step) = self.step_of(part);
-        let client = self.client_of(part);
-        let entry = self.slab.parts[part as usize];
-        let planned = self.plan.loads[load].steps[step].uses[entry.at as usize];
-        let resource = &self.plan.resources[planned.resource as usize];
-        let at = resource.base + self.instances[entry.place as usize].node;
-        let target = &mut self.resources[at as usize];
-        let slice_ns = resource.quantum_ns.map_or(entry.left_ns, |q| q.min(entry.left_ns));
-        target.busy_ns[client] += slice_ns;
-        target.total_ns[client] += slice_ns;
-        let left_ns = entry.left_ns - slice_ns;
-        self.slab.parts[part as usize].left_ns = left_ns;
-        target.account(self.now_ns);
-        if left_ns > 0 {
-            target.queue.push_back(part);
-        } else {
-            self.slab.parts[part as usize].at += 1;
-            self.todo.push_back(Todo::Advance(part));
-        }
-        match target.queue.pop_front() {
-            Some(next) => self.serve(next, resource.quantum_ns),
-            None => {
-                target.busy -= 1;
-                self.idle(at);
-            }
-        }
-    }
-
-    /// A part that was started on speculation turns out to need more than was idle.
-    fn put_back(&mut self, part: u32) {
-        self.stats.aborted += 1;
-        let place = self.slab.parts[part as usize].place;
-        self.release(part);
-        let entry = &mut self.slab.parts[part as usize];
-        entry.at = 0;
-        entry.tried = true;
-        self.enqueue(part, place);
-    }
-
-    /// Starts parts on speculation, if that is configured and something is idle. A part that turns
-    /// out to wait for another stage is not put back: that is no resource of this stage's (section
-    /// 4.3.2), and the thread that tried it waits like any other.
-    fn speculate(&mut self, queue: u32) {
-        for member in 0..self.queues[queue as usize].members.len() {
-            let place = self.queues[queue as usize].members[member];
-            while let Some(resource) = self.controls.may_speculate(place) {
-                if !self.resources[resource as usize].idle() {
-                    break;
-                }
-                // What may not be started may not be tried either.
-                self.permit(queue);
-                let permits = self.controls.permits().get(member).map_or(u16::MAX, |p| p.clients);
-                let entry = &mut self.queues[queue as usize];
-                let Some(part) = entry.next_untried(&mut self.slab, member, permits) else {
-                    break;
-                };
-                let client = self.client_of(part);
-                self.controls.speculation_began(place);
-                self.controls.started(place, client);
-                self.charge_thread(place, client, self.controls.thread_ns(place, client));
-                let entry = &mut self.slab.parts[part as usize];
-                entry.speculative = true;
-                entry.threaded = true;
-                let stage = self.instances[place as usize].stage as usize;
-                self.stats.stages[stage].waiting.down(client, self.now_ns);
-                self.begin(part, place);
-                // Its first use makes the resource busy before the next one is considered.
-                if let Some(Todo::Advance(begun)) = self.todo.pop_back() {
-                    self.advance(begun);
-                }
-            }
-        }
-    }
-}
-
-/// The instances of all stages, and their queues.
-fn stages(tad: &Tad, scenario: &Scenario, plan: &Plan) -> (Vec<StageInstance>, Vec<Queue>) {
-    let mut instances = Vec::with_capacity(plan.stage_instances as usize);
-    for (stage, planned) in plan.stages.iter().enumerate() {
-        for node in 0..planned.nodes {
-            for _ in 0..planned.instances {
-                instances.push(StageInstance {
-                    stage: stage as u32,
-                    node,
-                    queue: NONE,
-                    member: 0,
-                    busy: 0,
-                    limit: planned.threads,
-                    present: 0,
-                    serving: [0; CLIENTS],
-                });
-            }
-        }
-    }
-    let clients = scenario.clients.len();
-    let mut queues = Vec::new();
-    let mut attach = |instances: &mut Vec<StageInstance>, members: Vec<u32>, policy, bound| {
-        for (member, place) in members.iter().enumerate() {
-            instances[*place as usize].queue = queues.len() as u32;
-            instances[*place as usize].member = member as u32;
-        }
-        queues.push(Queue::new(policy, clients, members, bound));
-        queues.len() - 1
-    };
-    let mut kept: Vec<(usize, usize)> = Vec::new();
-    for shared in &tad.shared_queues {
-        let nodes = shared.stages.first().map_or(0, |stage| plan.stages[*stage].nodes);
-        let policy = scenario.policy.unwrap_or(shared.policy);
-        for node in 0..nodes {
-            let members = shared.stages.iter().filter(|stage| plan.stages[**stage].threads > 0);
-            let members = members.flat_map(|stage| {
-                let planned = &plan.stages[*stage];
-                let first = planned.base + node * planned.instances;
-                first..first + planned.instances
-            });
-            let queue =
-                attach(&mut instances, members.collect(), policy, shared.concurrency.max(1));
-            for &stage in &shared.stages {
-                let ordering = &tad.stages[stage].queue;
-                if ordering.ordered && !ordering.ordered_per_client {
-                    kept.push((queue, stage));
-                }
-            }
-        }
-    }
-    for place in 0..instances.len() {
-        let stage = instances[place].stage as usize;
-        if plan.stages[stage].threads == 0 || instances[place].queue != NONE {
-            continue;
-        }
-        let queue = &tad.stages[stage].queue;
-        let policy = if queue.ordered && !queue.ordered_per_client {
-            Policy::Fifo
-        } else if queue.pluggable {
-            scenario.policy.unwrap_or(queue.policy)
-        } else {
-            queue.policy
-        };
-        attach(&mut instances, vec![place as u32], policy, u32::MAX);
-    }
-    for (queue, stage) in kept {
-        for member in 0..queues[queue].members.len() {
-            let place = queues[queue].members[member];
-            if instances[place as usize].stage as usize == stage {
-                queues[queue].keep_order(member);
-            }
-        }
-    }
-    (instances, queues)
 }
 
 impl Engine<'_> {
