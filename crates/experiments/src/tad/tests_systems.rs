@@ -8,21 +8,21 @@ use super::{
 
 #[test]
 fn mongodb_holds() {
-    holds(&mongodb_4_19::FIGURE, 5);
-    holds(&mongodb_4_20::FIGURE, 8);
-    holds(&mongodb_4_21::FIGURE, 8);
+    holds(&mongodb_4_19::FIGURE, 5, &[]);
+    holds(&mongodb_4_20::FIGURE, 8, &[]);
+    holds(&mongodb_4_21::FIGURE, 8, &[]);
 }
 
 #[test]
 fn cassandra_holds() {
-    holds(&cassandra_4_22::FIGURE, 5);
-    holds(&cassandra_4_23::FIGURE, 8);
-    holds(&cassandra_4_24::FIGURE, 5);
+    holds(&cassandra_4_22::FIGURE, 5, &[]);
+    holds(&cassandra_4_23::FIGURE, 8, &[]);
+    holds(&cassandra_4_24::FIGURE, 5, &[]);
 }
 
 #[test]
 fn riak_holds() {
-    holds(&riak_4_25::FIGURE, 5);
-    holds(&riak_4_26::FIGURE, 10);
-    holds(&riak_4_27::FIGURE, 30);
+    holds(&riak_4_25::FIGURE, 5, &[]);
+    holds(&riak_4_26::FIGURE, 10, &[]);
+    holds(&riak_4_27::FIGURE, 30, &[]);
 }
