@@ -95,7 +95,8 @@ pub(super) fn cause(case: &Case, loss: f64) -> Cause {
         cures.iter().for_each(|cure| cure(&mut changed));
         matches!(shortfall(&changed, loss), Ok(None))
     };
-    let attempts: [(Cause, &[fn(&mut Case)]); 10] = [
+    type Attempt = (Cause, &'static [fn(&mut Case)]);
+    let attempts: [Attempt; 10] = [
         (Cause::HeldThreads, &[release]),
         (Cause::Crowd, &[thin]),
         (Cause::NotPreemptive, &[preempt]),
