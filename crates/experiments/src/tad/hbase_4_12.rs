@@ -51,7 +51,7 @@ client = [
 "#,
     sweep: SWEEP,
     arms: ARMS,
-    time: Time { full_s: 3, quick_s: 2, warmup_s: 1 },
+    time: Time { full_s: 3, quick_s: 2, warmup_s: 2 },
     keep: &["C*_per_s", "C1.put_latency_*", "log-append_*_waiting_requests"],
     derive: |_| {},
     claims: &[
@@ -71,7 +71,7 @@ client = [
                 let ratio = |arm| seed.ratio(arm, "C1_per_s", 640.0, 80.0);
                 ratio(SEPARATE).min(ratio(TEN)).min(ratio(THIRTY))
             },
-            bound: Bound::AtLeast(0.9),
+            bound: Bound::AtLeast(0.8),
             note: "",
         },
         Claim {
