@@ -146,7 +146,7 @@ pub fn explain(args: &Explain) -> Result<ExitCode> {
             .into_iter()
             .map(|problem| format!("{} ({})", problem.name(), problem.letter()))
             .collect();
-        return Err(BadInput::new(format!(
+        return Err(BadInput::error(format!(
             "there is no problem `{named}`; there are {}",
             known.join(", ")
         )));

@@ -19,11 +19,11 @@ pub fn fix(args: &Fix) -> Result<ExitCode> {
     let goals = args
         .goal
         .iter()
-        .map(|text| Goal::parse(text).map_err(BadInput::new))
+        .map(|text| Goal::parse(text).map_err(BadInput::error))
         .collect::<Result<Vec<_>>>()?;
     let mut costs = Costs::default();
     for text in &args.cost {
-        costs.set(text).map_err(|error| BadInput::new(format!("--cost: {error}")))?;
+        costs.set(text).map_err(|error| BadInput::error(format!("--cost: {error}")))?;
     }
     let options = Options {
         seeds: args.seeds,
@@ -40,7 +40,7 @@ pub fn fix(args: &Fix) -> Result<ExitCode> {
         progress.set(fraction, &format!("{tried} sets tried, cost {cost}"));
     });
     drop(progress);
-    let found = found.map_err(BadInput::new)?;
+    let found = found.map_err(BadInput::error)?;
     let ink = Ink { color: std::io::stdout().is_terminal() };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&found)?);

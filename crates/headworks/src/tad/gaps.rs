@@ -35,7 +35,7 @@ struct Found {
 /// `headworks tad search-gaps`
 pub fn search(args: &Gaps) -> Result<ExitCode> {
     let Some(loss) = fraction(&args.loss) else {
-        return Err(BadInput::new(format!(
+        return Err(BadInput::error(format!(
             "--loss: \"{}\" is no percentage; write, for instance, 15%",
             args.loss
         )));

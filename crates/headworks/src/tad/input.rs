@@ -13,7 +13,7 @@ use std::path::Path;
 pub struct BadInput(pub String);
 
 impl BadInput {
-    pub fn new(error: impl std::fmt::Display) -> anyhow::Error {
+    pub fn error(error: impl std::fmt::Display) -> anyhow::Error {
         anyhow::Error::new(BadInput(error.to_string()))
     }
 }
@@ -24,7 +24,7 @@ pub fn system(name: &str, letters: Option<&str>) -> anyhow::Result<Tad> {
     let tad = told(file::read_tad(name, &text))?;
     match letters {
         Some(letters) => maat::remedied(&tad, letters).map_err(|error| {
-            BadInput::new(format!(
+            BadInput::error(format!(
                 "--maat: {error}\n  what each letter does: headworks tad show {name}"
             ))
         }),
@@ -38,7 +38,7 @@ pub fn scenario(name: &str, tad: &Tad) -> anyhow::Result<Scenario> {
     let included = scenarios::find(name);
     let text = text(name, "scenario", included.map(|scenario| scenario.text), &known)?;
     told(file::read_scenario(name, &text, tad)).map_err(|error| match included {
-        Some(of) => BadInput::new(format!(
+        Some(of) => BadInput::error(format!(
             "{error}\n  the scenario {name} is written for the system {}: headworks tad simulate {} --scenario {name}",
             of.system, of.system
         )),
@@ -64,13 +64,13 @@ fn text(
     }
     let path = Path::new(name);
     if !path.exists() {
-        return Err(BadInput::new(format!(
+        return Err(BadInput::error(format!(
             "there is no {what} `{name}`: no file of that name, and none that comes along ({known})\n  \
              all that comes along: headworks tad list"
         )));
     }
     std::fs::read_to_string(path).map_err(|error| {
-        BadInput::new(format!("cannot read {name}: {error}\n  who may read it: ls -l {name}"))
+        BadInput::error(format!("cannot read {name}: {error}\n  who may read it: ls -l {name}"))
     })
 }
 
@@ -81,7 +81,7 @@ fn told<T>(read: Result<Loaded<T>, file::FileErrors>) -> anyhow::Result<T> {
             warn(&loaded.warnings);
             Ok(loaded.value)
         }
-        Err(errors) => Err(BadInput::new(errors)),
+        Err(errors) => Err(BadInput::error(errors)),
     }
 }
 

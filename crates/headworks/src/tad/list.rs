@@ -81,7 +81,7 @@ pub fn show(args: &Show) -> Result<ExitCode> {
     let name = args.name.as_str();
     let text = systems::text(name).or_else(|| scenarios::find(name).map(|found| found.text));
     let Some(text) = text else {
-        return Err(BadInput::new(format!(
+        return Err(BadInput::error(format!(
             "neither a system nor a scenario `{name}` comes along\n  what does: headworks tad list"
         )));
     };

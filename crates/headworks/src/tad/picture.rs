@@ -15,7 +15,7 @@ pub fn render(args: &Render) -> Result<ExitCode> {
         Some(name) => Some(tad.request(name).ok_or_else(|| {
             let known: Vec<&str> =
                 tad.requests.iter().map(|request| request.name.as_str()).collect();
-            BadInput::new(format!(
+            BadInput::error(format!(
                 "--highlight: system {} has no request `{name}`; it has {}",
                 tad.name,
                 known.join(", ")

@@ -40,7 +40,7 @@ pub fn simulate(args: &Simulate) -> Result<ExitCode> {
             progress.set(all, &format!("{} seed {seed}", scenario.name));
         });
         runs.push(outcome.map_err(|error| {
-            BadInput::new(format!(
+            BadInput::error(format!(
                 "cannot simulate {} with {}: {error}",
                 args.system, args.scenario
             ))

@@ -144,7 +144,7 @@ fn brackets(tad: &Tad, marks: &Marks, report: &mut Report) {
             let cached = |step: &&crate::model::Step| {
                 step.cache.as_ref().is_some_and(|cache| cache.skips.contains(&item.resource))
             };
-            if steps.iter().any(|step| cached(step)) {
+            if steps.iter().any(cached) {
                 continue;
             }
             if item.may && (using == 0 || using == steps.len()) {

@@ -382,10 +382,10 @@ fn time(ns: u64) -> String {
 
 fn amount(value: u64, dimension: Dimension) -> String {
     match dimension {
-        Dimension::Cycles if value % 1_000 == 0 => format!("{} us", value / 1_000),
+        Dimension::Cycles if value.is_multiple_of(1_000) => format!("{} us", value / 1_000),
         Dimension::Cycles => format!("{value} cycles"),
         Dimension::Bytes => format!("{value} B"),
-        Dimension::Time if value % 1_000 == 0 => format!("{} us", value / 1_000),
+        Dimension::Time if value.is_multiple_of(1_000) => format!("{} us", value / 1_000),
         Dimension::Time => format!("{value} ns"),
         Dimension::Operations => format!("{value} op"),
     }
