@@ -77,7 +77,7 @@ fn clients(scenario: &Scenario, runs: &[Outcome]) -> Table {
         Column::right("P99"),
     ];
     if runs.len() > 1 {
-        columns.push(Column::right("REQ/S OF SEEDS"));
+        columns.push(Column::right("RANGE"));
     }
     let mut table = Table::new(&columns);
     for (id, client) in runs[0].clients.iter().enumerate() {
@@ -109,7 +109,7 @@ fn clients(scenario: &Scenario, runs: &[Outcome]) -> Table {
                 let all = runs.iter().map(|run| run.clients[id].loads[at].throughput_per_s * part);
                 let least = all.clone().fold(f64::INFINITY, f64::min);
                 let most = all.fold(0.0, f64::max);
-                row.push(format!("{} to {}", rate(least), rate(most)));
+                row.push(format!("{}-{}", rate(least), rate(most)));
             }
             table.row(row);
         }

@@ -97,7 +97,7 @@ fn the_exit_code_of_check_says_whether_there_are_problems() {
     assert!(code == 1 && said.contains("direct") && said.contains("violates"), "{said}");
     let bad = run.file("bad.toml", &CLEAN.replace("threads = 1", "threads = 0"));
     let (code, said) = ends(&run, &["check", bad.to_str().unwrap()]);
-    assert!(code == 2 && said.contains("bad.toml:15") && said.contains("zero threads"), "{said}");
+    assert!(code == 2 && said.contains("bad.toml:14") && said.contains("zero threads"), "{said}");
     let (code, said) = ends(&run, &["check", "no/such.toml"]);
     assert!(code == 2 && said.contains("headworks tad list"), "{said}");
     let (code, table) = ends(&run, &["check", "--table", "hbase", "mongodb", "cassandra", "riak"]);

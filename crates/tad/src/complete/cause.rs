@@ -11,6 +11,9 @@ use serde::Serialize;
 /// Turn of a preemptive resource in the cure.
 const QUANTUM_NS: u64 = 100_000;
 
+/// A change that takes something away.
+type Cure = fn(&mut Case);
+
 /// Something that may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -54,7 +57,7 @@ impl Cause {
 
     /// Takes away what it is about.
     pub(super) fn cure(self, case: &mut Case) {
-        let cures: &[fn(&mut Case)] = match self {
+        let cures: &[Cure] = match self {
             Cause::HeldThreads => &[release],
             Cause::Crowd => &[thin],
             Cause::NotPreemptive => &[divide],
@@ -90,13 +93,12 @@ impl Cause {
 
 /// The cause of a case that fails.
 pub(super) fn cause(case: &Case, loss: f64) -> Cause {
-    let cured = |cures: &[fn(&mut Case)]| {
+    let cured = |cures: &[Cure]| {
         let mut changed = case.clone();
         cures.iter().for_each(|cure| cure(&mut changed));
         matches!(shortfall(&changed, loss), Ok(None))
     };
-    type Attempt = (Cause, &'static [fn(&mut Case)]);
-    let attempts: [Attempt; 10] = [
+    let attempts: [(Cause, &[Cure]); 10] = [
         (Cause::HeldThreads, &[release]),
         (Cause::Crowd, &[thin]),
         (Cause::NotPreemptive, &[preempt]),

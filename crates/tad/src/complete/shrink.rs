@@ -43,7 +43,7 @@ fn cuts(case: &Case) -> Vec<Cut> {
         for step in 0..case.tad.requests[request].steps.len() {
             for at in 0..case.tad.requests[request].steps[step].uses.len() {
                 cuts.push(edit(move |tad| {
-                    tad.requests[request].steps[step].uses.remove(at);
+                    let _gone = tad.requests[request].steps[step].uses.remove(at);
                 }));
             }
             cuts.push(edit(move |tad| {
