@@ -24,5 +24,5 @@ fn cassandra_holds() {
 fn riak_holds() {
     holds(&riak_4_25::FIGURE, 5);
     holds(&riak_4_26::FIGURE, 10);
-    holds(&riak_4_27::FIGURE, 30);
+    holds(&riak_4_27::FIGURE, 15);
 }
