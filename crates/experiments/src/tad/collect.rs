@@ -28,6 +28,8 @@ pub(super) struct Plan {
     pub(super) first_seed: u64,
     pub(super) seeds: usize,
     pub(super) workers: usize,
+    /// Only these points of the sweep; `None` for all.
+    pub(super) only: Option<&'static [f64]>,
 }
 
 impl Plan {
@@ -42,6 +44,7 @@ impl Plan {
             first_seed: options.seed,
             seeds: options.repeat.unwrap_or(seeds).max(1),
             workers: std::thread::available_parallelism().map_or(1, |cores| cores.get()),
+            only: None,
         }
     }
 }
@@ -61,8 +64,15 @@ pub(super) fn collect(
     progress: &mut Progress,
 ) -> Result<Vec<ArmRecord>> {
     let mut tasks = Vec::new();
+    let points: Vec<f64> = figure
+        .sweep
+        .points
+        .iter()
+        .copied()
+        .filter(|point| plan.only.is_none_or(|only| only.contains(point)))
+        .collect();
     for arm in figure.arms {
-        for &at in figure.sweep.points {
+        for &at in &points {
             tasks.extend((0..plan.seeds as u64).map(|more| Task {
                 arm,
                 at,
@@ -75,9 +85,7 @@ pub(super) fn collect(
         arm: arm.label.to_owned(),
         system: arm.system.unwrap_or(figure.system).to_owned(),
         maat: arm.maat.to_owned(),
-        points: figure
-            .sweep
-            .points
+        points: points
             .iter()
             .map(|&at| Point { at, runs: runs.by_ref().take(plan.seeds).collect() })
             .collect(),

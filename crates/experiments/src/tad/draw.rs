@@ -50,6 +50,7 @@ pub(super) fn picture(
     let columns = match panels.len() {
         1 => 1,
         2 | 4 => 2,
+        8 => 4,
         _ => 3,
     };
     let column_width = (WIDTH - 2 * MARGIN) / columns as i32;
@@ -225,17 +226,19 @@ fn draw_lines(area: &Canvas<'_>, record: &Record, sweep_label: &str, panel: &Pan
         let band = band.chain(curve.iter().rev().map(|(x, [_, _, high])| (*x, *high)));
         chart.draw_series([Polygon::new(band.collect::<Vec<_>>(), colour.mix(0.18).filled())])?;
     }
-    for (line, curve) in &curves {
+    for (number, (line, curve)) in curves.iter().enumerate() {
         let colour = PALETTE[line.colour % PALETTE.len()];
+        // What is drawn first is thicker, so that it can be seen under a line with the same values.
+        let under = (curves.len() - 1 - number).min(2) as u32;
         let middle: Vec<(f64, f64)> = curve.iter().map(|(x, [_, y, _])| (*x, *y)).collect();
-        let style = colour.stroke_width(2);
+        let style = colour.stroke_width(2 + under);
         if line.dashed {
             chart.draw_series(DashedLineSeries::new(middle.clone(), 6, 4, style))?;
         } else {
             chart.draw_series(LineSeries::new(middle.clone(), style))?;
         }
         if panel.kind == Kind::Sweep {
-            let dots = middle.iter().map(|at| Circle::new(*at, 3, colour.filled()));
+            let dots = middle.iter().map(|at| Circle::new(*at, 3 + under, colour.filled()));
             chart.draw_series(dots)?;
         }
     }

@@ -118,5 +118,5 @@ client = [
         }
         panels
     },
-    expected_s: (60, 4),
+    expected_s: (40, 3),
 };

@@ -85,7 +85,7 @@ client = [
         }
         vec![panel]
     },
-    expected_s: (200, 25),
+    expected_s: (220, 20),
 };
 
 fn got(seed: &Seed<'_>, arm: &str) -> [f64; 5] {

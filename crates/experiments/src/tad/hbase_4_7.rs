@@ -85,5 +85,5 @@ client = [
         };
         vec![panel("Throughput of C1", "C1_per_s"), panel("Throughput of C2", "C2_per_s")]
     },
-    expected_s: (300, 25),
+    expected_s: (120, 10),
 };

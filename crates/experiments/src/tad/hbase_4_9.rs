@@ -113,7 +113,7 @@ client = [
             .up_to(1.0),
         ]
     },
-    expected_s: (900, 70),
+    expected_s: (550, 60),
 };
 
 fn kept(seed: &Seed<'_>, arm: &str) -> f64 {
