@@ -68,7 +68,9 @@ client = [
             statement: "C1 loses nothing by it",
             paper: "unchanged (figure)",
             unit: "C1's throughput, of that of the original",
-            ours: |seed| seed.least_against(TRIED, "original", "C1_per_s"),
+            ours: |seed| {
+                seed.get(TRIED, 120.0, "C1_per_s") / seed.get("original", 120.0, "C1_per_s")
+            },
             bound: Bound::AtLeast(0.97),
             note: "",
         },

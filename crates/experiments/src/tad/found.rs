@@ -45,12 +45,6 @@ impl Seed<'_> {
         values.iter().map(|value| (value / first - 1.0).abs()).fold(0.0, largest)
     }
 
-    /// The smallest ratio of a number to that of the same point of another arm.
-    pub(crate) fn least_against(&self, arm: &str, other: &str, key: &str) -> f64 {
-        let ratios = self.all(arm, key).into_iter().zip(self.all(other, key)).map(|(a, b)| a / b);
-        ratios.fold(f64::INFINITY, |least, ratio| if ratio < least { ratio } else { least })
-    }
-
     /// A number at all points of an arm, in their order.
     pub(crate) fn all(&self, arm: &str, key: &str) -> Vec<f64> {
         let arm_record = self.record.arms.iter().find(|each| each.arm == arm);

@@ -25,7 +25,12 @@ pub(super) fn holds(figure: &'static Figure, counted_s: u64, but: &[&str]) {
 }
 
 /// The same at the points that the statements are about.
-fn holds_at(figure: &'static Figure, counted_s: u64, only: Option<&'static [f64]>, but: &[&str]) {
+pub(super) fn holds_at(
+    figure: &'static Figure,
+    counted_s: u64,
+    only: Option<&'static [f64]>,
+    but: &[&str],
+) {
     let options = RunOptions::new("");
     let record = record(figure, &options, &Plan { only, ..short(figure, counted_s, 2) }).unwrap();
     let derived = analyse::derived(figure, &record);
