@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod aimd;
+pub mod block;
 pub mod bucket;
 pub mod counterfactual;
 pub mod drr;

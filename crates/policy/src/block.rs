@@ -1,0 +1,143 @@
+//! Scheduling at the block level: which of the requests that wait goes to the device next.
+//!
+//! # Problem
+//! A device takes a few requests at a time and orders them by its own lights. Whatever is to be
+//! earlier, later, or never than the device would have it must wait in a queue before it.
+//!
+//! # The primitive
+//! A [`BlockScheduler`] is told of every event in the life of a request ([`Request`]) and asked for
+//! the next one whenever the device has room ([`BlockScheduler::dispatch`]). The events are the
+//! block-level hooks of the split framework (Split, Table 2.3): a request is added, merged into
+//! another, activated (its turn at the device began to count), completed, deactivated (it went back
+//! to the queue). The scheduler keeps indices of requests, never data, and has no clock: time comes in
+//! with every call.
+//!
+//! # Invariants
+//! Every request that was added is dispatched exactly once, or was merged into one that is. A
+//! scheduler that holds requests back says until when ([`Dispatch::Wait`]).
+
+pub mod noop;
+
+pub use noop::Noop;
+
+use crate::Nanos;
+
+/// Bytes of a sector, the unit of addresses and lengths here and in the kernel's block layer.
+pub const SECTOR_BYTES: u64 = 512;
+
+/// Requests that one queue can hold at a time. Whoever comes beyond waits before the queue.
+pub const REQUESTS: usize = 1024;
+
+/// Names a request in its queue: below [`REQUESTS`], used again after the request is completed.
+pub type Index = u16;
+
+/// What a request asks of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Bytes from the device.
+    Read,
+    /// Bytes to the device, perhaps only into its volatile cache.
+    Write,
+    /// All completed writes become durable.
+    Flush,
+    /// The range is no longer needed.
+    Discard,
+    /// The range reads as zeros from then on.
+    WriteZeroes,
+}
+
+/// How urgent the submitter is, as `ioprio_set(2)` has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum IoClass {
+    /// Before everybody else.
+    RealTime,
+    /// In proportion to the level.
+    #[default]
+    BestEffort,
+    /// Only when nobody else wants the device.
+    Idle,
+}
+
+/// A request of the block level. No data: a scheduler has no use for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What is asked.
+    pub operation: Operation,
+    /// First sector. Zero for a flush.
+    pub sector: u64,
+    /// Sectors. Zero for a flush.
+    pub sectors: u32,
+    /// The write is durable when it completes (forced unit access).
+    pub fua: bool,
+    /// Somebody waits for it: a read, or a write of a synchronous call.
+    pub sync: bool,
+    /// Who is charged: a process, a connection or an interned set of causes. Zero is nobody known.
+    pub cause: u32,
+    /// Urgency of the cause.
+    pub class: IoClass,
+    /// Level within the class, 0 (highest) to 7.
+    pub level: u8,
+    /// When it should complete at the latest, if its submitter said.
+    pub deadline: Option<Nanos>,
+}
+
+impl Request {
+    /// First sector after it.
+    pub const fn end(&self) -> u64 {
+        self.sector + self.sectors as u64
+    }
+}
+
+/// What [`BlockScheduler::add`] did with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It waits.
+    Queued,
+    /// It was joined to the one named, which waits and now covers both: its range grew at the back.
+    /// Whoever completes that one completes both.
+    MergedBack(Index),
+    /// The same, at the front.
+    MergedFront(Index),
+}
+
+/// The next step of the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dispatch {
+    /// This one goes to the device.
+    Request(Index),
+    /// Nothing goes before this time, unless something is added or completed.
+    Wait(Nanos),
+    /// Nothing waits.
+    Idle,
+}
+
+/// A scheduler of the block level.
+///
+/// Flushes are no business of a scheduler: the queue orders them against the writes that they
+/// cover. All others come here.
+pub trait BlockScheduler: Send {
+    /// Name, as configuration has it.
+    fn name(&self) -> &'static str;
+
+    /// A request came. `index` names it until it is completed.
+    fn add(&mut self, now: Nanos, index: Index, request: &Request) -> Added;
+
+    /// The next one for the device, which has room.
+    fn dispatch(&mut self, now: Nanos) -> Dispatch;
+
+    /// The device was given `index`.
+    fn activated(&mut self, now: Nanos, index: Index) {
+        let _ = (now, index);
+    }
+
+    /// The device could not take `index`, which waits again, at its old place.
+    fn deactivated(&mut self, now: Nanos, index: Index);
+
+    /// The device finished `index`; `service` is the time it had it.
+    fn completed(&mut self, now: Nanos, index: Index, service: Nanos) {
+        let _ = (now, index, service);
+    }
+
+    /// Requests that wait: added, not merged, not dispatched.
+    fn waiting(&self) -> usize;
+}
