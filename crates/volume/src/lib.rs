@@ -13,6 +13,7 @@ pub mod fuse;
 pub mod layer;
 pub mod loop_device;
 pub mod model;
+pub mod replay;
 pub mod store;
 
 pub use buffer::Buffer;
