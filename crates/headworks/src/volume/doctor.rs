@@ -176,7 +176,7 @@ mod tests {
             mounted("sshfs", Path::new("/mnt/ssh"), "fuse.sshfs"),
         ];
         assert_eq!(
-            find(&[dead.clone()], &mounts, &loops),
+            find(std::slice::from_ref(&dead), &mounts, &loops),
             [
                 Stale::Mount("/mnt/ours".into()),
                 Stale::Loop("/dev/loop2".into()),
