@@ -98,6 +98,9 @@ pub struct RunOptions {
     pub retries_max: u32,
     /// The seed of Poisson arrivals.
     pub seed: u64,
+    /// Keep every answer of the window by itself, for those who look at parts of it: 8 bytes each.
+    #[serde(default)]
+    pub trace: bool,
 }
 
 impl Default for RunOptions {
@@ -110,6 +113,7 @@ impl Default for RunOptions {
             window: Duration::from_secs(30),
             retries_max: 100,
             seed: 1,
+            trace: false,
         }
     }
 }

@@ -73,6 +73,9 @@ pub struct UserReport {
     pub latency: LatencyReport,
     /// Standard deviation of the user's latencies over their mean, all kinds together.
     pub latency_cv: Option<f64>,
+    /// If asked for, each answer: when in the window, in ms, and its latency, in µs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trace: Vec<(u32, u32)>,
 }
 
 /// What a run says in the end. Everything is of the window, except the series.
@@ -172,6 +175,7 @@ fn user_report(user: &Served) -> UserReport {
         failures: user.failures,
         latency: LatencyReport::new(&user.latencies),
         latency_cv: metrics::coefficient_of_variation(count, user.sum_s, user.sum_of_squares_s2),
+        trace: user.trace.clone(),
     }
 }
 

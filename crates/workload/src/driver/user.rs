@@ -92,6 +92,8 @@ pub(super) struct Served {
     /// Requests due in the window and not answered by its end.
     pub(super) overdue: u64,
     pub(super) notes: Vec<(&'static str, u64)>,
+    /// If asked for: when in the window, in ms, and the latency, in µs.
+    pub(super) trace: Vec<(u32, u32)>,
 }
 
 pub(super) struct User<'a> {
@@ -110,6 +112,7 @@ impl<'a> User<'a> {
             failures: 0,
             overdue: 0,
             notes: Vec::new(),
+            trace: Vec::new(),
         };
         Self { number, shared, served }
     }
@@ -192,6 +195,11 @@ impl<'a> User<'a> {
                     }
                     if in_window {
                         self.count(latency);
+                        if options.trace {
+                            let at_ms = at.saturating_sub(options.warm_up).as_millis();
+                            let whole = |value: u128| u32::try_from(value).unwrap_or(u32::MAX);
+                            self.served.trace.push((whole(at_ms), whole(latency.as_micros())));
+                        }
                     }
                     return now < end;
                 }
