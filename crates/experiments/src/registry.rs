@@ -109,12 +109,22 @@ pub fn run(ids: &[impl AsRef<str>], options: &RunOptions) -> Result<Vec<Outcome>
         anyhow::anyhow!("cannot create the output directory {}: {error}", options.out.display())
     })?;
     let _watch = interrupt::Watch::new();
+    let _tables = Tables;
     let mut outcomes = Vec::new();
     for experiment in experiments {
         outcomes.push((experiment.run)(options)?);
         index::write(&options.out)?;
     }
     Ok(outcomes)
+}
+
+/// Removes what experiments keep for each other.
+struct Tables;
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        apples::forget_data();
+    }
 }
 
 /// Analyses and draws again every record in a directory.

@@ -105,10 +105,10 @@ pub(super) struct Time {
 pub(super) const QUICK: Time = Time { warm_up_s: 2, window_s: 3, rounds: 1 };
 
 /// Starting, connecting, stopping.
-pub(super) const AROUND_S: u64 = 6;
+pub(super) const AROUND_S: u64 = 9;
 
 /// Filling the tables.
-pub(super) const LOAD_S: (u64, u64) = (150, 12);
+pub(super) const LOAD_S: (u64, u64) = (240, 12);
 
 impl Figure {
     /// How long it takes, in seconds.
@@ -141,7 +141,7 @@ impl Figure {
             figure: self.figure,
             expected_s: self.expected_s(false),
             expected_quick_s: self.expected_s(true),
-            needs: &["mariadb-server-core", "4 GB of disk"],
+            needs: &["mariadb-server-core", "8 GB of disk", "6 GB of memory"],
             run,
             report,
         }

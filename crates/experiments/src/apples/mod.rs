@@ -31,6 +31,11 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     slo::EXPERIMENT,
 ];
 
+/// Tables are kept from experiment to experiment; whoever runs them ends with this.
+pub(crate) fn forget_data() {
+    collect::forget_data();
+}
+
 fn run(figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
     sweep::write(&options.out, &collect::collect(figure, options)?)?;
     report_on(figure, &options.out, true)
