@@ -49,6 +49,30 @@ fn best(seed: &Seed<'_>) -> f64 {
     seed.all(FIXED, KEY).into_iter().fold(0.0, f64::max)
 }
 
+/// The λ_max error of a P that the gate found.
+fn error(seed: &Seed<'_>, key: &str) -> f64 {
+    let found = seed.get(AUTO, 0.0, key);
+    let values = seed.all(FIXED, KEY);
+    let curve: Vec<(f64, f64)> = POINTS.iter().copied().zip(values).collect();
+    (interpolated(&curve, found) / best(seed) - 1.0).abs()
+}
+
+/// The value at a P between two of a curve, on a line over log P.
+fn interpolated(curve: &[(f64, f64)], at: f64) -> f64 {
+    let pair = curve.windows(2).find(|pair| (pair[0].0..=pair[1].0).contains(&at));
+    let Some(&[(p0, y0), (p1, y1)]) = pair else { return f64::NAN };
+    y0 + (y1 - y0) * (at / p0).ln() / (p1 / p0).ln()
+}
+
+#[test]
+fn between_two_points_the_curve_is_a_line_over_the_logarithm() {
+    let curve = [(2.0, 100.0), (8.0, 200.0), (32.0, 100.0)];
+    assert_eq!(interpolated(&curve, 2.0), 100.0);
+    assert!((interpolated(&curve, 4.0) - 150.0).abs() < 1e-9);
+    assert!((interpolated(&curve, 16.0) - 150.0).abs() < 1e-9);
+    assert!(interpolated(&curve, 64.0).is_nan() && interpolated(&curve, f64::NAN).is_nan());
+}
+
 const CLAIMS: &[Claim] = &[
     Claim {
         statement: "a P that finds itself is as good as the best fixed one after a minute",
@@ -59,12 +83,20 @@ const CLAIMS: &[Claim] = &[
         note: "",
     },
     Claim {
-        statement: "the model foretells the largest throughput",
-        paper: "3.58 % on average for MySQL (Figure 8)",
-        unit: "relative distance of the model's largest throughput from the best that was measured",
-        ours: |seed| (seed.get(AUTO, 0.0, "gate_model_per_s") / best(seed) - 1.0).abs(),
+        statement: "the P that was found has nearly the largest throughput",
+        paper: "λ_max error 3.58 % on average for MySQL (section 4.3.1)",
+        unit: "relative distance of the throughput with that P fixed from that with the best one",
+        ours: |seed| error(seed, "gate_p"),
         bound: Bound::AtMost(0.036),
-        note: "",
+        note: "between two fixed P that were measured, on a line over log P",
+    },
+    Claim {
+        statement: "so has the P that the model alone points to",
+        paper: "the same; the paper has no search after it",
+        unit: "the same for the matching point of Eq. 2, fitted to the first three samples",
+        ours: |seed| error(seed, "gate_model_p"),
+        bound: Bound::AtMost(0.036),
+        note: "from here the search goes on by measuring",
     },
 ];
 

@@ -106,15 +106,19 @@ pub(super) fn add_status(run: &mut Run, status: &serde_json::Value) {
     }
 }
 
-/// Adds what the gate says of its own search: `gate_p`, and `gate_model_per_s`, the largest throughput that the model
-/// of the first samples foretold (turns a second).
+/// Adds what the gate says of its own search: `gate_p`; `gate_model_p` and `gate_model_per_s`, where the model
+/// of the first samples has its largest throughput (turns a second).
 pub(super) fn add_search(run: &mut Run, search: &serde_json::Value) {
     if let Some(p) = search["parallelism"].as_f64() {
         run.numbers.insert("gate_p".to_owned(), p);
     }
+    if search["fitted"]["parameters"].is_null() {
+        return;
+    }
     let curve = search["fitted"]["curve"].as_array().into_iter().flatten();
-    let most = curve.filter_map(|point| point[1].as_f64()).fold(f64::NEG_INFINITY, f64::max);
-    if most.is_finite() && !search["fitted"]["parameters"].is_null() {
-        run.numbers.insert("gate_model_per_s".to_owned(), most);
+    let points = curve.filter_map(|point| Some((point[0].as_f64()?, point[1].as_f64()?)));
+    if let Some((p, per_s)) = points.max_by(|a, b| a.1.total_cmp(&b.1)) {
+        run.numbers.insert("gate_model_p".to_owned(), p);
+        run.numbers.insert("gate_model_per_s".to_owned(), per_s);
     }
 }

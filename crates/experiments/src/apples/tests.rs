@@ -58,6 +58,7 @@ fn the_model_counts_only_if_it_fits() {
         "parameters": [1.0, 0.1], "curve": [[2, 100.0], [8, 250.0], [32, 200.0]]}});
     add_search(&mut run, &fitted);
     assert_eq!(run.numbers["gate_model_per_s"], 250.0);
+    assert_eq!(run.numbers["gate_model_p"], 8.0);
     assert_eq!(run.numbers["gate_p"], 12.0);
     let mut run = measure(&empty(), 0, 1);
     add_search(
