@@ -8,15 +8,17 @@ use headworks_workload::driver::{Report, UserReport};
 use crate::metrics::{percentile, unfairness};
 use crate::sweep::record::Run;
 
-/// Length of the windows in which bounds are judged: long enough for every user to have been served a few times.
+/// Length of the windows in which the bound of unfairness is judged: long enough for every user to have had several
+/// turns.
 const WINDOW_MS: u32 = 10_000;
 
-/// Bound of unfairness that the share of windows is given for.
+/// That bound.
 const UNFAIRNESS_MAX: f64 = 0.10;
 
-/// Numbers: `throughput_per_s`, `latency_{p50,p95,p99,p999,max}_ms`, `unfairness`, `latency_cv`, `retries_per_s`,
-/// `failures`, `least_second_per_s` (the slowest whole second of the window), `unfairness_held_fraction` (windows of
-/// 10 s with U_f of at most 0.1); with sensitive users also `ls_per_s`, `be_per_s`, `ls_latency_p999_ms`,
+/// Numbers: `throughput_per_s`, `latency_{p50,p95,p99,p999,max}_ms`, `unfairness` (over statements),
+/// `unfairness_transactions`, `latency_cv`, `retries_per_s`,
+/// `failures`, `least_second_per_s` (the slowest whole second of the window),
+/// `unfairness_held_fraction` (windows of 10 s with U_f of at most 0.1); with sensitive users also `ls_per_s`, `be_per_s`, `ls_latency_p999_ms`,
 /// `ls_latency_cv`.
 /// Series: `answered_per_s`, from the begin of the warm-up.
 pub(super) fn measure(report: &Report, sensitive: usize, round: u64) -> Run {
@@ -34,7 +36,9 @@ pub(super) fn measure(report: &Report, sensitive: usize, round: u64) -> Run {
     put("latency_p99_ms", ms(report.latency.p99_us));
     put("latency_p999_ms", ms(report.latency.p999_us));
     put("latency_max_ms", ms(report.latency.max_us));
-    put("unfairness", report.unfairness.unwrap_or(f64::NAN));
+    let requests: Vec<f64> = report.users.iter().map(|user| user.requests as f64).collect();
+    put("unfairness", unfairness(&requests).unwrap_or(f64::NAN));
+    put("unfairness_transactions", report.unfairness.unwrap_or(f64::NAN));
     put("latency_cv", report.latency_cv.unwrap_or(f64::NAN));
     put("retries_per_s", report.retries.values().sum::<u64>() as f64 / window_s);
     put("failures", report.failures.values().sum::<u64>() as f64);
@@ -44,13 +48,7 @@ pub(super) fn measure(report: &Report, sensitive: usize, round: u64) -> Run {
     let to = (from + window_s as usize).min(answered.len());
     let least = answered.get(from..to).unwrap_or_default().iter().copied();
     put("least_second_per_s", least.fold(f64::INFINITY, f64::min));
-    let windows = (window_s * 1000.0) as u32 / WINDOW_MS;
-    let fair = share(windows, |window| {
-        let counts: Vec<f64> =
-            report.users.iter().map(|user| within(user, window).count() as f64).collect();
-        unfairness(&counts).is_some_and(|unfairness| unfairness <= UNFAIRNESS_MAX)
-    });
-    put("unfairness_held_fraction", fair);
+    put("unfairness_held_fraction", held(report));
     if sensitive > 0 {
         let (ls, be) = report.users.split_at(sensitive.min(report.users.len()));
         let per_s = |users: &[UserReport]| {
@@ -63,7 +61,10 @@ pub(super) fn measure(report: &Report, sensitive: usize, round: u64) -> Run {
             sorted.sort_unstable();
             percentile(&sorted, 0.999).map_or(f64::NAN, |us| f64::from(us) / 1000.0)
         };
-        put("ls_latency_p999_ms", tail(&mut ls.iter().flat_map(|user| &user.trace).map(|t| t.1)));
+        put(
+            "ls_latency_p999_ms",
+            tail(&mut ls.iter().flat_map(|user| &user.trace).map(|a| a.latency_us)),
+        );
         let variations: Vec<f64> = ls.iter().filter_map(|user| user.latency_cv).collect();
         put("ls_latency_cv", crate::metrics::mean(&variations).unwrap_or(f64::NAN));
     }
@@ -76,16 +77,19 @@ pub(super) fn measure(report: &Report, sensitive: usize, round: u64) -> Run {
     }
 }
 
-/// Latencies of a user in a window, in µs.
-fn within(user: &UserReport, window: u32) -> impl Iterator<Item = u32> + '_ {
-    let (from, to) = (window * WINDOW_MS, (window + 1) * WINDOW_MS);
-    user.trace.iter().filter(move |(at, _)| (from..to).contains(at)).map(|(_, us)| *us)
-}
-
-/// Part of the windows of which something holds; not a number without any.
-fn share(windows: u32, holds: impl Fn(u32) -> bool) -> f64 {
-    let held = (0..windows).filter(|window| holds(*window)).count();
-    held as f64 / f64::from(windows)
+/// Part of the windows in which U_f over statements was within its bound; not a number without a whole window.
+fn held(report: &Report) -> f64 {
+    let windows = report.options.window.as_millis() as u32 / WINDOW_MS;
+    let fair = |window: &u32| {
+        let within = (window * WINDOW_MS)..((window + 1) * WINDOW_MS);
+        let requests = |user: &UserReport| {
+            let answers = user.trace.iter().filter(|answer| within.contains(&answer.at_ms));
+            answers.map(|answer| f64::from(answer.requests)).sum()
+        };
+        let counts: Vec<f64> = report.users.iter().map(requests).collect();
+        unfairness(&counts).is_some_and(|unfairness| unfairness <= UNFAIRNESS_MAX)
+    };
+    (0..windows).filter(fair).count() as f64 / f64::from(windows)
 }
 
 /// Adds what the gate says of classes: `ls_request_p999_ms`, of the class of sensitive users since the start, and

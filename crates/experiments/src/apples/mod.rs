@@ -2,6 +2,7 @@
 //!
 //! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in [`EXPERIMENTS`].
 
+mod bounds;
 mod collect;
 mod figure;
 mod matching;
@@ -24,6 +25,7 @@ use figure::Figure;
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
     users::EXPERIMENT,
+    bounds::EXPERIMENT,
     matching::STANDARD,
     matching::READ_MOSTLY,
     matching::WRITE_HEAVY,

@@ -76,8 +76,8 @@ fn a_trace_has_every_answer_of_the_window() {
         run(&options, &["a", "b"], &|_| Ok(fake(10, 0, 0)), &Stop::default(), &mut |_| {}).unwrap();
     for user in &report.users {
         assert_eq!(user.trace.len() as u64, user.count);
-        assert!(user.trace.iter().all(|(at_ms, us)| *at_ms < 300 && *us >= 10_000));
-        assert!(user.trace.is_sorted_by_key(|(at_ms, _)| *at_ms));
+        assert!(user.trace.iter().all(|answer| answer.at_ms < 300 && answer.latency_us >= 10_000));
+        assert!(user.trace.is_sorted_by_key(|answer| answer.at_ms));
     }
 }
 
