@@ -18,14 +18,17 @@ pub(super) const WRITE_HEAVY: Experiment =
     WRITES.experiment(|options| run(&WRITES, options), |directory| report(&WRITES, directory));
 
 const FIXED: &str = "P fixed";
+const LATE: &str = "P fixed, after a minute";
 const AUTO: &str = "P finds itself";
 const POINTS: &[f64] = &[4.0, 8.0, 16.0, 32.0, 64.0, 256.0];
 const KEY: &str = "throughput_per_s";
 
-/// A P that was found has had a minute for it.
+/// A P that was found has had a minute for it. In a minute of writing the server gets slower (old versions of rows wait
+/// to be purged), so it is compared with fixed ones that have had a minute, too.
 const COLD: (u64, u64) = (60, 20);
+const LATE_POINTS: &[f64] = &[8.0, 16.0, 32.0];
 
-const fn arms(mix: Mix) -> [Arm; 2] {
+const fn arms(mix: Mix) -> [Arm; 3] {
     let load = Load::of(Users::Fixed(256), mix);
     [
         Arm {
@@ -34,6 +37,13 @@ const fn arms(mix: Mix) -> [Arm; 2] {
             points: POINTS,
             load,
             time: None,
+        },
+        Arm {
+            label: LATE,
+            server: ServerKind::Gate("[gate]\nparallelism = {x}\n"),
+            points: LATE_POINTS,
+            load,
+            time: Some(COLD),
         },
         Arm {
             label: AUTO,
@@ -45,8 +55,8 @@ const fn arms(mix: Mix) -> [Arm; 2] {
     ]
 }
 
-fn best(seed: &Seed<'_>) -> f64 {
-    seed.all(FIXED, KEY).into_iter().fold(0.0, f64::max)
+fn best(seed: &Seed<'_>, arm: &str) -> f64 {
+    seed.all(arm, KEY).into_iter().fold(0.0, f64::max)
 }
 
 /// The λ_max error of a P that the gate found.
@@ -54,7 +64,7 @@ fn error(seed: &Seed<'_>, key: &str) -> f64 {
     let found = seed.get(AUTO, 0.0, key);
     let values = seed.all(FIXED, KEY);
     let curve: Vec<(f64, f64)> = POINTS.iter().copied().zip(values).collect();
-    (interpolated(&curve, found) / best(seed) - 1.0).abs()
+    (interpolated(&curve, found) / best(seed, FIXED) - 1.0).abs()
 }
 
 /// The value at a P between two of a curve, on a line over log P.
@@ -78,7 +88,7 @@ const CLAIMS: &[Claim] = &[
         statement: "a P that finds itself is as good as the best fixed one after a minute",
         paper: "P = 16 for most loads (section 5.1)",
         unit: "throughput / that of the best fixed P",
-        ours: |seed| seed.get(AUTO, 0.0, KEY) / best(seed),
+        ours: |seed| seed.get(AUTO, 0.0, KEY) / best(seed, LATE),
         bound: Bound::AtLeast(0.97),
         note: "",
     },
@@ -102,7 +112,9 @@ const CLAIMS: &[Claim] = &[
 
 fn panels() -> Vec<Panel> {
     vec![
-        Panel::sweep("Throughput over P", "transactions/s").line("P fixed", FIXED, KEY),
+        Panel::sweep("Throughput over P", "transactions/s")
+            .line(FIXED, FIXED, KEY)
+            .line(LATE, LATE, KEY),
         Panel::time("P finds itself: throughput", "transactions/s").at(
             "P finds itself",
             AUTO,
