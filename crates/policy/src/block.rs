@@ -21,6 +21,7 @@
 //! ([`fifo`]), by sector ([`sorted`]) or by deadline ([`expiry`]); and can hold a burst back
 //! ([`plug`]). Everything has room for [`REQUESTS`] and allocates nothing on a call.
 
+pub mod cfq;
 pub mod deadline;
 pub mod expiry;
 pub mod fifo;
@@ -32,6 +33,7 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 
+pub use cfq::Cfq;
 pub use deadline::Deadline;
 pub use kind::SchedulerKind;
 pub use noop::Noop;

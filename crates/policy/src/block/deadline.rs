@@ -23,9 +23,8 @@
 //! # Invariants
 //! A batch that begins while a request of its direction is overdue begins with the one that is due
 //! first. Hence a request that is overdue, with k others of its direction due before it, is
-//! dispatched within `(k + 2) · B` dispatches as a read and `(k + 1) · (S + 1) · B + B` as a write,
-//! where B is `fifo_batch` and S is `writes_starved`, for each batch of the other direction in
-//! between too: twice as many for a read when S is 1 or more.
+//! dispatched within `(k + 1) · 2 · B + B` dispatches if it is a read, and `(k + 1) · (S + 1) · B + B`
+//! if it is a write, where B is `fifo_batch` and S is `writes_starved`, at least 1.
 //!
 //! # Worked example
 //! B = 2. Reads at sectors 10, 20, 30 and 5 wait, none is due: 10 and 20 are a batch (after an
@@ -52,7 +51,8 @@ pub struct Settings {
     /// Requests of a batch. Default 16. Smaller: deadlines are looked at more often. Larger: more
     /// in the order of sectors.
     pub fifo_batch: u32,
-    /// How many batches of reads may pass over waiting writes. Default 2.
+    /// How many batches of reads may pass over waiting writes. Default 2. Zero: writes always go
+    /// before reads.
     pub writes_starved: u32,
     /// How large merges may become.
     pub limits: Limits,

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::{BlockScheduler, Deadline, Noop};
+use super::{BlockScheduler, Cfq, Deadline, Noop, cfq};
 
 /// A scheduler that configuration can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -12,25 +12,36 @@ pub enum SchedulerKind {
     Noop,
     /// [`Deadline`]; also `mq-deadline`.
     Deadline,
+    /// [`Cfq`].
+    Cfq,
 }
 
 impl SchedulerKind {
     /// All of them.
-    pub const ALL: [SchedulerKind; 2] = [SchedulerKind::Noop, SchedulerKind::Deadline];
+    pub const ALL: [SchedulerKind; 3] =
+        [SchedulerKind::Noop, SchedulerKind::Deadline, SchedulerKind::Cfq];
 
     /// Name, as configuration has it.
     pub const fn name(self) -> &'static str {
         match self {
             SchedulerKind::Noop => "noop",
             SchedulerKind::Deadline => "deadline",
+            SchedulerKind::Cfq => "cfq",
         }
     }
 
-    /// One with the usual settings, empty.
+    /// One with the usual settings for a disk, empty.
     pub fn build(self) -> Box<dyn BlockScheduler> {
+        self.build_for(true)
+    }
+
+    /// One with the usual settings for a disk (`rotational`) or for flash, empty.
+    pub fn build_for(self, rotational: bool) -> Box<dyn BlockScheduler> {
         match self {
             SchedulerKind::Noop => Box::new(Noop::default()),
             SchedulerKind::Deadline => Box::new(Deadline::default()),
+            SchedulerKind::Cfq if rotational => Box::new(Cfq::default()),
+            SchedulerKind::Cfq => Box::new(Cfq::new(cfq::Settings::flash())),
         }
     }
 }
@@ -64,6 +75,7 @@ impl FromStr for SchedulerKind {
         match name {
             "noop" | "none" => Ok(SchedulerKind::Noop),
             "deadline" | "mq-deadline" => Ok(SchedulerKind::Deadline),
+            "cfq" => Ok(SchedulerKind::Cfq),
             _ => Err(UnknownScheduler { name: name.to_owned() }),
         }
     }

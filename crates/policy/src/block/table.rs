@@ -424,4 +424,45 @@ mod tests {
         assert_eq!(order, [2, 0, 3]);
         assert_eq!(table.waiting(), 1);
     }
+
+    proptest::proptest! {
+        /// A neighbour is found if and only if there is one.
+        #[test]
+        fn no_neighbour_is_missed(
+            steps in proptest::collection::vec((0u64..40, proptest::prelude::any::<bool>()), 1..200),
+        ) {
+            let mut table = Box::new(Table::default());
+            let mut model = std::collections::BTreeMap::<Index, (u64, u64)>::new();
+            for (place, take) in steps {
+                if take {
+                    if let Some((index, _)) = model.pop_first() {
+                        table.take(index);
+                        table.forget(index);
+                    }
+                    continue;
+                }
+                let new = request(Operation::Read, place, 1);
+                let by_end = |range: &(u64, u64)| range.1 == place;
+                let by_start = |range: &(u64, u64)| range.0 == place + 1;
+                match join(&mut table, &new) {
+                    Some(Added::MergedBack(index)) => {
+                        let range = model.get_mut(&index).unwrap();
+                        proptest::prop_assert!(by_end(range));
+                        range.1 += 1;
+                    }
+                    Some(Added::MergedFront(index)) => {
+                        let range = model.get_mut(&index).unwrap();
+                        proptest::prop_assert!(by_start(range));
+                        range.0 -= 1;
+                    }
+                    _ => {
+                        proptest::prop_assert!(!model.values().any(|r| by_end(r) || by_start(r)));
+                        let index = (0..).find(|index| !model.contains_key(index)).unwrap();
+                        table.insert(Nanos(0), index, &new, 0);
+                        model.insert(index, (place, place + 1));
+                    }
+                }
+            }
+        }
+    }
 }
