@@ -22,6 +22,7 @@
 //! ([`plug`]). Everything has room for [`REQUESTS`] and allocates nothing on a call.
 
 pub mod cfq;
+pub mod cost;
 pub mod deadline;
 pub mod expiry;
 pub mod fifo;
