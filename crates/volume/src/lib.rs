@@ -6,4 +6,5 @@
 //! *store* holds the bytes.
 
 pub mod model;
+pub mod sim;
 pub mod store;
