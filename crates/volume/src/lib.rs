@@ -10,6 +10,7 @@ mod clock;
 pub mod engine;
 pub mod layer;
 pub mod model;
+pub mod nbd;
 pub mod store;
 
 pub use buffer::Buffer;
