@@ -12,8 +12,8 @@ use crate::buffer::Buffer;
 use crate::engine::{Engine, Submission};
 use crate::store::Extent;
 
-/// Longest range of one submission: the longest 32-bit length of whole sectors.
-const PIECE_BYTES_MAX: u64 = (u32::MAX - 511) as u64;
+/// Ranges are cut at multiples of this: whole chunks of any store, and a 32-bit length.
+const PIECE_BYTES: u64 = 2 << 30;
 
 impl Volume for Arc<Engine> {
     fn size_bytes(&self) -> u64 {
@@ -97,7 +97,7 @@ impl Pieces {
             let (offset, len) = {
                 let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
                 let offset = left.offset;
-                let len = (self.end - offset).min(PIECE_BYTES_MAX);
+                let len = (self.end - offset).min(PIECE_BYTES - offset % PIECE_BYTES);
                 if len == 0 {
                     let done = left.done.take();
                     drop(left);
@@ -125,7 +125,7 @@ impl Pieces {
                     pieces.go_on();
                 }
             });
-            // Cut to 32 bits above.
+            // 2 GiB at most.
             let mut submission = Submission::new(self.operation, offset, len as u32, done);
             if let Work::WriteZeroes { fua, unmap, .. } = self.work {
                 (submission.fua, submission.unmap) = (fua, unmap);
