@@ -6,17 +6,24 @@
 
 mod delay;
 mod error;
+mod powercut;
 pub(crate) mod random;
 mod rate;
+mod record;
 mod settings;
+mod stats;
 
 pub use delay::Delay;
 pub use error::Faults;
+pub use powercut::{CutReport, PowerCut, PowerCutSettings};
 pub use rate::Rate;
+pub use record::{Recorder, Traced, read_trace};
 pub use settings::{LayerError, bytes, time};
+pub use stats::Stats;
 
 use headworks_policy::Nanos;
 use headworks_policy::block::Request;
+use std::path::PathBuf;
 
 /// What is to go wrong with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +76,51 @@ pub trait Layer: Send {
     }
 }
 
+/// A layer's text, understood.
+pub enum Parsed {
+    /// Stands above the queue.
+    Layer(Box<dyn Layer>),
+    /// Writes a trace into this file.
+    Record(PathBuf),
+    /// Stands before the store.
+    PowerCut(PowerCutSettings),
+}
+
+/// Names of all layers, each with an example.
+pub const EXAMPLES: [(&str, &str); 6] = [
+    ("delay", Delay::EXAMPLE),
+    ("rate", Rate::EXAMPLE),
+    ("error", Faults::EXAMPLE),
+    ("stats", "stats"),
+    ("record", "record:FILE"),
+    ("powercut", PowerCutSettings::EXAMPLE),
+];
+
+/// Understands `name`, `name:key=value,…` or `record:FILE`.
+///
+/// # Errors
+/// With what is wrong and an example that works.
+pub fn parse(text: &str) -> Result<Parsed, LayerError> {
+    let (name, rest) = text.split_once(':').unwrap_or((text, ""));
+    let wrong = |problem: String, example| LayerError { text: text.to_owned(), problem, example };
+    Ok(match name {
+        "delay" => Parsed::Layer(Box::new(Delay::parse(text)?)),
+        "rate" => Parsed::Layer(Box::new(Rate::parse(text)?)),
+        "error" => Parsed::Layer(Box::new(Faults::parse(text)?)),
+        "stats" if rest.is_empty() => Parsed::Layer(Box::new(Stats::default())),
+        "stats" => return Err(wrong("it takes nothing".to_owned(), "stats")),
+        "record" if rest.is_empty() => {
+            return Err(wrong("it needs a file".to_owned(), "record:FILE"));
+        }
+        "record" => Parsed::Record(rest.into()),
+        "powercut" => Parsed::PowerCut(PowerCutSettings::parse(text)?),
+        _ => {
+            let known = EXAMPLES.map(|(name, _)| name).join(", ");
+            return Err(wrong(format!("unknown; known are {known}"), Delay::EXAMPLE));
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use headworks_policy::block::{IoClass, Operation, Request};
@@ -85,6 +137,16 @@ mod tests {
             class: IoClass::BestEffort,
             level: 4,
             deadline: None,
+        }
+    }
+
+    #[test]
+    fn every_example_works_and_what_is_unknown_is_said() {
+        for (name, example) in super::EXAMPLES {
+            assert!(super::parse(example).is_ok(), "{name}");
+        }
+        for bad in ["dealy:read=2ms", "stats:x=1", "record:", "", "error:sector=9-3"] {
+            assert!(super::parse(bad).is_err(), "{bad}");
         }
     }
 }

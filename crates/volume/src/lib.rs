@@ -7,11 +7,15 @@
 
 pub mod buffer;
 mod clock;
+pub mod config;
 pub mod engine;
+pub mod fuse;
 pub mod layer;
+pub mod loop_device;
 pub mod model;
 pub mod nbd;
 pub mod store;
 
 pub use buffer::Buffer;
+pub use config::{Volume, VolumeConfig};
 pub use engine::{Completion, Engine, EngineConfig, Submission};

@@ -1,5 +1,11 @@
 //! The engine proper: what submitters, the timer and the workers do to the queue together.
 
+#![expect(
+    clippy::vec_box,
+    clippy::boxed_local,
+    reason = "jobs go from the queue to the timer and the workers by their address"
+)]
+
 use super::counters::{Counters, Counts};
 use super::perform::perform;
 use super::queue::{Job, Next, Part, Queue};
@@ -77,7 +83,7 @@ impl Shared {
 
     fn check(&self, submission: &Submission) -> Result<(), i32> {
         let len = u64::from(submission.len_bytes);
-        let aligned = (submission.offset_bytes | len) % SECTOR_BYTES == 0;
+        let aligned = (submission.offset_bytes | len).is_multiple_of(SECTOR_BYTES);
         let inside = submission
             .offset_bytes
             .checked_add(len)

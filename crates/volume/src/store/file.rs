@@ -222,7 +222,7 @@ fn make_direct(file: &std::fs::File) -> bool {
     };
     let mut sector = Buffer::new(SECTOR_BYTES as usize);
     // Whatever lies there; a file shorter than a sector holds no volume.
-    let works = set(true) && matches!(file.read_at(&mut sector, SECTOR_BYTES), Ok(_));
+    let works = set(true) && file.read_at(&mut sector, SECTOR_BYTES).is_ok();
     if !works {
         set(false);
     }
