@@ -233,7 +233,7 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Kind::Unix(_, path, inode) = &self.kind
-            && std::fs::symlink_metadata(&*path).is_ok_and(|found| found.ino() == *inode)
+            && std::fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode)
         {
             // Whoever removed it meanwhile did what was to be done.
             let _ = std::fs::remove_file(path);

@@ -24,8 +24,8 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
         let mode = MODES[mode];
         let mut bytes = hello(mode, "prey");
         for (kind, flags, offset, len, near, payload) in requests {
-            let offset = if near { offset % MIB & !511 } else { offset };
-            let len = u64::from(if near { len % 65536 & !511 } else { len });
+            let offset = if near { (offset % MIB) & !511 } else { offset };
+            let len = u64::from(if near { (len % 65536) & !511 } else { len });
             bytes.extend(request(mode, kind, flags, 1, offset, len));
             bytes.extend(vec![0xee; payload]);
         }

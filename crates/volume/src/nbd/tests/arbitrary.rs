@@ -125,7 +125,7 @@ impl Server {
 fn holds(agreement: &Agreement, facts: &Facts, job: &Job, payload: usize) {
     let end = job.offset.checked_add(job.len).expect("no range wraps");
     assert!(end <= facts.size_bytes, "no range leaves its export");
-    assert!(job.offset % 512 == 0 && job.len % 512 == 0);
+    assert!(job.offset.is_multiple_of(512) && job.len.is_multiple_of(512));
     let carries = job.ask == Ask::Write;
     assert_eq!(payload as u64, if carries { job.len } else { 0 });
     if matches!(job.ask, Ask::Read | Ask::Write) {
@@ -295,8 +295,8 @@ proptest! {
         for (kind, flags, plain, offset, len, near) in requests {
             let flags = if plain { 0 } else { flags & 0x3f };
             let flags = if mode == Mode::Extended && kind == 1 { flags | 32 } else { flags };
-            let offset = if near { offset % (2 * MIB) & !511 } else { offset };
-            let len = if near { len % 8192 & !511 } else { len };
+            let offset = if near { (offset % (2 * MIB)) & !511 } else { offset };
+            let len = if near { (len % 8192) & !511 } else { len };
             let len = if mode == Mode::Extended { len } else { len & 0xffff_ffff };
             bytes.extend(request(mode, kind, flags, offset, len));
             if near && (kind == 1 || (mode == Mode::Extended && flags & 32 != 0)) {
