@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{SendFlags, send};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use super::export::Export;
 use super::handshake::{self, Handshake, Step};
-use super::intake::{Event, Intake, Payload};
+use super::intake::{Event, Intake, Payload, Space};
 use super::link::{Flushed, Link};
 use super::reply::{Reply, To};
 use super::request::{Agreement, Ask, Job};
@@ -113,14 +113,14 @@ fn send_all(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
 /// Waits for bytes of the client; zero is its end.
 fn receive(socket: &OwnedFd, intake: &mut Intake) -> Result<usize, Errno> {
     loop {
-        let mut spaces = intake.spaces();
-        let received = match &mut spaces {
-            [payload, buffer] if payload.is_empty() => rustix::io::read(socket, &mut buffer[..]),
-            both => rustix::io::readv(socket, both),
+        let received = match intake.space() {
+            Space::Any(space) => recv(socket, space, RecvFlags::empty()),
+            // One call instead of one for each piece that the socket's buffer holds.
+            Space::All(space) => recv(socket, space, RecvFlags::WAITALL),
         };
         match received {
             Err(Errno::INTR) => {}
-            Ok(count) => {
+            Ok((_, count)) => {
                 intake.came(count);
                 return Ok(count);
             }
@@ -176,7 +176,8 @@ impl Reader<'_> {
         let requests_max = self.shared.limits.requests;
         loop {
             let load = self.link.load();
-            if !self.stalled && load.unsent_bytes > BATCH_BYTES {
+            // A socket that was full may have room again while the next reply was made.
+            if load.unsent_bytes > BATCH_BYTES {
                 self.flush();
             }
             let full = load.requests >= requests_max || load.bytes >= PAYLOAD_BYTES_MAX;

@@ -1,11 +1,9 @@
 //! The client's stream in the transmission phase, cut into events. Knows no socket: whoever has one
-//! reads into [`Intake::spaces`] and says how much came.
+//! reads into [`Intake::space`] and says how much came.
 //!
 //! Headers and small payloads come through one buffer, so that one call fetches many pipelined
 //! requests, and a payload that is all there is handed out where it lies. What is still to come of a
 //! large one goes straight into a buffer of its own.
-
-use std::io::IoSliceMut;
 
 use crate::buffer::Buffer;
 
@@ -16,15 +14,20 @@ use super::request::{self, Agreement, Job, Parsed, Refusal};
 /// copied.
 pub const INTAKE_BYTES: usize = 64 << 10;
 
-/// Fetched behind a payload, so that the next header comes along: more would be copied.
-const BEHIND_BYTES: usize = 4 << 10;
+/// From here on a payload is large: gathered in a buffer of its own, in one call. Smaller ones and
+/// a header fit twice into the intake.
+const LARGE_BYTES: usize = 32 << 10;
+
+/// Bytes that one call fetches after a large payload: another one may follow, and what comes along
+/// with its header is copied.
+const AFTER_LARGE_BYTES: usize = 4 << 10;
 
 /// The payload of a write.
 #[derive(Debug)]
 pub enum Payload<'a> {
     /// It came in one piece, and lies in the intake.
     Here(&'a [u8]),
-    /// It was gathered.
+    /// It is large, and was gathered.
     Gathered(Buffer),
 }
 
@@ -56,38 +59,45 @@ pub struct Intake {
     start: usize,
     end: usize,
     state: State,
+    /// The last payload was large.
+    after_large: bool,
+}
+
+/// Where bytes of the client go.
+#[derive(Debug)]
+pub enum Space<'a> {
+    /// Whatever comes.
+    Any(&'a mut [u8]),
+    /// The rest of a large payload: nothing can be done before all of it is there.
+    All(&'a mut [u8]),
 }
 
 impl Default for Intake {
     fn default() -> Self {
         let bytes = vec![0; INTAKE_BYTES].into_boxed_slice();
-        Intake { bytes, start: 0, end: 0, state: State::Header }
+        Intake { bytes, start: 0, end: 0, state: State::Header, after_large: false }
     }
 }
 
 impl Intake {
-    /// Where the next bytes go, in order. At least one is not empty.
-    pub fn spaces(&mut self) -> [IoSliceMut<'_>; 2] {
+    /// Where the next bytes go. Not empty. Only after [`Intake::next`] gave `None`.
+    pub fn space(&mut self) -> Space<'_> {
         self.make_room();
-        let buffer = &mut self.bytes[self.end..];
-        match &mut self.state {
-            State::Payload { data, filled, .. } => {
-                let behind = buffer.len().min(BEHIND_BYTES);
-                [IoSliceMut::new(&mut data[*filled..]), IoSliceMut::new(&mut buffer[..behind])]
-            }
-            _ => [IoSliceMut::new(&mut []), IoSliceMut::new(buffer)],
+        if let State::Payload { data, filled, .. } = &mut self.state {
+            return Space::All(&mut data[*filled..]);
         }
+        let buffer = &mut self.bytes[self.end..];
+        let len = if self.after_large { buffer.len().min(AFTER_LARGE_BYTES) } else { buffer.len() };
+        Space::Any(&mut buffer[..len])
     }
 
-    /// `count` bytes came into the spaces.
+    /// `count` bytes came into the space.
     pub fn came(&mut self, count: usize) {
-        let mut rest = count;
         if let State::Payload { data, filled, .. } = &mut self.state {
-            let here = rest.min(data.len() - *filled);
-            *filled += here;
-            rest -= here;
+            *filled = (*filled + count).min(data.len());
+        } else {
+            self.end = (self.end + count).min(self.bytes.len());
         }
-        self.end = (self.end + rest).min(self.bytes.len());
     }
 
     /// Bytes that are not yet part of an event.
@@ -111,10 +121,7 @@ impl Intake {
         if matches!(self.state, State::Header) {
             match request::parse(agreement, facts, self.unread()) {
                 Parsed::Incomplete => return None,
-                Parsed::Job(job) => {
-                    self.consume(request::header_bytes(agreement.mode));
-                    return self.begin(job);
-                }
+                Parsed::Job(job) => return self.begin(agreement, job),
                 Parsed::Refused(refusal, left) => {
                     self.consume(request::header_bytes(agreement.mode));
                     self.state = State::Skip { refusal, left };
@@ -151,26 +158,30 @@ impl Intake {
         }
     }
 
-    /// A job's header was read.
-    fn begin(&mut self, job: Job) -> Option<Event<'_>> {
-        if job.ask != request::Ask::Write {
-            return Some(Event::Job(job, Payload::Here(&[])));
-        }
-        let len = usize::try_from(job.len).expect("32 MiB at most");
-        let (from, unread) = (self.start, self.unread().len());
-        if unread >= len {
-            self.consume(len);
+    /// A job's header is here, and perhaps its payload.
+    fn begin(&mut self, agreement: &Agreement, job: Job) -> Option<Event<'_>> {
+        let header = request::header_bytes(agreement.mode);
+        let carries = job.ask == request::Ask::Write;
+        let len = if carries { usize::try_from(job.len).expect("32 MiB at most") } else { 0 };
+        let here = self.unread().len() - header;
+        self.after_large = len >= LARGE_BYTES;
+        if here >= len {
+            let from = self.start + header;
+            self.consume(header + len);
             return Some(Event::Job(job, Payload::Here(&self.bytes[from..from + len])));
         }
-        let mut data = Buffer::new(len);
-        data[..unread].copy_from_slice(self.unread());
-        self.consume(unread);
-        self.state = State::Payload { job, data, filled: unread };
+        if self.after_large {
+            self.consume(header);
+            let mut data = Buffer::new(len);
+            data[..here].copy_from_slice(self.unread());
+            self.consume(here);
+            self.state = State::Payload { job, data, filled: here };
+        }
         None
     }
 
-    /// Moves what is unread to the front when the room behind it gets short. In the transmission
-    /// phase that is less than a header.
+    /// Moves what is unread to the front when the room behind it gets short: less than half of the
+    /// buffer, an option or a small payload.
     fn make_room(&mut self) {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);

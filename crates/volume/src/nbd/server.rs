@@ -19,6 +19,9 @@ use super::connection;
 use super::export::Exports;
 use super::link::Link;
 
+/// Send buffer of a Unix socket.
+const SEND_BUFFER_BYTES: usize = 1 << 20;
+
 /// What one server allows its clients together and each of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -209,7 +212,13 @@ impl Listener {
                 sockopt::set_tcp_keepcnt(&stream, 6)?;
                 Ok(stream.into())
             }
-            Kind::Unix(listener, ..) => Ok(listener.accept()?.0.into()),
+            Kind::Unix(listener, ..) => {
+                let (stream, _) = listener.accept()?;
+                // Large replies go out in fewer pieces. The kernel cuts it to its limit, and a TCP
+                // socket sizes its own.
+                sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES)?;
+                Ok(stream.into())
+            }
         }
     }
 

@@ -218,7 +218,7 @@ fn a_client_that_sends_and_receives_at_once_gets_everything() {
         for _ in 0..2 * count {
             // The client of simple replies must know what it asked: reads have even cookies.
             let head = peek_cookie(&client);
-            let answer = client.answer(if head % 2 == 0 { 65536 } else { 0 });
+            let answer = client.answer(if head.is_multiple_of(2) { 65536 } else { 0 });
             assert_eq!(answer.error, 0);
             answered += 1;
         }
