@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 OUT ?= out/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-demo setup-test build demo demo-quick test test-long lint fmt bench-shim bench-tad man install clean
+.PHONY: help setup-demo setup-test build demo demo-quick test test-long lint fmt bench-shim bench-tad bench-nbd man install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,10 @@ bench-tad: ## The simulator of thread architectures: speed, and the same results
 		echo "skipped the comparison: simpy is not installed and cannot be fetched (no network?)"; \
 		$(CARGO) bench -p headworks-tad --bench sim -- $(ARGS); \
 	fi
+
+bench-nbd: ## The NBD server over memory beside nbdkit's memory plugin, by fio
+	@scripts/setup bench-nbd
+	scripts/bench-nbd $(ARGS)
 
 man: build ## Write the manual pages to target/man
 	target/release/headworks man target/man

@@ -15,9 +15,28 @@
 //! # Invariants
 //! Every request that was added is dispatched exactly once, or was merged into one that is. A
 //! scheduler that holds requests back says until when ([`Dispatch::Wait`]).
+//!
+//! # Building blocks
+//! All schedulers keep their requests in a [`table`], which joins neighbours; order them by arrival
+//! ([`fifo`]), by sector ([`sorted`]) or by deadline ([`expiry`]); and can hold a burst back
+//! ([`plug`]). Everything has room for [`REQUESTS`] and allocates nothing on a call.
 
+pub mod cfq;
+pub mod cost;
+pub mod deadline;
+pub mod expiry;
+pub mod fifo;
+pub mod kind;
 pub mod noop;
+pub mod plug;
+pub mod sorted;
+pub mod table;
+#[cfg(test)]
+mod testing;
 
+pub use cfq::Cfq;
+pub use deadline::Deadline;
+pub use kind::SchedulerKind;
 pub use noop::Noop;
 
 use crate::Nanos;
@@ -100,6 +119,16 @@ pub enum Added {
     MergedFront(Index),
 }
 
+impl Added {
+    /// Whose completion completes the request that was added as `own`.
+    pub const fn index_or(self, own: Index) -> Index {
+        match self {
+            Added::Queued => own,
+            Added::MergedBack(index) | Added::MergedFront(index) => index,
+        }
+    }
+}
+
 /// The next step of the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatch {
@@ -140,4 +169,12 @@ pub trait BlockScheduler: Send {
 
     /// Requests that wait: added, not merged, not dispatched.
     fn waiting(&self) -> usize;
+
+    /// Requests of `cause` that come from then on are due this long after they come, reads and
+    /// writes. Says whether the scheduler keeps to it: one without deadlines does not, nor one
+    /// that has no room for another cause.
+    fn set_cause_deadlines(&mut self, cause: u32, read: Nanos, write: Nanos) -> bool {
+        let _ = (cause, read, write);
+        false
+    }
 }

@@ -13,7 +13,9 @@ pub mod fuse;
 pub mod layer;
 pub mod loop_device;
 pub mod model;
+pub mod nbd;
 pub mod replay;
+pub mod sim;
 pub mod store;
 
 pub use buffer::Buffer;

@@ -1,4 +1,23 @@
 //! What a device would take for a command: pure models, driven by time as an argument.
+//!
+//! A model knows no data and no clock. It is told of each command when the device gets it, and answers
+//! when it will complete: whoever runs the volume waits until then. The same model therefore runs
+//! under a real volume and, in simulated time, in tests and previews ([`crate::sim`]). From the
+//! same seed and the same commands at the same times it gives the same answers.
+
+pub mod calibrate;
+pub mod device;
+mod file;
+pub mod hdd;
+mod parameters;
+mod random;
+pub mod raw;
+pub mod ssd;
+
+pub use device::{Device, PRESETS};
+pub use file::DeviceError;
+pub use parameters::{Field, Form};
+pub use random::Random;
 
 use headworks_policy::Nanos;
 use headworks_policy::block::Operation;

@@ -1,20 +1,32 @@
 //! First come, first served.
+//!
+//! # The primitive
+//! A list in the order of arrival. A request that begins where a waiting one ends joins it, as at
+//! insertion in Linux's `noop`, which sorts nothing and therefore merges at the back only.
+//!
+//! # Worked example
+//! Reads of [8, 16), [0, 8) and [16, 24) come while the device is busy. The third joins the first.
+//! Dispatched: [8, 24), [0, 8).
 
-use super::{Added, BlockScheduler, Dispatch, Index, REQUESTS, Request};
+use super::fifo::{Links, List};
+use super::plug::{self, Plug};
+use super::table::{Limits, Table};
+use super::{Added, BlockScheduler, Dispatch, Index, Request};
 use crate::Nanos;
 
-/// Requests in the order of their coming: a ring of indices.
-#[derive(Clone, Debug)]
-#[repr(C)]
+/// See the module.
+#[derive(Clone, Debug, Default)]
 pub struct Noop {
-    ring: [Index; REQUESTS],
-    first: u16,
-    len: u16,
+    table: Table,
+    links: Links,
+    queue: List,
+    plug: Plug,
 }
 
-impl Default for Noop {
-    fn default() -> Self {
-        Noop { ring: [0; REQUESTS], first: 0, len: 0 }
+impl Noop {
+    /// With limits of merging and a plug.
+    pub fn new(limits: Limits, plug: plug::Settings) -> Self {
+        Noop { table: Table::new(limits), plug: Plug::new(plug), ..Noop::default() }
     }
 }
 
@@ -23,30 +35,74 @@ impl BlockScheduler for Noop {
         "noop"
     }
 
-    fn add(&mut self, _now: Nanos, index: Index, _request: &Request) -> Added {
-        let at = (usize::from(self.first) + usize::from(self.len)) % REQUESTS;
-        self.ring[at] = index;
-        self.len += 1;
+    fn add(&mut self, now: Nanos, index: Index, request: &Request) -> Added {
+        if let Some(added) = self.table.find_merge(request, false, |_| true) {
+            self.table.merge(added, request);
+            self.plug.merged(&self.table.entry(added.index_or(index)).request);
+            return added;
+        }
+        self.plug.queued(now, request, self.table.waiting());
+        self.table.insert(now, index, request, 0);
+        self.links.push_back(&mut self.queue, index);
         Added::Queued
     }
 
-    fn dispatch(&mut self, _now: Nanos) -> Dispatch {
-        if self.len == 0 {
+    fn dispatch(&mut self, now: Nanos) -> Dispatch {
+        if let Some(index) = self.table.take_returned() {
+            return Dispatch::Request(index);
+        }
+        if self.queue.is_empty() {
             return Dispatch::Idle;
         }
-        let index = self.ring[usize::from(self.first)];
-        self.first = (self.first + 1) % REQUESTS as u16;
-        self.len -= 1;
-        Dispatch::Request(index)
+        if let Some(until) = self.plug.holds(now) {
+            return Dispatch::Wait(until);
+        }
+        match self.links.pop_front(&mut self.queue) {
+            Some(index) => {
+                self.table.take(index);
+                Dispatch::Request(index)
+            }
+            None => Dispatch::Idle,
+        }
     }
 
     fn deactivated(&mut self, _now: Nanos, index: Index) {
-        self.first = (self.first + REQUESTS as u16 - 1) % REQUESTS as u16;
-        self.ring[usize::from(self.first)] = index;
-        self.len += 1;
+        self.table.give_back(index);
+    }
+
+    fn completed(&mut self, _now: Nanos, index: Index, _service: Nanos) {
+        self.table.forget(index);
     }
 
     fn waiting(&self) -> usize {
-        usize::from(self.len)
+        self.table.waiting()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{drain, read, write};
+    use super::*;
+
+    #[test]
+    fn first_come_first_served_and_neighbours_join_at_the_back() {
+        let mut noop = Box::new(Noop::default());
+        assert_eq!(noop.add(Nanos(0), 0, &read(8, 8)), Added::Queued);
+        assert_eq!(noop.add(Nanos(0), 1, &read(0, 8)), Added::Queued, "no merge at the front");
+        assert_eq!(noop.add(Nanos(0), 2, &read(16, 8)), Added::MergedBack(0));
+        assert_eq!(drain(noop.as_mut(), Nanos(0)), [0, 1]);
+    }
+
+    #[test]
+    fn a_plug_lets_a_burst_become_one_request() {
+        let mut noop = Box::new(Noop::new(Limits::default(), plug::Settings::QUEUE));
+        noop.add(Nanos(0), 0, &write(0, 8));
+        assert_eq!(noop.dispatch(Nanos(0)), Dispatch::Wait(Nanos::from_millis(3)));
+        for piece in 1..31 {
+            assert_eq!(noop.add(Nanos(piece), 1, &write(8 * piece, 8)), Added::MergedBack(0));
+        }
+        assert_eq!(noop.dispatch(Nanos(31)), Dispatch::Wait(Nanos::from_millis(3)));
+        noop.add(Nanos(32), 1, &write(8 * 31, 8));
+        assert_eq!(noop.dispatch(Nanos(32)), Dispatch::Request(0), "it is 128 KiB large");
     }
 }

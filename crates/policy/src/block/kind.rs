@@ -1,0 +1,97 @@
+//! Schedulers by name.
+
+use core::fmt;
+use core::str::FromStr;
+
+use super::{BlockScheduler, Cfq, Deadline, Noop, cfq};
+
+/// A scheduler that configuration can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SchedulerKind {
+    /// [`Noop`]; also `none`.
+    Noop,
+    /// [`Deadline`]; also `mq-deadline`.
+    Deadline,
+    /// [`Cfq`].
+    Cfq,
+}
+
+impl SchedulerKind {
+    /// All of them.
+    pub const ALL: [SchedulerKind; 3] =
+        [SchedulerKind::Noop, SchedulerKind::Deadline, SchedulerKind::Cfq];
+
+    /// Name, as configuration has it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SchedulerKind::Noop => "noop",
+            SchedulerKind::Deadline => "deadline",
+            SchedulerKind::Cfq => "cfq",
+        }
+    }
+
+    /// One with the usual settings for a disk, empty.
+    pub fn build(self) -> Box<dyn BlockScheduler> {
+        self.build_for(true)
+    }
+
+    /// One with the usual settings for a disk (`rotational`) or for flash, empty.
+    pub fn build_for(self, rotational: bool) -> Box<dyn BlockScheduler> {
+        match self {
+            SchedulerKind::Noop => Box::new(Noop::default()),
+            SchedulerKind::Deadline => Box::new(Deadline::default()),
+            SchedulerKind::Cfq if rotational => Box::new(Cfq::default()),
+            SchedulerKind::Cfq => Box::new(Cfq::new(cfq::Settings::flash())),
+        }
+    }
+}
+
+impl fmt::Display for SchedulerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// There is no such scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownScheduler {
+    /// As written.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownScheduler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = SchedulerKind::ALL.map(SchedulerKind::name).join(", ");
+        write!(f, "there is no block scheduler `{}`; write one of: {known}", self.name)
+    }
+}
+
+impl core::error::Error for UnknownScheduler {}
+
+impl FromStr for SchedulerKind {
+    type Err = UnknownScheduler;
+
+    fn from_str(name: &str) -> Result<Self, UnknownScheduler> {
+        match name {
+            "noop" | "none" => Ok(SchedulerKind::Noop),
+            "deadline" | "mq-deadline" => Ok(SchedulerKind::Deadline),
+            "cfq" => Ok(SchedulerKind::Cfq),
+            _ => Err(UnknownScheduler { name: name.to_owned() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scheduler_is_found_by_its_name() {
+        for kind in SchedulerKind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+            assert_eq!(kind.build().name(), kind.name());
+        }
+        let error = "elevator".parse::<SchedulerKind>().unwrap_err().to_string();
+        assert!(error.contains("elevator") && error.contains("deadline"), "{error}");
+    }
+}

@@ -1,0 +1,20 @@
+//! No model at all: every command completes at once. What is left is the cost of the volume itself.
+
+use super::{Command, Model};
+use headworks_policy::Nanos;
+use headworks_policy::block::REQUESTS;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Raw;
+
+impl Model for Raw {
+    fn depth(&self) -> u32 {
+        // 1024 fits.
+        REQUESTS as u32
+    }
+
+    fn start(&mut self, now: Nanos, _command: &Command) -> Nanos {
+        now
+    }
+}

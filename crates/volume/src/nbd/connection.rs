@@ -1,0 +1,299 @@
+//! One client, from its handshake to its end: the thread that reads what it sends.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::PollFlags;
+use rustix::io::Errno;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use super::export::Export;
+use super::handshake::{self, Handshake, Step};
+use super::intake::{Event, Intake, Payload, Space};
+use super::link::{Flushed, Link};
+use super::reply::{Reply, To};
+use super::request::{Agreement, Ask, Job};
+use super::server::Shared;
+use super::volume::Work;
+use super::wire::{Error, PAYLOAD_BYTES_MAX};
+use crate::buffer::Buffer;
+
+/// Replies that wait before they are sent in the middle of a batch of requests.
+const BATCH_BYTES: u64 = 256 << 10;
+
+/// Replies that wait for a slow client before no more of its requests are taken in.
+const UNSENT_BYTES_MAX: u64 = 4 << 20;
+
+/// Serves the client behind `socket` to its end.
+pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
+    let mut intake = Intake::default();
+    let Ok(agreement) = shake_hands(shared, &socket, &mut intake) else { return };
+    let export = &shared.exports.list()[agreement.export];
+    let patience = shared.limits.patience;
+    let link = Arc::new(Link::new(socket, agreement.mode, export.volume.clone(), patience));
+    if set_socket_timeout(&link.socket, Timeout::Recv, Some(patience)).is_err() {
+        return;
+    }
+    shared.register(id, &link);
+    let writer = Writer::start(id, &link);
+    if writer.0.is_some() {
+        let mut reader = Reader { shared, agreement, export, link: &link, intake, stalled: false };
+        reader.read_requests();
+        reader.leave();
+    }
+}
+
+/// The thread that sends when nobody else may wait. It goes with the reader, even if that panics.
+struct Writer<'a>(Option<JoinHandle<()>>, &'a Link);
+
+impl Writer<'_> {
+    fn start(id: u64, link: &Arc<Link>) -> Writer<'_> {
+        let own = link.clone();
+        let builder = std::thread::Builder::new().name(format!("nbd-{id}-out"));
+        Writer(builder.spawn(move || own.write_replies()).ok(), link)
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        self.1.abandon();
+        if let Some(thread) = self.0.take() {
+            // It panics only with a bug of ours, which was reported then.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Agrees with the client on an export.
+fn shake_hands(shared: &Shared, socket: &OwnedFd, intake: &mut Intake) -> io::Result<Agreement> {
+    let deadline = Instant::now() + shared.limits.handshake;
+    set_socket_timeout(socket, Timeout::Send, Some(shared.limits.handshake))?;
+    let mut handshake = Handshake::default();
+    let mut out = Vec::new();
+    send_all(socket, &handshake::greeting())?;
+    loop {
+        let (used, step) = handshake.step(&shared.exports, intake.unread(), &mut out);
+        intake.consume(used);
+        send_all(socket, &out)?;
+        out.clear();
+        match step {
+            Step::Again => {}
+            Step::Agreed(agreement) => return Ok(agreement),
+            Step::Close(reason) => return Err(io::Error::other(reason)),
+            Step::More => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() || shared.stopping() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                let left = left.max(Duration::from_millis(1));
+                set_socket_timeout(socket, Timeout::Recv, Some(left))?;
+                if receive(socket, intake)? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+        }
+    }
+}
+
+fn send_all(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match send(socket, bytes, SendFlags::NOSIGNAL) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// Waits for bytes of the client; zero is its end.
+fn receive(socket: &OwnedFd, intake: &mut Intake) -> Result<usize, Errno> {
+    loop {
+        let received = match intake.space() {
+            Space::Any(space) => recv(socket, space, RecvFlags::empty()),
+            // One call instead of one for each piece that the socket's buffer holds.
+            Space::All(space) => recv(socket, space, RecvFlags::WAITALL),
+        };
+        match received {
+            Err(Errno::INTR) => {}
+            Ok((_, count)) => {
+                intake.came(count);
+                return Ok(count);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+struct Reader<'a> {
+    shared: &'a Shared,
+    agreement: Agreement,
+    export: &'a Export,
+    link: &'a Arc<Link>,
+    intake: Intake,
+    /// This thread has the token, and the socket took no more.
+    stalled: bool,
+}
+
+impl Reader<'_> {
+    fn read_requests(&mut self) {
+        loop {
+            loop {
+                let Some(event) = self.intake.next(&self.agreement, self.export.facts()) else {
+                    break;
+                };
+                match event {
+                    Event::Job(job, payload) => carry_out(self.link, self.export, &job, payload),
+                    Event::Refused(refusal) => {
+                        let (cookie, offset) = (refusal.cookie, refusal.offset);
+                        let to = To { mode: self.agreement.mode, cookie, offset };
+                        let reply = Reply::error(to, refusal.error, refusal.words);
+                        self.link.answer_later(reply, 0);
+                    }
+                    Event::Leave | Event::Broken(_) => return,
+                }
+                self.make_room();
+            }
+            self.flush();
+            if self.shared.stopping() || !self.fetch() {
+                return;
+            }
+        }
+    }
+
+    /// Sends what is there, if that is this thread's business.
+    fn flush(&mut self) {
+        let flushed = if self.stalled { self.link.send() } else { self.link.flush() };
+        self.stalled = flushed == Flushed::Stalled;
+    }
+
+    /// Waits while too much is in flight.
+    fn make_room(&mut self) {
+        let requests_max = self.shared.limits.requests;
+        loop {
+            let load = self.link.load();
+            // A socket that was full may have room again while the next reply was made.
+            if load.unsent_bytes > BATCH_BYTES {
+                self.flush();
+            }
+            let full = load.requests >= requests_max || load.bytes >= PAYLOAD_BYTES_MAX;
+            let slow = self.stalled && load.unsent_bytes > UNSENT_BYTES_MAX;
+            if !full && !slow {
+                return;
+            }
+            if !self.stalled {
+                self.flush();
+            }
+            if self.stalled {
+                self.link.wait_writable(false);
+                self.flush();
+            } else {
+                self.link.wait_below(requests_max, PAYLOAD_BYTES_MAX);
+            }
+        }
+    }
+
+    /// Waits for more of the client, and sends meanwhile what is to be sent. False at its end.
+    fn fetch(&mut self) -> bool {
+        while self.stalled {
+            let ready = self.link.wait_writable(true);
+            if ready.contains(PollFlags::OUT) {
+                self.flush();
+            }
+            if ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR) {
+                break;
+            }
+        }
+        match receive(&self.link.socket, &mut self.intake) {
+            Ok(0) => false,
+            Ok(_) => true,
+            // A client may rest between its requests for as long as it likes, not within one.
+            Err(Errno::AGAIN) => self.intake.at_rest(),
+            Err(_) => false,
+        }
+    }
+
+    /// Answers what was asked, and waits for the answers to go out.
+    fn leave(&mut self) {
+        self.flush();
+        if self.stalled {
+            self.link.pass_token();
+        }
+        self.link.finish();
+    }
+}
+
+/// Does what a request asks, or has it done.
+fn carry_out(link: &Arc<Link>, export: &Export, job: &Job, payload: Payload<'_>) {
+    let to = To { mode: link.mode, cookie: job.cookie, offset: job.offset };
+    let &Job { ask, offset, len, fua, .. } = job;
+    let volume = &export.volume;
+    if len == 0 && ask != Ask::Flush {
+        let nothing = ask == Ask::Read;
+        let reply = if nothing { Reply::data(to, Buffer::default()) } else { Reply::done(to) };
+        return link.answer_later(reply, 0);
+    }
+    match ask {
+        Ask::Read => read(link, export, job, to),
+        Ask::Write => {
+            let at_once = match &payload {
+                Payload::Here(bytes) => volume.write_now(offset, bytes, fua),
+                Payload::Gathered(buffer) => volume.write_now(offset, buffer, fua),
+            };
+            match at_once {
+                Some(result) => link.answer_later(outcome(to, result), 0),
+                None => {
+                    let data = match payload {
+                        Payload::Here(bytes) => Buffer::copy_of(bytes),
+                        Payload::Gathered(buffer) => buffer,
+                    };
+                    volume.submit(Work::Write { offset, fua }, data, link.admit(job, len));
+                }
+            }
+        }
+        Ask::Flush => volume.submit(Work::Flush, Buffer::default(), link.admit(job, 0)),
+        Ask::Trim => {
+            let mut ticket = link.admit(job, 0);
+            ticket.flush_after = fua;
+            volume.submit(Work::Discard { offset, len }, Buffer::default(), ticket);
+        }
+        Ask::WriteZeroes { unmap } => {
+            let work = Work::WriteZeroes { offset, len, fua, unmap };
+            volume.submit(work, Buffer::default(), link.admit(job, 0));
+        }
+        // Nothing here is nearer than the store.
+        Ask::Cache => link.answer_later(Reply::done(to), 0),
+        Ask::BlockStatus { one } => {
+            let reply = match volume.extents(offset, len) {
+                Ok(extents) => Reply::extents(to, len, one, &extents),
+                Err(error) => Reply::error(to, Error::of(&error), "the device reports an error"),
+            };
+            link.answer_later(reply, 0);
+        }
+    }
+}
+
+fn read(link: &Arc<Link>, export: &Export, job: &Job, to: To) {
+    let len = usize::try_from(job.len).expect("32 MiB at most");
+    let mut data = Buffer::new(len);
+    match export.volume.read_now(job.offset, &mut data) {
+        Some(Ok(())) => link.answer_later(Reply::data(to, data), job.len),
+        Some(Err(error)) => link.answer_later(outcome(to, Err(error)), 0),
+        None => {
+            let mut ticket = link.admit(job, job.len);
+            ticket.reads = true;
+            export.volume.submit(Work::Read { offset: job.offset }, data, ticket);
+        }
+    }
+}
+
+fn outcome(to: To, result: io::Result<()>) -> Reply {
+    match result {
+        Ok(()) => Reply::done(to),
+        Err(error) => Reply::error(to, Error::of(&error), "the device reports an error"),
+    }
+}

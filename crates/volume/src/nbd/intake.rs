@@ -1,0 +1,193 @@
+//! The client's stream in the transmission phase, cut into events. Knows no socket: whoever has one
+//! reads into [`Intake::space`] and says how much came.
+//!
+//! Headers and small payloads come through one buffer, so that one call fetches many pipelined
+//! requests, and a payload that is all there is handed out where it lies. What is still to come of a
+//! large one goes straight into a buffer of its own.
+
+use crate::buffer::Buffer;
+
+use super::export::Facts;
+use super::request::{self, Agreement, Job, Parsed, Refusal};
+
+/// Bytes that one call fetches: more is fewer calls, but more bytes of large payloads that are
+/// copied.
+pub const INTAKE_BYTES: usize = 64 << 10;
+
+/// From here on a payload is large: gathered in a buffer of its own, in one call. Smaller ones and
+/// a header fit twice into the intake.
+const LARGE_BYTES: usize = 32 << 10;
+
+/// Bytes that one call fetches after a large payload: another one may follow, and what comes along
+/// with its header is copied.
+const AFTER_LARGE_BYTES: usize = 4 << 10;
+
+/// The payload of a write.
+#[derive(Debug)]
+pub enum Payload<'a> {
+    /// It came in one piece, and lies in the intake.
+    Here(&'a [u8]),
+    /// It is large, and was gathered.
+    Gathered(Buffer),
+}
+
+/// What a client did.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A valid request; the payload is a write's, else empty.
+    Job(Job, Payload<'a>),
+    /// A request that gets an error.
+    Refused(Refusal),
+    /// The client leaves.
+    Leave,
+    /// The stream makes no sense: the connection ends.
+    Broken(&'static str),
+}
+
+#[derive(Debug)]
+enum State {
+    Header,
+    Payload { job: Job, data: Buffer, filled: usize },
+    Skip { refusal: Refusal, left: u64 },
+    Over,
+}
+
+/// The stream of one client.
+#[derive(Debug)]
+pub struct Intake {
+    bytes: Box<[u8]>,
+    start: usize,
+    end: usize,
+    state: State,
+    /// The last payload was large.
+    after_large: bool,
+}
+
+/// Where bytes of the client go.
+#[derive(Debug)]
+pub enum Space<'a> {
+    /// Whatever comes.
+    Any(&'a mut [u8]),
+    /// The rest of a large payload: nothing can be done before all of it is there.
+    All(&'a mut [u8]),
+}
+
+impl Default for Intake {
+    fn default() -> Self {
+        let bytes = vec![0; INTAKE_BYTES].into_boxed_slice();
+        Intake { bytes, start: 0, end: 0, state: State::Header, after_large: false }
+    }
+}
+
+impl Intake {
+    /// Where the next bytes go. Not empty. Only after [`Intake::next`] gave `None`.
+    pub fn space(&mut self) -> Space<'_> {
+        self.make_room();
+        if let State::Payload { data, filled, .. } = &mut self.state {
+            return Space::All(&mut data[*filled..]);
+        }
+        let buffer = &mut self.bytes[self.end..];
+        let len = if self.after_large { buffer.len().min(AFTER_LARGE_BYTES) } else { buffer.len() };
+        Space::Any(&mut buffer[..len])
+    }
+
+    /// `count` bytes came into the space.
+    pub fn came(&mut self, count: usize) {
+        if let State::Payload { data, filled, .. } = &mut self.state {
+            *filled = (*filled + count).min(data.len());
+        } else {
+            self.end = (self.end + count).min(self.bytes.len());
+        }
+    }
+
+    /// Bytes that are not yet part of an event.
+    pub fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..self.end]
+    }
+
+    /// The handshake used up `count` of the unread bytes.
+    pub fn consume(&mut self, count: usize) {
+        self.start = (self.start + count).min(self.end);
+    }
+
+    /// Whether the client stopped between two requests, where it may rest for as long as it likes.
+    pub fn at_rest(&self) -> bool {
+        matches!(self.state, State::Header | State::Over) && self.start == self.end
+    }
+
+    /// The next event, if its bytes are all here. After [`Event::Leave`] and [`Event::Broken`] none
+    /// follows.
+    pub fn next(&mut self, agreement: &Agreement, facts: &Facts) -> Option<Event<'_>> {
+        if matches!(self.state, State::Header) {
+            match request::parse(agreement, facts, self.unread()) {
+                Parsed::Incomplete => return None,
+                Parsed::Job(job) => return self.begin(agreement, job),
+                Parsed::Refused(refusal, left) => {
+                    self.consume(request::header_bytes(agreement.mode));
+                    self.state = State::Skip { refusal, left };
+                }
+                Parsed::Leave => {
+                    self.state = State::Over;
+                    return Some(Event::Leave);
+                }
+                Parsed::Broken(words) => {
+                    self.state = State::Over;
+                    return Some(Event::Broken(words));
+                }
+            }
+        }
+        match std::mem::replace(&mut self.state, State::Header) {
+            State::Payload { job, data, filled } if filled == data.len() => {
+                Some(Event::Job(job, Payload::Gathered(data)))
+            }
+            State::Skip { refusal, left } => {
+                let unread = self.unread().len();
+                let here = usize::try_from(left).map_or(unread, |left| unread.min(left));
+                self.consume(here);
+                let left = left - here as u64;
+                if left == 0 {
+                    return Some(Event::Refused(refusal));
+                }
+                self.state = State::Skip { refusal, left };
+                None
+            }
+            unfinished => {
+                self.state = unfinished;
+                None
+            }
+        }
+    }
+
+    /// A job's header is here, and perhaps its payload.
+    fn begin(&mut self, agreement: &Agreement, job: Job) -> Option<Event<'_>> {
+        let header = request::header_bytes(agreement.mode);
+        let carries = job.ask == request::Ask::Write;
+        let len = if carries { usize::try_from(job.len).expect("32 MiB at most") } else { 0 };
+        let here = self.unread().len() - header;
+        self.after_large = len >= LARGE_BYTES;
+        if here >= len {
+            let from = self.start + header;
+            self.consume(header + len);
+            return Some(Event::Job(job, Payload::Here(&self.bytes[from..from + len])));
+        }
+        if self.after_large {
+            self.consume(header);
+            let mut data = Buffer::new(len);
+            data[..here].copy_from_slice(self.unread());
+            self.consume(here);
+            self.state = State::Payload { job, data, filled: here };
+        }
+        None
+    }
+
+    /// Moves what is unread to the front when the room behind it gets short: less than half of the
+    /// buffer, an option or a small payload.
+    fn make_room(&mut self) {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.start > 0 && self.bytes.len() - self.end < self.bytes.len() / 2 {
+            self.bytes.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+    }
+}

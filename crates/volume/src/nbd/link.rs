@@ -1,0 +1,360 @@
+//! The server's end of a connection in the transmission phase: what is in flight, and the way of
+//! replies back to the client.
+//!
+//! # The token
+//! One thread at a time sends. Whoever adds a reply while nobody does takes the *token* and sends
+//! what there is, without waiting for the client: the connection's reader at the end of a batch of
+//! requests, or a thread of the engine that completed something. If the socket takes no more, a
+//! thread of the engine passes the token to the connection's writer, whose business waiting is. So
+//! nothing is left lying: a reply is added under the lock under which the token is given back.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
+
+use super::export::Mode;
+use super::outbox::{Batch, Outgoing};
+use super::reply::{Reply, To};
+use super::request::Job;
+use super::volume::{Volume, Work};
+use super::wire::Error;
+use crate::buffer::Buffer;
+
+/// Replies up to this many bytes are sent by the thread that completed them; more is the writer's,
+/// so that copying to a socket does not hold up the engine.
+const INLINE_BYTES_MAX: u64 = 64 << 10;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Token {
+    Free,
+    Taken,
+    /// For the writer, who has not taken it yet.
+    Passed,
+}
+
+#[derive(Debug)]
+struct State {
+    replies: VecDeque<Outgoing>,
+    token: Token,
+    /// Requests that were taken in and whose replies have not gone out, and their bytes.
+    requests: u32,
+    bytes: u64,
+    /// Bytes of those whose replies have not gone out but are there.
+    unsent_bytes: u64,
+    /// Nobody reads replies any more.
+    dead: bool,
+    /// No reply will come any more: the writer may go.
+    over: bool,
+    /// Somebody waits for requests to be over.
+    waited_for: bool,
+}
+
+/// What is in flight on a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Load {
+    /// Requests that were taken in and whose replies have not gone out.
+    pub(super) requests: u32,
+    /// Their payloads.
+    pub(super) bytes: u64,
+    /// Those of them whose replies are there and wait for the client.
+    pub(super) unsent_bytes: u64,
+}
+
+/// What came of an attempt to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flushed {
+    /// Nothing is left, or it is another thread's business.
+    Clear,
+    /// The socket takes no more; the caller has the token.
+    Stalled,
+}
+
+/// One connection.
+pub(super) struct Link {
+    pub(super) socket: OwnedFd,
+    pub(super) mode: Mode,
+    pub(super) volume: Arc<dyn Volume>,
+    /// How long a client may leave replies unread, or a request unfinished.
+    pub(super) patience: Duration,
+    state: Mutex<State>,
+    batch: Mutex<Batch>,
+    writer: Condvar,
+    room: Condvar,
+}
+
+impl Link {
+    pub(super) fn new(
+        socket: OwnedFd,
+        mode: Mode,
+        volume: Arc<dyn Volume>,
+        patience: Duration,
+    ) -> Link {
+        let state = State {
+            replies: VecDeque::new(),
+            token: Token::Free,
+            requests: 0,
+            bytes: 0,
+            unsent_bytes: 0,
+            dead: false,
+            over: false,
+            waited_for: false,
+        };
+        Link {
+            socket,
+            mode,
+            volume,
+            patience,
+            state: Mutex::new(state),
+            batch: Mutex::default(),
+            writer: Condvar::new(),
+            room: Condvar::new(),
+        }
+    }
+
+    /// What is in flight.
+    pub(super) fn load(&self) -> Load {
+        let state = self.lock();
+        let State { requests, bytes, unsent_bytes, .. } = *state;
+        Load { requests, bytes, unsent_bytes }
+    }
+
+    /// Takes in a request that counts for `charge` bytes and will be answered by the ticket.
+    pub(super) fn admit(self: &Arc<Link>, job: &Job, charge: u64) -> Ticket {
+        let mut state = self.lock();
+        state.requests += 1;
+        state.bytes += charge;
+        drop(state);
+        let to = To { mode: self.mode, cookie: job.cookie, offset: job.offset };
+        Ticket { link: Some(self.clone()), to, charge, reads: false, flush_after: false }
+    }
+
+    /// Adds the reply of a request that was answered at once. The reader sends it later, by
+    /// [`Link::flush`].
+    pub(super) fn answer_later(&self, reply: Reply, charge: u64) {
+        let mut state = self.lock();
+        if state.dead {
+            return;
+        }
+        state.requests += 1;
+        state.bytes += charge;
+        state.unsent_bytes += charge;
+        state.replies.push_back(Outgoing { reply, charge });
+    }
+
+    /// Adds the reply of a request that was admitted, and sends it if nobody else does.
+    fn answer(&self, reply: Reply, charge: u64) {
+        let mut state = self.lock();
+        if state.dead {
+            state.requests -= 1;
+            state.bytes -= charge;
+            self.notify_room(&mut state);
+            return;
+        }
+        state.unsent_bytes += charge;
+        state.replies.push_back(Outgoing { reply, charge });
+        if state.token != Token::Free {
+            return;
+        }
+        if state.unsent_bytes > INLINE_BYTES_MAX {
+            self.pass(&mut state);
+            return;
+        }
+        state.token = Token::Taken;
+        drop(state);
+        if self.send() == Flushed::Stalled {
+            self.pass_token();
+        }
+    }
+
+    /// Sends what was added, if nobody else does.
+    pub(super) fn flush(&self) -> Flushed {
+        let mut state = self.lock();
+        if state.token != Token::Free || state.replies.is_empty() {
+            return Flushed::Clear;
+        }
+        state.token = Token::Taken;
+        drop(state);
+        self.send()
+    }
+
+    /// Sends what was added. The caller has the token, and keeps it when the socket takes no more.
+    pub(super) fn send(&self) -> Flushed {
+        let mut batch = self.batch.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let sent = batch.send(self.socket.as_fd());
+            if !matches!(sent, Ok(()) | Err(Errno::AGAIN)) {
+                batch.clear();
+                self.hang_up();
+            }
+            let mut state = self.lock();
+            let over = std::mem::take(&mut batch.sent);
+            state.requests -= over.requests;
+            state.bytes -= over.bytes;
+            state.unsent_bytes -= over.bytes;
+            if over.requests > 0 {
+                self.notify_room(&mut state);
+            }
+            if !batch.replies.is_empty() {
+                return Flushed::Stalled;
+            }
+            if state.replies.is_empty() {
+                state.token = Token::Free;
+                return Flushed::Clear;
+            }
+            std::mem::swap(&mut batch.replies, &mut state.replies);
+        }
+    }
+
+    /// Gives the caller's token to the writer.
+    pub(super) fn pass_token(&self) {
+        self.pass(&mut self.lock());
+    }
+
+    fn pass(&self, state: &mut State) {
+        state.token = Token::Passed;
+        self.writer.notify_one();
+    }
+
+    /// Waits until the socket takes more (or, with `or_read`, until the client sends something).
+    /// What it may do is told; nothing after the connection's patience: then it is hung up.
+    pub(super) fn wait_writable(&self, or_read: bool) -> PollFlags {
+        let mut wanted = PollFlags::OUT;
+        if or_read {
+            wanted |= PollFlags::IN;
+        }
+        let mut fds = [PollFd::new(&self.socket, wanted)];
+        let timeout = Timespec::try_from(self.patience).ok();
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(0) => {
+                self.hang_up();
+                PollFlags::OUT
+            }
+            Ok(_) => fds[0].revents(),
+            Err(Errno::INTR) => PollFlags::empty(),
+            Err(_) => {
+                self.hang_up();
+                PollFlags::OUT
+            }
+        }
+    }
+
+    /// The writer's life: sends for whoever must not wait.
+    pub(super) fn write_replies(&self) {
+        loop {
+            let mut state = self.lock();
+            while state.token != Token::Passed {
+                if state.over {
+                    return;
+                }
+                state = self.writer.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            state.token = Token::Taken;
+            drop(state);
+            while self.send() == Flushed::Stalled {
+                self.wait_writable(false);
+            }
+        }
+    }
+
+    /// Waits until fewer than `requests` requests with fewer than `bytes` bytes are in flight. Not
+    /// with the token.
+    pub(super) fn wait_below(&self, requests: u32, bytes: u64) {
+        let mut state = self.lock();
+        while state.requests >= requests || state.bytes >= bytes {
+            state.waited_for = true;
+            state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until nothing is in flight: every request was answered, and the answers went out or
+    /// nobody wants them. Not with the token.
+    pub(super) fn finish(&self) {
+        self.wait_below(1, u64::MAX);
+    }
+
+    /// Nobody reads requests any more: the writer goes, the client is hung up, and what is still in
+    /// flight ends without an answer.
+    pub(super) fn abandon(&self) {
+        self.hang_up();
+        self.lock().over = true;
+        self.writer.notify_one();
+    }
+
+    /// Ends the connection: replies are dropped, the reader wakes.
+    pub(super) fn hang_up(&self) {
+        let mut state = self.lock();
+        state.dead = true;
+        let dropped = std::mem::take(&mut state.replies);
+        for outgoing in &dropped {
+            state.requests -= 1;
+            state.bytes -= outgoing.charge;
+            state.unsent_bytes -= outgoing.charge;
+        }
+        self.notify_room(&mut state);
+        drop(state);
+        // It may be shut down already.
+        let _ = shutdown(&self.socket, Shutdown::Both);
+    }
+
+    /// The client is heard no more; replies still go out.
+    pub(super) fn stop_reading(&self) {
+        let _ = shutdown(&self.socket, Shutdown::Read);
+    }
+
+    fn notify_room(&self, state: &mut State) {
+        if std::mem::take(&mut state.waited_for) {
+            self.room.notify_all();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request in flight. Whoever has it owes the client an answer.
+pub struct Ticket {
+    link: Option<Arc<Link>>,
+    to: To,
+    charge: u64,
+    pub(super) reads: bool,
+    pub(super) flush_after: bool,
+}
+
+impl Ticket {
+    /// The request is over: the buffer is what was read, or what came along with the request.
+    pub fn done(mut self, result: io::Result<Buffer>) {
+        let reply = match result {
+            Ok(_) if self.flush_after => {
+                self.flush_after = false;
+                if let Some(link) = &self.link {
+                    let volume = link.volume.clone();
+                    volume.submit(Work::Flush, Buffer::default(), self);
+                }
+                return;
+            }
+            Ok(data) if self.reads => Reply::data(self.to, data),
+            Ok(_) => Reply::done(self.to),
+            Err(error) => Reply::error(self.to, Error::of(&error), "the device reports an error"),
+        };
+        self.answer(reply);
+    }
+
+    fn answer(&mut self, reply: Reply) {
+        if let Some(link) = self.link.take() {
+            link.answer(reply, self.charge);
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.answer(Reply::error(self.to, Error::Io, "the device lost the request"));
+    }
+}

@@ -1,0 +1,45 @@
+//! Volumes for any NBD client: a server on a Unix socket or a TCP port.
+//!
+//! The protocol is that of the NetworkBlockDevice project's specification (`doc/proto.md`): fixed
+//! newstyle handshake, simple, structured and extended replies, several exports by name.
+//!
+//! ```text
+//!  client ─► handshake ─► intake ─► request ─► connection ─► volume (the engine)
+//!                                                  │              │
+//!         ◄───────────────────── outbox ◄──────── link ◄──── ticket
+//! ```
+//!
+//! [`handshake`], [`options`], [`request`], [`intake`] and [`reply`] are pure: bytes in, bytes out,
+//! no socket. `connection` reads, one thread for each client; `link` sends, from whatever thread
+//! completes a request.
+//!
+//! # What a client may rely on
+//! * Requests in flight at the same time are carried out in any order, and answered in any.
+//! * A flush covers every write that was answered before it came, on whatever connection.
+//! * Offsets and lengths are multiples of 512 bytes; payloads have 32 MiB at most.
+//!
+//! # What a client cannot do
+//! Touch another export than the one it chose; make the server hold more than its [`Limits`] allow;
+//! stop it by saying something wrong, or by saying nothing.
+
+mod connection;
+mod engine;
+pub mod export;
+pub mod handshake;
+pub mod intake;
+mod link;
+pub mod options;
+mod outbox;
+pub mod reply;
+pub mod request;
+mod server;
+mod volume;
+pub mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use export::{Export, ExportError, Exports};
+pub use link::Ticket;
+pub use server::{Counts, Limits, Listener, Stop, serve};
+pub use volume::{Volume, Work};

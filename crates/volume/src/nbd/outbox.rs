@@ -1,0 +1,96 @@
+//! Replies on their way to the socket, as many by one call as there are.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+
+use super::reply::Reply;
+
+/// Parts of replies that go out by one call: the kernel takes 1,024, and 64 replies save all there
+/// is to save.
+const PARTS_MAX: usize = 128;
+
+/// A reply and the bytes that its request counts for.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    pub(super) reply: Reply,
+    pub(super) charge: u64,
+}
+
+/// Requests and bytes that are over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sent {
+    pub(super) requests: u32,
+    pub(super) bytes: u64,
+}
+
+/// Replies that are being sent.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub(super) replies: VecDeque<Outgoing>,
+    /// Bytes of the first reply that went out.
+    gone: usize,
+    pub(super) sent: Sent,
+}
+
+impl Batch {
+    /// Sends what the socket takes without waiting.
+    ///
+    /// # Errors
+    /// `EAGAIN` when it takes no more; anything else is the end of the connection.
+    pub(super) fn send(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+        while !self.replies.is_empty() {
+            let mut parts = [IoSlice::new(&[]); PARTS_MAX];
+            let mut count = 0;
+            let mut skip = self.gone;
+            for outgoing in self.replies.iter().take(PARTS_MAX / 2) {
+                for part in outgoing.reply.parts() {
+                    let here = skip.min(part.len());
+                    skip -= here;
+                    if here < part.len() {
+                        parts[count] = IoSlice::new(&part[here..]);
+                        count += 1;
+                    }
+                }
+            }
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            let mut nothing = SendAncillaryBuffer::default();
+            match sendmsg(socket, &parts[..count], &mut nothing, flags) {
+                Ok(bytes) => self.went(bytes),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn went(&mut self, bytes: usize) {
+        self.gone += bytes;
+        while let Some(first) = self.replies.front() {
+            let whole = first.reply.wire_bytes();
+            if self.gone < whole {
+                break;
+            }
+            self.gone -= whole;
+            self.drop_first();
+        }
+    }
+
+    /// Forgets everything: nobody reads it any more.
+    pub(super) fn clear(&mut self) {
+        while !self.replies.is_empty() {
+            self.drop_first();
+        }
+        self.gone = 0;
+    }
+
+    fn drop_first(&mut self) {
+        if let Some(first) = self.replies.pop_front() {
+            self.sent.requests += 1;
+            self.sent.bytes += first.charge;
+        }
+    }
+}

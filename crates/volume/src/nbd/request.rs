@@ -1,0 +1,215 @@
+//! Requests of the transmission phase: from bytes to a job, or to the reason why not. Pure.
+
+use super::export::{BLOCK_BYTES_MIN, Facts, Mode};
+use super::wire::{
+    self, EXTENDED_REQUEST_BYTES, EXTENDED_REQUEST_MAGIC, Error, PAYLOAD_BYTES_MAX, REQUEST_BYTES,
+    REQUEST_MAGIC, command, command_flag as flag,
+};
+
+/// Payload that is still read, to be thrown away, of a write that is too long: the client gets an
+/// error and may go on. One that announces more is cut off.
+pub const SKIPPED_BYTES_MAX: u64 = 2 * PAYLOAD_BYTES_MAX;
+
+/// How a connection was agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Agreement {
+    /// Place of the export in the server's list.
+    pub export: usize,
+    /// Form of requests and replies.
+    pub mode: Mode,
+    /// The client chose `base:allocation`.
+    pub allocation: bool,
+}
+
+/// What a valid request asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Bytes to the client.
+    Read,
+    /// Bytes from the client, which follow the request.
+    Write,
+    /// Everything answered becomes durable.
+    Flush,
+    /// The range is not needed.
+    Trim,
+    /// The range becomes zeros.
+    WriteZeroes {
+        /// Its space may be given back.
+        unmap: bool,
+    },
+    /// The range will be read soon.
+    Cache,
+    /// What is allocated in the range.
+    BlockStatus {
+        /// One extent only.
+        one: bool,
+    },
+}
+
+/// A valid request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// What is asked.
+    pub ask: Ask,
+    /// The client's name for the request.
+    pub cookie: u64,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes. For a write or read at most [`PAYLOAD_BYTES_MAX`].
+    pub len: u64,
+    /// Durable when answered.
+    pub fua: bool,
+}
+
+/// A request that gets an error for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The client's name for the request.
+    pub cookie: u64,
+    /// The request's offset, which an extended reply repeats.
+    pub offset: u64,
+    /// The error.
+    pub error: Error,
+    /// The reason in words, for clients that show them.
+    pub words: &'static str,
+}
+
+/// What the bytes at the head of the stream are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// Less than a header.
+    Incomplete,
+    /// A job; for a write `len` bytes of payload follow.
+    Job(Job),
+    /// No job. `skip` bytes of payload follow and are to be thrown away before the answer.
+    Refused(Refusal, u64),
+    /// The client leaves, and waits for what it asked before.
+    Leave,
+    /// The stream makes no sense any more.
+    Broken(&'static str),
+}
+
+/// Bytes of a request's header.
+pub fn header_bytes(mode: Mode) -> usize {
+    if mode == Mode::Extended { EXTENDED_REQUEST_BYTES } else { REQUEST_BYTES }
+}
+
+/// Reads the header at the head of `bytes` and checks it against the export.
+pub fn parse(agreement: &Agreement, facts: &Facts, bytes: &[u8]) -> Parsed {
+    if bytes.len() < header_bytes(agreement.mode) {
+        // A client that does not speak NBD shows it in its first bytes.
+        return Parsed::Incomplete;
+    }
+    let extended = agreement.mode == Mode::Extended;
+    let magic = if extended { EXTENDED_REQUEST_MAGIC } else { REQUEST_MAGIC };
+    let (Some(found), Some(flags), Some(kind), Some(cookie), Some(offset)) = (
+        wire::u32_at(bytes, 0),
+        wire::u16_at(bytes, 4),
+        wire::u16_at(bytes, 6),
+        wire::u64_at(bytes, 8),
+        wire::u64_at(bytes, 16),
+    ) else {
+        return Parsed::Incomplete;
+    };
+    let len =
+        if extended { wire::u64_at(bytes, 24) } else { wire::u32_at(bytes, 24).map(u64::from) };
+    let Some(len) = len else { return Parsed::Incomplete };
+    if found != magic {
+        return Parsed::Broken("a request does not begin with its magic number");
+    }
+    if kind == command::DISC {
+        return Parsed::Leave;
+    }
+    let payload = match (extended, kind) {
+        (true, _) if flags & flag::PAYLOAD_LEN != 0 => len,
+        (false, command::WRITE) => len,
+        _ => 0,
+    };
+    if payload > SKIPPED_BYTES_MAX {
+        return Parsed::Broken("a payload is longer than the server reads");
+    }
+    let header = Header { flags, kind, cookie, offset, len, payload };
+    match check(agreement, facts, &header) {
+        Ok(job) => Parsed::Job(job),
+        Err((error, words)) => {
+            Parsed::Refused(Refusal { cookie, offset, error, words }, header.payload)
+        }
+    }
+}
+
+struct Header {
+    flags: u16,
+    kind: u16,
+    cookie: u64,
+    offset: u64,
+    len: u64,
+    payload: u64,
+}
+
+type Refused = (Error, &'static str);
+
+/// The job, or the error that the specification prescribes ("Error values").
+fn check(agreement: &Agreement, facts: &Facts, header: &Header) -> Result<Job, Refused> {
+    let &Header { flags, kind, cookie, offset, len, payload } = header;
+    let extended = agreement.mode == Mode::Extended;
+    // FUA is allowed on everything, and means nothing to what writes nothing.
+    let allowed = flag::FUA
+        | match kind {
+            command::READ if agreement.mode != Mode::Simple => flag::DF,
+            command::WRITE if extended => flag::PAYLOAD_LEN,
+            command::WRITE_ZEROES => flag::NO_HOLE | flag::FAST_ZERO,
+            command::BLOCK_STATUS => flag::REQ_ONE,
+            _ => 0,
+        };
+    if flags & !allowed != 0 {
+        return Err((Error::Inval, "a flag is unknown, or not for this command"));
+    }
+    let ask = match kind {
+        command::READ => Ask::Read,
+        command::WRITE if extended && payload != len => {
+            return Err((Error::Inval, "a write without the flag of its payload"));
+        }
+        command::WRITE => Ask::Write,
+        command::FLUSH => Ask::Flush,
+        command::TRIM => Ask::Trim,
+        command::CACHE => Ask::Cache,
+        command::WRITE_ZEROES => Ask::WriteZeroes { unmap: flags & flag::NO_HOLE == 0 },
+        command::BLOCK_STATUS => Ask::BlockStatus { one: flags & flag::REQ_ONE != 0 },
+        _ => return Err((Error::Inval, "the command is unknown")),
+    };
+    if ask == Ask::Flush {
+        if offset != 0 || len != 0 {
+            return Err((Error::Inval, "a flush has neither offset nor length"));
+        }
+        return Ok(Job { ask, cookie, offset, len, fua: false });
+    }
+    let writes = matches!(ask, Ask::Write | Ask::Trim | Ask::WriteZeroes { .. });
+    if writes && facts.read_only {
+        return Err((Error::Perm, "the export is read-only"));
+    }
+    if matches!(ask, Ask::Read | Ask::Write) && len > PAYLOAD_BYTES_MAX {
+        return Err((Error::Inval, "the request is longer than 32 MiB"));
+    }
+    if offset.checked_add(len).is_none_or(|end| end > facts.size_bytes) {
+        let grows = matches!(ask, Ask::Write | Ask::WriteZeroes { .. });
+        let error = if grows { Error::NoSpc } else { Error::Inval };
+        return Err((error, "the request goes beyond the end of the export"));
+    }
+    let block = u64::from(BLOCK_BYTES_MIN);
+    if offset % block != 0 || len % block != 0 {
+        return Err((Error::Inval, "offset and length must be multiples of 512 bytes"));
+    }
+    if let Ask::BlockStatus { .. } = ask {
+        if !agreement.allocation {
+            return Err((Error::Inval, "no metadata context was chosen"));
+        }
+        if len == 0 {
+            return Err((Error::Inval, "an empty range has no status"));
+        }
+    }
+    let slow = !facts.fast_zeroes || flags & flag::NO_HOLE != 0;
+    if flags & flag::FAST_ZERO != 0 && slow {
+        return Err((Error::NotSup, "zeroing is not faster than writing here"));
+    }
+    Ok(Job { ask, cookie, offset, len, fua: writes && flags & flag::FUA != 0 })
+}

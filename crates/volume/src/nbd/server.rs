@@ -1,0 +1,373 @@
+//! Listening, the threads of connections, and their end.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown, sockopt};
+
+use super::connection;
+use super::export::Exports;
+use super::link::Link;
+
+/// Send buffer of a Unix socket.
+const SEND_BUFFER_BYTES: usize = 1 << 20;
+
+/// What one server allows its clients together and each of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at a time. Each may hold about 72 MiB of payloads (32 MiB of requests in flight,
+    /// one more of each direction, and buffers) and two threads; more are hung up at once.
+    /// Default 64.
+    pub connections: usize,
+    /// Requests of one connection in flight. More wait in its socket. Default 256.
+    pub requests: u32,
+    /// How long a handshake may take. Default 10 s.
+    pub handshake: Duration,
+    /// How long a client may leave a request unfinished or its replies unread before it is hung up.
+    /// Between requests it may rest for ever. Default 30 s.
+    pub patience: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 64,
+            requests: 256,
+            handshake: Duration::from_secs(10),
+            patience: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Figures of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Connections, those in their handshake included.
+    pub connections: usize,
+    /// Connections since the start.
+    pub accepted: u64,
+    /// Connections that were hung up at once, because there were too many.
+    pub turned_away: u64,
+    /// Requests in flight.
+    pub requests: u64,
+    /// Bytes of their payloads.
+    pub bytes: u64,
+}
+
+/// Stops a server, and tells its figures, from another thread.
+#[derive(Clone, Debug)]
+pub struct Stop(Arc<StopInner>);
+
+#[derive(Debug)]
+struct StopInner {
+    stopping: AtomicBool,
+    wake: OwnedFd,
+    links: Mutex<Links>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Links {
+    next: u64,
+    /// Every connection has an entry; those in the transmission phase have a link.
+    all: BTreeMap<u64, Entry>,
+    accepted: u64,
+    turned_away: u64,
+}
+
+/// A connection: its socket during the handshake, then its link.
+enum Entry {
+    Handshake(OwnedFd),
+    Link(Arc<Link>),
+}
+
+impl std::fmt::Debug for Links {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Links").field("open", &self.all.len()).finish()
+    }
+}
+
+impl Stop {
+    /// For a server that is to be started.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<Stop> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Stop(Arc::new(StopInner {
+            stopping: AtomicBool::new(false),
+            wake,
+            links: Mutex::default(),
+            ended: Condvar::new(),
+        })))
+    }
+
+    /// Ends the server: no new connections, no new requests; what is in flight is answered.
+    pub fn stop(&self) {
+        self.0.stopping.store(true, Ordering::Release);
+        // The counter of a fresh eventfd cannot overflow by additions of one.
+        let _ = rustix::io::write(&self.0.wake, &1_u64.to_ne_bytes());
+    }
+
+    /// What goes on.
+    pub fn counts(&self) -> Counts {
+        let links = self.lock();
+        let mut counts = Counts {
+            connections: links.all.len(),
+            accepted: links.accepted,
+            turned_away: links.turned_away,
+            requests: 0,
+            bytes: 0,
+        };
+        for entry in links.all.values() {
+            if let Entry::Link(link) = entry {
+                let load = link.load();
+                counts.requests += u64::from(load.requests);
+                counts.bytes += load.bytes;
+            }
+        }
+        counts
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Links> {
+        self.0.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Where clients come to.
+#[derive(Debug)]
+pub struct Listener {
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Tcp(TcpListener),
+    /// The inode tells whether the file is still ours when it is to be removed.
+    Unix(UnixListener, PathBuf, u64),
+}
+
+impl Listener {
+    /// Listens on a TCP port; port 0 is any free one. NBD has 10809.
+    ///
+    /// # Errors
+    /// The address is in use, or not this machine's.
+    pub fn tcp(address: impl ToSocketAddrs) -> io::Result<Listener> {
+        Ok(Listener { kind: Kind::Tcp(TcpListener::bind(address)?) })
+    }
+
+    /// Listens on a Unix socket. A socket that a dead server left behind is replaced.
+    ///
+    /// # Errors
+    /// Somebody serves there, something else than a socket is there, or the folder is missing.
+    pub fn unix(path: impl AsRef<Path>) -> io::Result<Listener> {
+        let path = path.as_ref();
+        if let Ok(found) = std::fs::symlink_metadata(path) {
+            let refused = |words: &str| {
+                let words = format!("cannot listen on {}: {words}", path.display());
+                Err(io::Error::new(io::ErrorKind::AddrInUse, words))
+            };
+            if !found.file_type().is_socket() {
+                return refused("it exists and is no socket; name another path");
+            }
+            match UnixStream::connect(path) {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    std::fs::remove_file(path)?;
+                }
+                _ => return refused("a server is there already; stop it or name another path"),
+            }
+        }
+        let listener = UnixListener::bind(path)?;
+        let inode = std::fs::symlink_metadata(path)?.ino();
+        Ok(Listener { kind: Kind::Unix(listener, path.to_owned(), inode) })
+    }
+
+    /// The address of a TCP listener.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.kind {
+            Kind::Tcp(listener) => listener.local_addr().ok(),
+            Kind::Unix(..) => None,
+        }
+    }
+
+    fn accept(&self) -> io::Result<OwnedFd> {
+        match &self.kind {
+            Kind::Tcp(listener) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nodelay(true)?;
+                // A peer whose machine vanished is noticed after two minutes.
+                sockopt::set_socket_keepalive(&stream, true)?;
+                sockopt::set_tcp_keepidle(&stream, Duration::from_secs(60))?;
+                sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(10))?;
+                sockopt::set_tcp_keepcnt(&stream, 6)?;
+                Ok(stream.into())
+            }
+            Kind::Unix(listener, ..) => {
+                let (stream, _) = listener.accept()?;
+                // Large replies go out in fewer pieces. The kernel cuts it to its limit, and a TCP
+                // socket sizes its own.
+                sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES)?;
+                Ok(stream.into())
+            }
+        }
+    }
+
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match &self.kind {
+            Kind::Tcp(listener) => listener.set_nonblocking(true),
+            Kind::Unix(listener, ..) => listener.set_nonblocking(true),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.kind {
+            Kind::Tcp(listener) => listener.as_fd(),
+            Kind::Unix(listener, ..) => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Kind::Unix(_, path, inode) = &self.kind
+            && std::fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode)
+        {
+            // Whoever removed it meanwhile did what was to be done.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// What the threads of a server share.
+pub(super) struct Shared {
+    pub(super) exports: Exports,
+    pub(super) limits: Limits,
+    stop: Stop,
+}
+
+impl Shared {
+    pub(super) fn stopping(&self) -> bool {
+        self.stop.0.stopping.load(Ordering::Acquire)
+    }
+
+    /// The connection has begun its transmission phase.
+    pub(super) fn register(&self, id: u64, link: &Arc<Link>) {
+        self.stop.lock().all.insert(id, Entry::Link(link.clone()));
+    }
+
+    fn unregister(&self, id: u64) {
+        self.stop.lock().all.remove(&id);
+        self.stop.0.ended.notify_all();
+    }
+}
+
+/// Forgets a connection however its thread ends.
+struct Registered<'a>(&'a Shared, u64);
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.0.unregister(self.1);
+    }
+}
+
+/// Serves `exports` to whoever comes to `listener`, until `stop` says so. Then every request that
+/// was taken in is answered, and no thread of the server is left.
+///
+/// # Errors
+/// The listener fails. Failures of single clients end their connections only.
+pub fn serve(listener: Listener, exports: Exports, limits: Limits, stop: &Stop) -> io::Result<()> {
+    let shared = Arc::new(Shared { exports, limits, stop: stop.clone() });
+    listener.set_nonblocking()?;
+    let served = accept_all(&listener, &shared);
+    drop(listener);
+    end_all(&shared);
+    served
+}
+
+fn accept_all(listener: &Listener, shared: &Arc<Shared>) -> io::Result<()> {
+    loop {
+        let wake = &shared.stop.0.wake;
+        let mut fds = [PollFd::new(listener, PollFlags::IN), PollFd::new(wake, PollFlags::IN)];
+        match poll(&mut fds, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if shared.stopping() {
+            return Ok(());
+        }
+        match listener.accept() {
+            Ok(socket) => welcome(shared, socket),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => match error.raw_os_error() {
+                // The client is gone already, or was interrupted.
+                Some(libc::ECONNABORTED | libc::EINTR | libc::EPROTO | libc::EINVAL) => {}
+                // Some connection will end; until then nobody else comes in.
+                Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
+                    std::thread::sleep(Duration::from_millis(100));
+                }
+                _ => return Err(error),
+            },
+        }
+    }
+}
+
+/// Gives a client its thread, or turns it away.
+fn welcome(shared: &Arc<Shared>, socket: OwnedFd) {
+    let id = {
+        let mut links = shared.stop.lock();
+        links.accepted += 1;
+        let copy = socket.try_clone();
+        let (true, Ok(copy)) = (links.all.len() < shared.limits.connections, copy) else {
+            links.turned_away += 1;
+            return;
+        };
+        links.next += 1;
+        let id = links.next;
+        links.all.insert(id, Entry::Handshake(copy));
+        id
+    };
+    let thread_shared = shared.clone();
+    let spawned = std::thread::Builder::new().name(format!("nbd-{id}")).spawn(move || {
+        let _registered = Registered(&thread_shared, id);
+        connection::serve(&thread_shared, id, socket);
+    });
+    if spawned.is_err() {
+        // No thread, no entry: the socket went with the closure.
+        shared.unregister(id);
+    }
+}
+
+/// Ends every connection, with its answers if the client takes them in time.
+fn end_all(shared: &Shared) {
+    let deadline = Instant::now() + shared.limits.patience;
+    let mut links = shared.stop.lock();
+    while !links.all.is_empty() {
+        let late = Instant::now() >= deadline;
+        for entry in links.all.values() {
+            match entry {
+                // A handshake has nothing to lose.
+                Entry::Handshake(socket) => {
+                    let _ = shutdown(socket, Shutdown::Both);
+                }
+                Entry::Link(link) if late => link.hang_up(),
+                Entry::Link(link) => link.stop_reading(),
+            }
+        }
+        // One that was between handshake and transmission is met the next time round.
+        let wait = Duration::from_millis(20);
+        let waited = shared.stop.0.ended.wait_timeout(links, wait);
+        links = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
