@@ -12,7 +12,7 @@
 //! | zeroing that may not | zero range | fallocate | zeroing |
 
 use crate::buffer::Buffer;
-use crate::engine::{Engine, Submission};
+use crate::engine::{Completion, Engine, Submission};
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr,
@@ -113,24 +113,38 @@ impl Disk {
         }
     }
 
-    /// Zeros a range piece by piece: a submission is at most 4 GiB long.
     fn zero(&self, offset: u64, len: u64, unmap: bool, reply: ReplyEmpty) {
-        zero_from(Arc::clone(&self.engine), offset, len, unmap, reply);
+        if len <= RANGE_BYTES_MAX {
+            let done = Box::new(move |result: io::Result<Buffer>| match result {
+                Ok(_) => reply.ok(),
+                Err(error) => reply.error(error.into()),
+            });
+            self.engine.submit(zeroing(offset, len, unmap, done));
+            return;
+        }
+        // A file system is being made, or a volume wiped: rare, and worth a thread of its own, so
+        // that other requests do not wait for all the pieces.
+        let engine = Arc::clone(&self.engine);
+        std::thread::spawn(move || {
+            let mut at = 0;
+            while at < len {
+                let part = (len - at).min(RANGE_BYTES_MAX);
+                if let Err(error) = engine.call(|done| zeroing(offset + at, part, unmap, done)) {
+                    return reply.error(error.into());
+                }
+                at += part;
+            }
+            reply.ok();
+        });
     }
 }
 
-fn zero_from(engine: Arc<Engine>, offset: u64, len: u64, unmap: bool, reply: ReplyEmpty) {
-    let part = len.min(RANGE_BYTES_MAX);
-    let next = Arc::clone(&engine);
-    let done = Box::new(move |result: io::Result<Buffer>| match result {
-        Err(error) => reply.error(error.into()),
-        Ok(_) if part == len => reply.ok(),
-        Ok(_) => zero_from(next, offset + part, len - part, unmap, reply),
-    });
-    // At most RANGE_BYTES_MAX.
-    let mut submission = Submission::new(Operation::WriteZeroes, offset, part as u32, done);
+/// Zeroing of at most [`RANGE_BYTES_MAX`].
+fn zeroing(offset: u64, len: u64, unmap: bool, done: Completion) -> Submission {
+    // Within 32 bits by the contract.
+    let mut submission = Submission::new(Operation::WriteZeroes, offset, len as u32, done);
     submission.unmap = unmap;
-    engine.submit(submission);
+    submission
 }
 
 impl Filesystem for Disk {

@@ -47,9 +47,9 @@ pub enum VolumeCommand {
     ///
     /// Touches only loop devices and mounts below headworks' own directory whose process is gone.
     Doctor(VolumeDoctor),
-    /// Serve a volume in the foreground, without mounting its file system
+    /// Serve a volume in the foreground: as a block device, or over NBD to any client
     ///
-    /// `mount` starts this in the background.
+    /// `mount` starts this in the background, for a block device.
     Serve(Serve),
 }
 
@@ -219,6 +219,9 @@ pub struct VolumeDoctor {
 pub struct Serve {
     /// Name of the volume
     pub name: String,
+    /// Over NBD instead of as a block device of this kernel; needs no root
+    #[arg(long, value_name = "unix:PATH|tcp:HOST:PORT", conflicts_with = "ready_fd")]
+    pub nbd: Option<String>,
     /// Descriptor that gets a line once the device is there
     #[arg(long, hide = true)]
     pub ready_fd: Option<i32>,

@@ -1,7 +1,7 @@
 //! `volume mount` and `volume umount`.
 
 use super::control::{self, Request};
-use super::state::{Description, FileSystem, Named};
+use super::state::{Description, FileSystem, Named, Note};
 use super::system::{self, Contents};
 use super::waiting::Waiting;
 use crate::cli;
@@ -211,7 +211,12 @@ pub fn umount(args: &cli::Umount) -> Result<()> {
         }
         bail!("volume `{}` is not mounted", volume.name);
     }
-    let device = volume.note().map(|note| note.device).unwrap_or_default();
+    let Some(Note { device, .. }) = volume.note() else {
+        bail!(
+            "volume `{}` is served over NBD or replays a trace: stop that process (Ctrl-C)",
+            volume.name
+        );
+    };
     // All places where it is mounted, the last one first.
     let mounts: Vec<PathBuf> = system::mounts()
         .into_iter()

@@ -8,6 +8,7 @@ use crate::daemon::{block_signals, read_signal};
 use anyhow::{Context, Result, bail};
 use headworks_volume::fuse::Front;
 use headworks_volume::loop_device::{self, LoopDevice};
+use headworks_volume::nbd::{self, Export, Exports, Limits, Listener, Stop};
 use headworks_volume::{Submission, Volume};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,6 +16,7 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a device may stay in use after it was taken away.
@@ -24,10 +26,66 @@ const LEAVE: Duration = Duration::from_secs(10);
 pub fn serve(args: &cli::Serve) -> Result<()> {
     // SAFETY: whoever started us made this descriptor for us and says so on the command line.
     let mut ready = args.ready_fd.map(|fd| unsafe { File::from_raw_fd(fd) });
-    let served = serve_until_told(&args.name, &mut ready);
+    let served = match &args.nbd {
+        Some(place) => serve_nbd(&args.name, place),
+        None => serve_until_told(&args.name, &mut ready),
+    };
     // Open to the end of this process: whoever waits for it finds our last words in the log then.
     std::mem::forget(ready);
     served
+}
+
+/// Serves over NBD until a signal comes.
+fn serve_nbd(name: &str, place: &str) -> Result<()> {
+    let (named, description) = Named::existing(name)?;
+    let Some(_lock) = named.lock()? else {
+        bail!("volume `{name}` runs already: headworks volume stat {name}");
+    };
+    let signals = block_signals()?;
+    let volume = description.volume.start()?;
+    let rotational = description.volume.find_device()?.is_rotational();
+    let export = Export::new(name, Arc::new(Arc::clone(&volume.engine))).rotational(rotational);
+    let listener = match place.split_once(':') {
+        Some(("unix", path)) => Listener::unix(path),
+        Some(("tcp", address)) => Listener::tcp(address),
+        _ => bail!("write unix:PATH or tcp:HOST:PORT, not `{place}`"),
+    }
+    .with_context(|| format!("cannot listen on {place}"))?;
+    println!("volume `{name}` is export `{name}` on {place}; stop it with Ctrl-C");
+    let stop = Stop::new()?;
+    let stopper = stop.clone();
+    std::thread::spawn(move || {
+        wait_for_signal(signals);
+        stopper.stop();
+    });
+    nbd::serve(listener, Exports::new(vec![export])?, Limits::default(), &stop)?;
+    flush(&volume)?;
+    named.clear();
+    Ok(())
+}
+
+fn wait_for_signal(signals: i32) {
+    loop {
+        let mut fd = libc::pollfd { fd: signals, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry.
+        unsafe { libc::poll(&raw mut fd, 1, -1) };
+        if matches!(read_signal(signals), Some(libc::SIGTERM | libc::SIGINT)) {
+            return;
+        }
+    }
+}
+
+/// Makes everything durable, if there is power.
+fn flush(volume: &Volume) -> Result<()> {
+    volume.engine.drain();
+    if volume.power.as_ref().is_none_or(|power| power.is_on()) {
+        let flush = headworks_policy::block::Operation::Flush;
+        volume
+            .engine
+            .call(|done| Submission::new(flush, 0, 0, done))
+            .context("cannot make the last writes durable")?;
+    }
+    Ok(())
 }
 
 fn serve_until_told(name: &str, ready: &mut Option<File>) -> Result<()> {
@@ -87,7 +145,7 @@ fn start(named: &Named, description: &Description) -> Result<Served> {
     }
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-    let front = Front::mount(std::sync::Arc::clone(&volume.engine), &named.name, &dir, threads)
+    let front = Front::mount(Arc::clone(&volume.engine), &named.name, &dir, threads)
         .with_context(|| format!("cannot mount a FUSE file system on {}", dir.display()))?;
     let attached = LoopDevice::attach(&named.disk(), description.volume.block_bytes)
         .context("cannot set up a loop device\n  see which are in use: losetup -l")
@@ -222,15 +280,7 @@ impl Served {
             std::thread::sleep(Duration::from_millis(5));
         }
         front.end().context("cannot unmount the file system under the loop device")?;
-        volume.engine.drain();
-        if volume.power.as_ref().is_none_or(|power| power.is_on()) {
-            let flush = headworks_policy::block::Operation::Flush;
-            volume
-                .engine
-                .call(|done| Submission::new(flush, 0, 0, done))
-                .context("cannot make the last writes durable")?;
-        }
-        Ok(())
+        flush(&volume)
     }
 }
 

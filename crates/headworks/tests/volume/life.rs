@@ -3,6 +3,7 @@
 use crate::rig::{Rig, can_mount_or_skip, find};
 use std::fs;
 use std::os::unix::fs::FileExt;
+use std::process::Command;
 use std::time::Instant;
 
 /// Bytes that are not the same anywhere.
@@ -150,4 +151,32 @@ fn a_trace_is_recorded_and_played() {
     let lines = fs::read_to_string(&trace).unwrap().lines().count() as u64 - 1;
     assert_eq!(played["requests"].as_u64(), Some(lines));
     assert_eq!((played["errors"].as_u64(), played["outside"].as_u64()), (Some(0), Some(0)));
+}
+
+#[test]
+fn a_volume_is_served_over_nbd_too() {
+    let Some(nbdcopy) = find("nbdcopy") else {
+        return println!("skipped: nbdcopy is missing (apt-get install libnbd-bin)");
+    };
+    let rig = Rig::new();
+    let (image, socket) = (rig.image("n"), rig.dir.join("nbd.sock"));
+    let options = ["--device", "ssd-a", "--scheduler", "deadline", "--layer", "stats", "--raw"];
+    rig.ok(&[&["create", "n", "--size", "8M", "--backing", &image][..], &options].concat());
+    let mut server = rig.spawn(&["serve", "n", "--nbd", &format!("unix:{}", socket.display())]);
+    let began = Instant::now();
+    while !socket.exists() {
+        assert!(began.elapsed().as_secs() < 60, "nobody listens");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(rig.refused(&["umount", "n"]).contains("over NBD"));
+    let written = rig.dir.join("written");
+    fs::write(&written, noise(8 << 20, 9)).unwrap();
+    let uri = format!("nbd+unix:///n?socket={}", socket.display());
+    let copied = Command::new(nbdcopy).arg("--flush").arg(&written).arg(uri).status().unwrap();
+    assert!(copied.success());
+    // SAFETY: ends the process that this test started.
+    unsafe { libc::kill(i32::try_from(server.id()).unwrap(), libc::SIGTERM) };
+    assert!(server.wait().unwrap().success());
+    assert!(fs::read(&image).unwrap() == noise(8 << 20, 9));
+    assert_eq!(rig.stat("n")["state"], "stopped");
 }

@@ -1,7 +1,7 @@
 //! Volumes in a place of their own, and what they need of the machine.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -63,15 +63,24 @@ impl Rig {
         self.dir.join(format!("{name}.img")).display().to_string()
     }
 
-    /// `headworks volume …`.
-    pub fn run(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_headworks"))
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_headworks"));
+        command
             .arg("volume")
             .args(arguments)
             .env("HEADWORKS_RUN_DIR", self.dir.join("run"))
-            .env("HEADWORKS_STATE_DIR", self.dir.join("state"))
-            .output()
-            .unwrap()
+            .env("HEADWORKS_STATE_DIR", self.dir.join("state"));
+        command
+    }
+
+    /// `headworks volume …`.
+    pub fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// The same, in the background.
+    pub fn spawn(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdout(Stdio::null()).spawn().unwrap()
     }
 
     /// The same, which must succeed; its output.
