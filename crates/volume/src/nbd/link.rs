@@ -211,6 +211,14 @@ impl Link {
         }
     }
 
+    /// Has the writer send what was added, if nobody else does.
+    pub(super) fn flush_elsewhere(&self) {
+        let mut state = self.lock();
+        if state.token == Token::Free && !state.replies.is_empty() {
+            self.pass(&mut state);
+        }
+    }
+
     /// Gives the caller's token to the writer.
     pub(super) fn pass_token(&self) {
         self.pass(&mut self.lock());
@@ -262,11 +270,13 @@ impl Link {
         }
     }
 
-    /// Waits until fewer than `requests` requests with fewer than `bytes` bytes are in flight. Not
-    /// with the token.
-    pub(super) fn wait_below(&self, requests: u32, bytes: u64) {
+    /// Waits until less than `most` is in flight, in each respect. Not with the token.
+    pub(super) fn wait_below(&self, most: Load) {
         let mut state = self.lock();
-        while state.requests >= requests || state.bytes >= bytes {
+        while state.requests >= most.requests
+            || state.bytes >= most.bytes
+            || state.unsent_bytes >= most.unsent_bytes
+        {
             state.waited_for = true;
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -275,7 +285,7 @@ impl Link {
     /// Waits until nothing is in flight: every request was answered, and the answers went out or
     /// nobody wants them. Not with the token.
     pub(super) fn finish(&self) {
-        self.wait_below(1, u64::MAX);
+        self.wait_below(Load { requests: 1, bytes: u64::MAX, unsent_bytes: u64::MAX });
     }
 
     /// Nobody reads requests any more: the writer goes, the client is hung up, and what is still in
