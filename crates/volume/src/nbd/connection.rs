@@ -36,7 +36,10 @@ pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
     let Ok(agreement) = shake_hands(shared, &socket, &mut intake) else { return };
     let export = &shared.exports.list()[agreement.export];
     let patience = shared.limits.patience;
-    let link = Arc::new(Link::new(socket, agreement.mode, export.volume.clone(), patience));
+    // Numbers of connections are used again after four billion.
+    let cause = (id % u64::from(u32::MAX)) as u32 + 1;
+    let link = Link::new(socket, agreement.mode, cause, export.volume.clone(), patience);
+    let link = Arc::new(link);
     if set_socket_timeout(&link.socket, Timeout::Recv, Some(patience)).is_err() {
         return;
     }

@@ -79,6 +79,7 @@ pub(super) enum Flushed {
 pub(super) struct Link {
     pub(super) socket: OwnedFd,
     pub(super) mode: Mode,
+    pub(super) cause: u32,
     pub(super) volume: Arc<dyn Volume>,
     /// How long a client may leave replies unread, or a request unfinished.
     pub(super) patience: Duration,
@@ -92,6 +93,7 @@ impl Link {
     pub(super) fn new(
         socket: OwnedFd,
         mode: Mode,
+        cause: u32,
         volume: Arc<dyn Volume>,
         patience: Duration,
     ) -> Link {
@@ -108,6 +110,7 @@ impl Link {
         Link {
             socket,
             mode,
+            cause,
             volume,
             patience,
             state: Mutex::new(state),
@@ -338,6 +341,11 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// Who is to be charged: a number of the connection, not zero, the same for all its requests.
+    pub fn cause(&self) -> u32 {
+        self.link.as_ref().map_or(0, |link| link.cause)
+    }
+
     /// The request is over: the buffer is what was read, or what came along with the request.
     pub fn done(mut self, result: io::Result<Buffer>) {
         let reply = match result {

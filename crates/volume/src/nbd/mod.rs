@@ -18,6 +18,10 @@
 //! * A flush covers every write that was answered before it came, on whatever connection.
 //! * Offsets and lengths are multiples of 512 bytes; payloads have 32 MiB at most.
 //!
+//! # Who may come
+//! Whoever reaches the socket: there is no TLS and no login. A Unix socket has the permissions that the
+//! process's umask leaves; a TCP port belongs on a trusted network.
+//!
 //! # What a client cannot do
 //! Touch another export than the one it chose; make the server hold more than its [`Limits`] allow;
 //! stop it by saying something wrong, or by saying nothing.
