@@ -14,6 +14,7 @@ pub mod layer;
 pub mod loop_device;
 pub mod model;
 pub mod nbd;
+pub mod replay;
 pub mod store;
 
 pub use buffer::Buffer;

@@ -1,11 +1,11 @@
 //! What passed through an engine.
 
 use headworks_policy::block::Operation;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Requests of one kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Answered, well or not.
     pub requests: u64,
@@ -16,7 +16,7 @@ pub struct Count {
 }
 
 /// Figures of an engine since its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Reads.
     pub read: Count,
