@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use super::backend::Work;
 use super::export::Export;
 use super::handshake::{self, Handshake, Step};
 use super::intake::{Event, Intake, Payload, Space};
@@ -18,7 +19,6 @@ use super::link::{Flushed, Link, Load};
 use super::reply::{Reply, To};
 use super::request::{Agreement, Ask, Job};
 use super::server::Shared;
-use super::volume::Work;
 use super::wire::{Error, PAYLOAD_BYTES_MAX};
 use crate::buffer::Buffer;
 

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use headworks_policy::block::Operation;
 
+use super::backend::{Backend, Work};
 use super::link::Ticket;
-use super::volume::{Volume, Work};
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Submission};
 use crate::store::Extent;
@@ -15,7 +15,7 @@ use crate::store::Extent;
 /// Ranges are cut at multiples of this: whole chunks of any store, and a 32-bit length.
 const PIECE_BYTES: u64 = 2 << 30;
 
-impl Volume for Arc<Engine> {
+impl Backend for Arc<Engine> {
     fn size_bytes(&self) -> u64 {
         Engine::size_bytes(self)
     }

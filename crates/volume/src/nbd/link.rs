@@ -18,11 +18,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
+use super::backend::{Backend, Work};
 use super::export::Mode;
 use super::outbox::{Batch, Outgoing};
 use super::reply::{Reply, To};
 use super::request::Job;
-use super::volume::{Volume, Work};
 use super::wire::Error;
 use crate::buffer::Buffer;
 
@@ -80,7 +80,7 @@ pub(super) struct Link {
     pub(super) socket: OwnedFd,
     pub(super) mode: Mode,
     pub(super) cause: u32,
-    pub(super) volume: Arc<dyn Volume>,
+    pub(super) volume: Arc<dyn Backend>,
     /// How long a client may leave replies unread, or a request unfinished.
     pub(super) patience: Duration,
     state: Mutex<State>,
@@ -94,7 +94,7 @@ impl Link {
         socket: OwnedFd,
         mode: Mode,
         cause: u32,
-        volume: Arc<dyn Volume>,
+        volume: Arc<dyn Backend>,
         patience: Duration,
     ) -> Link {
         let state = State {

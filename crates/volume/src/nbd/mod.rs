@@ -26,6 +26,7 @@
 //! Touch another export than the one it chose; make the server hold more than its [`Limits`] allow;
 //! stop it by saying something wrong, or by saying nothing.
 
+mod backend;
 mod connection;
 mod engine;
 pub mod export;
@@ -37,13 +38,12 @@ mod outbox;
 pub mod reply;
 pub mod request;
 mod server;
-mod volume;
 pub mod wire;
 
 #[cfg(test)]
 mod tests;
 
+pub use backend::{Backend, Work};
 pub use export::{Export, ExportError, Exports};
 pub use link::Ticket;
 pub use server::{Counts, Limits, Listener, Stop, serve};
-pub use volume::{Volume, Work};
