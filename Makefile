@@ -32,6 +32,7 @@ test: setup-test ## Every test: policy, protocol, region, victims, real MariaDB
 test-long: setup-test ## The same with many more random cases and seeds
 	$(CARGO) build --workspace
 	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-policy -p headworks-hooks
+	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-volume --lib nbd
 	for seed in $$(seq 1 200); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-region --test hostile || exit 1; done
 	$(CARGO) test --workspace
 

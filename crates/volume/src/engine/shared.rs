@@ -28,6 +28,19 @@ struct Queued {
     asked_at: Option<Nanos>,
 }
 
+/// Held by the engine's threads: one that panics ends the process. A queue that nobody serves would
+/// leave its users hanging for ever; one that is gone gives them errors.
+pub(super) struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("headworks: a thread of a volume panicked; the volume ends");
+            std::process::abort();
+        }
+    }
+}
+
 /// What the threads of an engine share.
 pub(super) struct Shared {
     pub(super) store: Arc<dyn Store>,
@@ -136,13 +149,15 @@ impl Shared {
 
     /// The layers let a request go.
     pub(super) fn enter(shared: &Arc<Shared>, part: Part) {
-        let now = clock::now();
         let Some(queued) = &shared.queued else {
+            let now = clock::now();
             let job = Job { index: None, started: now, due: now, first: part, merged: Vec::new() };
             Shared::begin(shared, vec![Box::new(job)]);
             return;
         };
         let mut queued = lock(queued);
+        // Under the lock: schedulers and models rely on times that never run backwards.
+        let now = clock::now();
         queued.queue.add(now, part);
         let jobs = shared.pump(&mut queued, now);
         drop(queued);
@@ -154,7 +169,8 @@ impl Shared {
         let Some(queued) = &shared.queued else { return };
         let mut queued = lock(queued);
         queued.asked_at = None;
-        let jobs = shared.pump(&mut queued, clock::now());
+        let now = clock::now();
+        let jobs = shared.pump(&mut queued, now);
         drop(queued);
         Shared::begin(shared, jobs);
     }
@@ -224,12 +240,13 @@ impl Shared {
 
     /// Takes a command off the device and answers its requests; what goes there instead.
     fn settle(&self, job: Box<Job>) -> Vec<Box<Job>> {
-        let now = clock::now();
         let jobs = self.queued.as_ref().map_or_else(Vec::new, |queued| {
             let mut queued = lock(queued);
+            let now = clock::now();
             queued.queue.finish(now, job.index, job.started);
             self.pump(&mut queued, now)
         });
+        let now = clock::now();
         for part in job.into_parts() {
             self.answer(now, part);
         }

@@ -4,7 +4,7 @@
 //! late before; the rest of the way it watches the clock.
 
 use super::queue::{Job, Part};
-use super::shared::Shared;
+use super::shared::{AbortOnPanic, Shared};
 use crate::clock;
 use headworks_policy::Nanos;
 use std::cmp::Ordering;
@@ -156,6 +156,7 @@ impl Early {
 pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<JoinHandle<()>> {
     let shared = Arc::clone(shared);
     std::thread::Builder::new().name("volume-timer".to_owned()).spawn(move || {
+        let _abort = AbortOnPanic;
         // SAFETY: sets the calling thread's timer slack to 1 ns; no memory is involved.
         unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1, 0, 0, 0) };
         let mut early = Early { late: Nanos::from_micros(10) };

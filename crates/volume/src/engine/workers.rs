@@ -1,7 +1,7 @@
 //! Threads that wait for slow stores.
 
 use super::queue::Job;
-use super::shared::Shared;
+use super::shared::{AbortOnPanic, Shared};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -56,6 +56,7 @@ pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
         .map(|_| {
             let shared = Arc::clone(shared);
             std::thread::Builder::new().name("volume-store".to_owned()).spawn(move || {
+                let _abort = AbortOnPanic;
                 while let Some(job) = shared.workers.pop() {
                     Shared::work(&shared, job);
                 }

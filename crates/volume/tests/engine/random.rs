@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 /// A run of random requests.
 pub struct Run {
@@ -137,7 +138,10 @@ impl Flight {
     /// Takes one answer, if there is one or if it is to be waited for.
     pub fn take(&mut self, wait: bool) -> bool {
         let answer = if wait {
-            self.receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("an answer")
+            // Several times: the machine may have stood still for longer than one of them.
+            (0..6)
+                .find_map(|_| self.receiver.recv_timeout(Duration::from_secs(10)).ok())
+                .expect("an answer")
         } else {
             match self.receiver.try_recv() {
                 Ok(answer) => answer,

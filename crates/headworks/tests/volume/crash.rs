@@ -1,0 +1,69 @@
+//! A volume's process that is killed, and the doctor.
+
+use crate::rig::{Rig, can_mount_or_skip, find};
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !condition() {
+        assert!(began.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_doctor_cleans_up_after_a_crash_and_only_what_is_ours() {
+    if !can_mount_or_skip() {
+        return;
+    }
+    let Some(losetup) = find("losetup") else {
+        return println!("skipped: losetup is missing (apt-get install mount)");
+    };
+    let rig = Rig::new();
+    let image = rig.image("c");
+    rig.ok(&["create", "c", "--size", "64M", "--backing", &image]);
+    rig.mount("c");
+    let mut file = File::create(rig.mnt().join("durable")).unwrap();
+    file.write_all(b"flushed before the crash").unwrap();
+    file.sync_all().unwrap();
+    File::open(rig.mnt()).unwrap().sync_all().unwrap();
+    drop(file);
+    // Others: a loop device that is nobody's, and a volume that runs.
+    let other = rig.image("other");
+    File::create(&other).unwrap().set_len(1 << 20).unwrap();
+    let attached = Command::new(&losetup).args(["--find", "--show", &other]).output().unwrap();
+    let theirs = String::from_utf8(attached.stdout).unwrap().trim().to_owned();
+    assert!(theirs.starts_with("/dev/loop"), "{theirs}");
+    rig.ok(&["create", "alive", "--size", "8M", "--backing", "memory", "--raw"]);
+    rig.ok(&["mount", "alive"]);
+
+    let pid = rig.stat("c")["pid"].as_i64().unwrap();
+    // SAFETY: kills the process that this test started.
+    assert_eq!(unsafe { libc::kill(i32::try_from(pid).unwrap(), libc::SIGKILL) }, 0);
+    wait_until("the crash is seen", || rig.stat("c")["state"] == "crashed");
+    assert!(rig.refused(&["rm", "c"]).contains("volume doctor"));
+    assert!(rig.refused(&["umount", "c"]).contains("volume doctor"));
+    let dry = rig.ok(&["doctor", "--dry-run"]);
+    assert!(dry.contains(&rig.mnt().display().to_string()), "{dry}");
+    assert_eq!(rig.stat("c")["state"], "crashed", "a dry run leaves it");
+    let said = rig.ok(&["doctor"]);
+    assert!(said.contains("cleaned up: the file system on"), "{said}");
+    assert_eq!(rig.stat("c")["state"], "stopped");
+
+    let list = Command::new(&losetup).arg("--list").output().unwrap();
+    let list = String::from_utf8(list.stdout).unwrap();
+    assert!(list.contains(&other), "{list}");
+    assert!(!list.contains("volumes/c/"), "{list}");
+    assert_eq!(rig.stat("alive")["state"], "running");
+    assert!(Command::new(&losetup).args(["--detach", &theirs]).status().unwrap().success());
+
+    rig.mount("c");
+    let back = fs::read(rig.mnt().join("durable")).unwrap();
+    assert_eq!(back, b"flushed before the crash");
+    rig.ok(&["umount", "c"]);
+    rig.assert_sound(&image);
+    assert!(rig.ok(&["doctor"]).contains("nothing is left"));
+}

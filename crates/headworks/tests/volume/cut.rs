@@ -1,0 +1,132 @@
+//! Power cuts under a writer: what it was told is durable must be there.
+
+use crate::rig::{Rig, can_mount_or_skip};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const RECORD: usize = 700;
+
+fn record(number: u64) -> Vec<u8> {
+    let mut bytes = vec![(number % 251) as u8; RECORD];
+    bytes[..8].copy_from_slice(&number.to_le_bytes());
+    bytes
+}
+
+/// Appends records, each made durable, until it cannot; beside it a file that nobody flushes grows.
+fn write_until_the_end(dir: &std::path::Path, acknowledged: &AtomicU64) {
+    let log =
+        OpenOptions::new().write(true).create(true).truncate(false).open(dir.join("log")).unwrap();
+    let noise = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(dir.join("noise"))
+        .unwrap();
+    for number in acknowledged.load(Ordering::SeqCst).. {
+        let written = log
+            .write_all_at(&record(number), number * RECORD as u64)
+            .and_then(|()| noise.write_all_at(&record(number), (number % 9_000) * 7_001))
+            .and_then(|()| log.sync_data());
+        if written.is_err() {
+            return;
+        }
+        acknowledged.store(number + 1, Ordering::SeqCst);
+    }
+}
+
+fn assert_records(dir: &std::path::Path, acknowledged: u64) {
+    let log = fs::read(dir.join("log")).unwrap();
+    for number in 0..acknowledged {
+        let at = number as usize * RECORD;
+        let found = log.get(at..at + RECORD);
+        assert!(
+            found == Some(&record(number)[..]),
+            "record {number} of {acknowledged} is not there; the file has {} bytes",
+            log.len()
+        );
+    }
+}
+
+#[test]
+fn every_acknowledged_record_survives_power_cuts_under_load() {
+    if !can_mount_or_skip() {
+        return;
+    }
+    let rig = Rig::new();
+    let image = rig.image("p");
+    let layer = "powercut:seed=11,cache=16M,keep=0.4";
+    rig.ok(&["create", "p", "--size", "256M", "--backing", &image, "--layer", layer]);
+    let acknowledged = Arc::new(AtomicU64::new(0));
+    for round in 0..4 {
+        rig.mount("p");
+        assert_records_if_any(&rig, acknowledged.load(Ordering::SeqCst));
+        let before = acknowledged.load(Ordering::SeqCst);
+        let writer = {
+            let (dir, acknowledged) = (rig.mnt(), Arc::clone(&acknowledged));
+            std::thread::spawn(move || write_until_the_end(&dir, &acknowledged))
+        };
+        let began = Instant::now();
+        while acknowledged.load(Ordering::SeqCst) < before + 30 + 17 * round {
+            assert!(began.elapsed() < Duration::from_secs(60), "the writer does not get on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let said = rig.ok(&["powercut", "p"]);
+        assert!(said.contains("is off"), "{said}");
+        writer.join().unwrap();
+        println!(
+            "{} records were acknowledged; {}",
+            acknowledged.load(Ordering::SeqCst),
+            said.trim()
+        );
+        assert_eq!(rig.stat("p")["figures"]["power"]["on"], false);
+        rig.ok(&["umount", "p"]);
+        // The journal is played back at the mount.
+        rig.mount("p");
+        assert_records(&rig.mnt(), acknowledged.load(Ordering::SeqCst));
+        rig.ok(&["umount", "p"]);
+        rig.assert_sound(&image);
+    }
+}
+
+fn assert_records_if_any(rig: &Rig, acknowledged: u64) {
+    if acknowledged > 0 {
+        assert_records(&rig.mnt(), acknowledged);
+    }
+}
+
+#[test]
+fn the_power_comes_back_to_a_raw_device() {
+    if !can_mount_or_skip() {
+        return;
+    }
+    let rig = Rig::new();
+    let layer = "powercut:keep=0";
+    rig.ok(&["create", "p", "--size", "8M", "--backing", "memory", "--raw", "--layer", layer]);
+    rig.ok(&["mount", "p"]);
+    let device = rig.stat("p")["device"].as_str().unwrap().to_owned();
+    let open = || {
+        use std::os::unix::fs::OpenOptionsExt;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(libc::O_DIRECT).open(&device).unwrap()
+    };
+    #[repr(align(4096))]
+    struct Block([u8; 4096]);
+    let mut block = Block([7; 4096]);
+    let file = open();
+    file.write_all_at(&block.0, 0).unwrap();
+    file.sync_data().unwrap();
+    file.write_all_at(&block.0, 4096).unwrap();
+    rig.ok(&["powercut", "p"]);
+    assert!(rig.refused(&["powercut", "p"]).contains("off already"));
+    assert!(file.read_exact_at(&mut block.0, 0).is_err());
+    rig.ok(&["powercut", "--restore", "p"]);
+    file.read_exact_at(&mut block.0, 0).unwrap();
+    assert_eq!(block.0, [7; 4096]);
+    file.read_exact_at(&mut block.0, 4096).unwrap();
+    assert_eq!(block.0, [0; 4096]);
+    drop(file);
+    rig.ok(&["umount", "p"]);
+}

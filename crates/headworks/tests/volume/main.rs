@@ -1,0 +1,8 @@
+//! Volumes of a real kernel: FUSE, loop device, file system, and what becomes of them when the power
+//! or the process goes.
+
+mod crash;
+mod cut;
+mod life;
+mod refusals;
+mod rig;

@@ -1,0 +1,90 @@
+//! What is refused, in words, and leaves nothing behind.
+
+use crate::rig::{Rig, can_mount_or_skip};
+use std::fs;
+
+fn create<'a>(name: &'a str, size: &'a str, backing: &'a str) -> Vec<&'a str> {
+    vec!["create", name, "--size", size, "--backing", backing]
+}
+
+#[test]
+fn what_cannot_be_a_volume_is_refused_and_leaves_nothing() {
+    let rig = Rig::new();
+    let image = rig.image("v");
+    let odd = rig.refused(&create("v", "1000", &image));
+    assert!(odd.contains("no multiple of the block") && odd.contains("1024"), "{odd}");
+    let large = [&create("v", "512", &image)[..], &["--block", "4096"]].concat();
+    assert!(rig.refused(&large).contains("no multiple"));
+    let block = [&create("v", "1M", &image)[..], &["--block", "777"]].concat();
+    assert!(rig.refused(&block).contains("choose 512"));
+    let scheduler = [&create("v", "1M", &image)[..], &["--scheduler", "fastest"]].concat();
+    assert!(rig.refused(&scheduler).contains("no block scheduler `fastest`"));
+    let device = [&create("v", "1M", &image)[..], &["--device", "warp"]].concat();
+    assert!(rig.refused(&device).contains("device `warp`"));
+    let layer = [&create("v", "1M", &image)[..], &["--layer", "dealy:read=1ms"]].concat();
+    assert!(rig.refused(&layer).contains("known are delay"));
+    assert!(rig.refused(&create("../v", "1M", &image)).contains("no name for a volume"));
+    let nowhere = rig.refused(&create("v", "1M", "/nonexistent/dir/v.img"));
+    assert!(nowhere.contains("cannot make the backing file"), "{nowhere}");
+    assert!(!fs::exists(&image).unwrap(), "no backing is made for what is refused");
+    assert!(rig.ok(&["list"]).contains("no volumes"));
+}
+
+#[test]
+fn a_backing_that_is_too_small_busy_or_taken_is_refused() {
+    let rig = Rig::new();
+    let image = rig.image("v");
+    let file = fs::File::create(&image).unwrap();
+    file.set_len(1 << 20).unwrap();
+    let small = rig.refused(&create("v", "2M", &image));
+    assert!(small.contains("truncate -s 2097152"), "{small}");
+    file.lock().unwrap();
+    let busy = rig.refused(&create("v", "1M", &image));
+    assert!(busy.contains("in use"), "{busy}");
+    file.unlock().unwrap();
+    rig.ok(&create("v", "1M", &image));
+    let taken = rig.refused(&create("w", "1M", &image));
+    assert!(taken.contains("backs volume `v`"), "{taken}");
+    let again = rig.refused(&create("v", "1M", &rig.image("w")));
+    assert!(again.contains("there is a volume `v` already"), "{again}");
+    assert!(rig.refused(&["stat", "x"]).contains("there are: v"));
+}
+
+#[test]
+fn a_mount_that_cannot_be_leaves_nothing_behind() {
+    if !can_mount_or_skip() {
+        return;
+    }
+    let rig = Rig::new();
+    let (image, mnt) = (rig.image("v"), rig.mnt().display().to_string());
+    rig.ok(&create("v", "64M", &image));
+    assert!(rig.refused(&["mount", "v"]).contains("say where it goes"));
+    assert!(rig.refused(&["mount", "v", "/proc"]).contains("is mounted on /proc already"));
+    assert!(rig.refused(&["mount", "v", "/nonexistent"]).contains("mkdir -p"));
+    assert!(rig.refused(&["umount", "v"]).contains("is not mounted"));
+    // Somebody's data, which is no file system.
+    let mut bytes = vec![0; 64 << 20];
+    bytes[..9].copy_from_slice(b"precious!");
+    fs::write(&image, &bytes).unwrap();
+    let other = rig.refused(&["mount", "v", &mnt]);
+    assert!(other.contains("--format"), "{other}");
+    assert_eq!(rig.stat("v")["state"], "stopped");
+    assert!(fs::read(&image).unwrap().starts_with(b"precious!"));
+    rig.ok(&["mount", "--format", "v", &mnt]);
+    assert!(rig.refused(&["mount", "v", &mnt]).contains("already"));
+    assert!(rig.refused(&["rm", "v"]).contains("umount v"));
+    let _held = fs::File::create(rig.mnt().join("open")).unwrap();
+    let busy = rig.refused(&["umount", "v"]);
+    assert!(busy.contains("fuser -vm"), "{busy}");
+    drop(_held);
+    rig.ok(&["umount", "v"]);
+    // A backing that went away, or is in use, at the mount.
+    let moved = format!("{image}.moved");
+    fs::rename(&image, &moved).unwrap();
+    assert!(rig.refused(&["mount", "v", &mnt]).contains("cannot open"));
+    fs::rename(&moved, &image).unwrap();
+    let held = fs::File::open(&image).unwrap();
+    held.lock().unwrap();
+    assert!(rig.refused(&["mount", "v", &mnt]).contains("in use"));
+    assert_eq!(rig.stat("v")["state"], "stopped");
+}
