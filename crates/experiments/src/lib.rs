@@ -4,6 +4,7 @@
 //! record. Collecting, analysing and drawing are separate modules of each experiment, and everything that was
 //! measured is kept raw in `DIR/ID.json`.
 
+mod apples;
 mod gate_mariadb;
 mod html;
 mod index;
@@ -13,6 +14,7 @@ mod progress;
 mod record;
 mod registry;
 mod shuffle;
+mod sweep;
 mod tad;
 mod work;
 

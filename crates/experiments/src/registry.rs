@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 
 use crate::record::Outcome;
-use crate::{gate_mariadb, index, interrupt, tad};
+use crate::{apples, gate_mariadb, index, interrupt, tad};
 
 /// One experiment: a claim of a paper that a command can test.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -77,7 +77,7 @@ impl RunOptions {
 }
 
 static EXPERIMENTS: LazyLock<Vec<Experiment>> =
-    LazyLock::new(|| [&[gate_mariadb::EXPERIMENT], tad::EXPERIMENTS].concat());
+    LazyLock::new(|| [&[gate_mariadb::EXPERIMENT], apples::EXPERIMENTS, tad::EXPERIMENTS].concat());
 
 /// Every experiment there is.
 pub fn list() -> &'static [Experiment] {
@@ -109,12 +109,22 @@ pub fn run(ids: &[impl AsRef<str>], options: &RunOptions) -> Result<Vec<Outcome>
         anyhow::anyhow!("cannot create the output directory {}: {error}", options.out.display())
     })?;
     let _watch = interrupt::Watch::new();
+    let _tables = Tables;
     let mut outcomes = Vec::new();
     for experiment in experiments {
         outcomes.push((experiment.run)(options)?);
         index::write(&options.out)?;
     }
     Ok(outcomes)
+}
+
+/// Removes what experiments keep for each other.
+struct Tables;
+
+impl Drop for Tables {
+    fn drop(&mut self) {
+        apples::forget_data();
+    }
 }
 
 /// Analyses and draws again every record in a directory.

@@ -1,8 +1,13 @@
 //! The command line.
 
 mod tad;
+mod volume;
 
 pub use tad::{Check, Explain, Fix, Gaps, List, Render, Show, Simulate, Tad, TadCommand, ThemeArg};
+pub use volume::{
+    Create, FsArg, Json, Mount, Powercut, Replay, Rm, Serve, Stat, Umount, Volume, VolumeCommand,
+    VolumeDoctor,
+};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
@@ -57,6 +62,12 @@ pub enum Command {
     /// cheapest ones that reach a goal are searched for. A system is a TOML file, or the name of one
     /// that comes along (`headworks tad list`).
     Tad(Tad),
+    /// Block devices whose device, queue and faults live in user space
+    ///
+    /// A volume is a real block device to the kernel: ext4 or XFS is mounted on it, or it is used as
+    /// it is. Behind it are a queue with a scheduler of choice, a model of a device, layers that
+    /// delay, limit, fail, record or cut the power, and a file, a device or memory for the bytes.
+    Volume(Volume),
     /// Start the daemon of a running instance again
     ///
     /// Needed only if the daemon was killed: everybody passes until then.

@@ -87,7 +87,7 @@ pub fn serve(stream: &UnixStream, answer: impl FnOnce(Request) -> Response) -> R
 }
 
 /// Reads up to the end of a line, of the request or of the time.
-fn read_line(mut stream: &UnixStream) -> Result<Vec<u8>> {
+pub(crate) fn read_line(mut stream: &UnixStream) -> Result<Vec<u8>> {
     let deadline = Instant::now() + PATIENCE;
     let mut line = Vec::new();
     let mut chunk = [0; 4096];
@@ -102,7 +102,7 @@ fn read_line(mut stream: &UnixStream) -> Result<Vec<u8>> {
     Ok(line)
 }
 
-fn write_all(mut stream: &UnixStream, mut bytes: &[u8]) -> Result<()> {
+pub(crate) fn write_all(mut stream: &UnixStream, mut bytes: &[u8]) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while !bytes.is_empty() {
         stream.set_write_timeout(Some(time_left(deadline)?))?;

@@ -357,7 +357,7 @@ pub fn release_stderr() {
 }
 
 /// Blocks the signals that the daemon reads from a descriptor, which it returns.
-fn block_signals() -> Result<i32> {
+pub(crate) fn block_signals() -> Result<i32> {
     // SAFETY: the set is initialised by sigemptyset before it is used.
     let fd = unsafe {
         let mut set: libc::sigset_t = std::mem::zeroed();
@@ -374,7 +374,7 @@ fn block_signals() -> Result<i32> {
     Ok(fd)
 }
 
-fn read_signal(fd: i32) -> Option<i32> {
+pub(crate) fn read_signal(fd: i32) -> Option<i32> {
     // SAFETY: reads one structure into a buffer of its size; all zero bytes are a valid one.
     unsafe {
         let mut info: libc::signalfd_siginfo = std::mem::zeroed();

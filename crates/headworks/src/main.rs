@@ -19,6 +19,7 @@ mod status;
 mod tad;
 mod top;
 mod tuning;
+mod volume;
 
 use anyhow::{Context, Result, bail};
 use clap::{CommandFactory, Parser};
@@ -79,6 +80,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Doctor(args) => return doctor(&args),
         Command::Bench(args) => return bench(args.command),
         Command::Tad(args) => return tad::run(&args.command),
+        Command::Volume(args) => return volume::run(&args.command),
         Command::Daemon(args) => {
             let instance = Instance::find(args.select.name.as_deref())?;
             if args.foreground {

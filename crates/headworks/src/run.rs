@@ -242,7 +242,7 @@ pub fn spawn_daemon(instance: &Instance, owner: Option<(u32, u32)>, detached: bo
     bail!("the daemon did not start; its message, if any, is above")
 }
 
-fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0; 2];
     // SAFETY: the array has room for both ends. Only the reading end is closed on exec.
     unsafe {
@@ -255,7 +255,7 @@ fn pipe() -> Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-fn wait_readable(fd: &OwnedFd, timeout_ms: i32) {
+pub(crate) fn wait_readable(fd: &OwnedFd, timeout_ms: i32) {
     let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry.
     unsafe { libc::poll(&raw mut poll, 1, timeout_ms) };

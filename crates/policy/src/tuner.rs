@@ -161,6 +161,10 @@ const STEP_FIRST: f64 = 1.5;
 const STEP_SHIFT: f64 = 1.6;
 const STEP_LAST: f64 = 1.2;
 
+/// The three first samples only say where the climb begins, and two of them cost throughput while they
+/// are taken: they need not be as precise as a comparison of neighbours.
+const SAMPLES_COARSER: f64 = 3.0;
+
 /// Part of the best throughput within which a smaller P is preferred.
 const AS_GOOD: f64 = 0.99;
 
@@ -232,7 +236,7 @@ impl Tuner {
             Phase::Waiting => self.begin_sampling(&sight),
             Phase::Sampling => {
                 self.arms.record(self.current, rate);
-                match self.arms.next(self.limits.precision) {
+                match self.arms.next(self.limits.precision * SAMPLES_COARSER) {
                     Some(next) => self.set(sight.now, next, sight.service),
                     None => self.fit(&sight),
                 }

@@ -83,8 +83,9 @@ pub(super) fn collect(
     let mut runs = run_all(figure, plan, &tasks, progress)?.into_iter();
     let arms = figure.arms.iter().map(|arm| ArmRecord {
         arm: arm.label.to_owned(),
-        system: arm.system.unwrap_or(figure.system).to_owned(),
-        maat: arm.maat.to_owned(),
+        setup: [("system", arm.system.unwrap_or(figure.system)), ("maat", arm.maat)]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into(),
         points: points
             .iter()
             .map(|&at| Point { at, runs: runs.by_ref().take(plan.seeds).collect() })

@@ -5,11 +5,11 @@ use headworks_tad::model::Tad;
 use headworks_tad::remedy::{Problem, apply};
 use headworks_tad::{file, systems};
 
-use super::found::Seed;
 use super::panel::Panel;
 use super::record::Run;
 use crate::record::Outcome;
 use crate::registry::{Experiment, RunOptions};
+pub(crate) use crate::sweep::{Bound, Claim};
 
 /// The papers' titles are long; readers know this one by the name of its two systems.
 pub(super) const PAPER: &str = "Split and Maat dissertation";
@@ -95,46 +95,6 @@ pub(crate) struct Time {
     pub(crate) quick_s: u64,
     /// Not counted, at the start.
     pub(crate) warmup_s: u64,
-}
-
-/// On which side of a bound the truth must be.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Bound {
-    AtLeast(f64),
-    AtMost(f64),
-    Between(f64, f64),
-}
-
-impl Bound {
-    pub(crate) fn holds(self, value: f64) -> bool {
-        match self {
-            Self::AtLeast(least) => value >= least,
-            Self::AtMost(most) => value <= most,
-            Self::Between(least, most) => (least..=most).contains(&value),
-        }
-    }
-
-    pub(crate) fn text(self) -> String {
-        match self {
-            Self::AtLeast(least) => format!("at least {least}"),
-            Self::AtMost(most) => format!("at most {most}"),
-            Self::Between(least, most) => format!("{least} to {most}"),
-        }
-    }
-}
-
-/// Something that must hold, for each seed by itself.
-#[derive(Debug)]
-pub(crate) struct Claim {
-    pub(crate) statement: &'static str,
-    /// What the dissertation says.
-    pub(crate) paper: &'static str,
-    pub(crate) unit: &'static str,
-    /// What one seed says.
-    pub(crate) ours: fn(&Seed<'_>) -> f64,
-    pub(crate) bound: Bound,
-    /// What to keep in mind.
-    pub(crate) note: &'static str,
 }
 
 impl Figure {

@@ -65,6 +65,7 @@ pub(super) fn measure(outcome: &Outcome, keep: &[&str]) -> Run {
         numbers: kept.numbers,
         series: kept.series,
         bucket_s: outcome.sample_s,
+        load: None,
     }
 }
 

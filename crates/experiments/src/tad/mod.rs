@@ -3,20 +3,16 @@
 //! A figure is a [`figure::Figure`]: one module of this directory, and one line in [`EXPERIMENTS`]. Everything else
 //! (running the simulations, the record, claims against it, the picture, the page) is common.
 
-mod analyse;
 mod cassandra_4_22;
 mod cassandra_4_23;
 mod cassandra_4_24;
 mod collect;
-mod draw;
-mod draw_bars;
 mod fig_4_2;
 mod fig_4_3;
 mod fig_4_4;
 mod fig_4_5;
 mod fig_4_6;
 mod figure;
-mod found;
 mod hbase_4_10;
 mod hbase_4_11;
 mod hbase_4_12;
@@ -29,9 +25,6 @@ mod measure;
 mod mongodb_4_19;
 mod mongodb_4_20;
 mod mongodb_4_21;
-mod panel;
-mod record;
-mod report;
 mod riak_4_25;
 mod riak_4_26;
 mod riak_4_27;
@@ -46,9 +39,11 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use headworks_rig::machine::{Load, Machine};
 
+use crate::html::escape;
 use crate::progress::Progress;
-use crate::record::{Header, Outcome, read_json, unix_now_s, write_file, write_json};
+use crate::record::{Header, Outcome, unix_now_s};
 use crate::registry::{Experiment, RunOptions};
+use crate::sweep::{self, Presentation, found, panel, record};
 use figure::Figure;
 use record::Record;
 
@@ -80,14 +75,17 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     riak_4_27::EXPERIMENT,
 ];
 
+/// What several simulations of the same are called.
+const RUNS: &str = "seeds";
+
 /// Simulates a figure and reports on it.
 fn run(figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
-    let record = record(figure, options, &collect::Plan::new(figure, options))?;
-    write_json(&options.out.join(format!("{}.json", figure.id)), &record)?;
+    let record = simulate(figure, options, &collect::Plan::new(figure, options))?;
+    sweep::write(&options.out, &record)?;
     report_on(figure, &options.out, true)
 }
 
-fn record(figure: &Figure, options: &RunOptions, plan: &collect::Plan) -> Result<Record> {
+fn simulate(figure: &Figure, options: &RunOptions, plan: &collect::Plan) -> Result<Record> {
     let expected_s = if options.quick { figure.expected_s.1 } else { figure.expected_s.0 };
     let mut progress =
         Progress::new(&format!("{}: {}", figure.id, figure.title), Duration::from_secs(expected_s));
@@ -121,16 +119,20 @@ fn report(figure: &'static Figure, directory: &Path) -> Result<Outcome> {
 }
 
 fn report_on(figure: &'static Figure, directory: &Path, fresh: bool) -> Result<Outcome> {
-    let [json, svg, html] =
-        ["json", "svg", "html"].map(|kind| directory.join(format!("{}.{kind}", figure.id)));
-    let mut record: Record = read_json(&json)?;
-    let derived = analyse::derived(figure, &record);
-    record.verdicts = analyse::verdicts(figure, &derived);
-    let picture = draw::picture(&derived, figure.figure, figure.sweep.label, &(figure.panels)())?;
-    write_json(&json, &record)?;
-    write_file(&svg, picture.as_bytes())?;
-    write_file(&html, report::page_file(figure, &record, &picture).as_bytes())?;
-    let files = vec![json, svg, html, directory.join("index.html")];
-    let text = report::text(figure, &record, &files, fresh);
-    Ok(Outcome { id: figure.id, verdicts: record.verdicts, files, text })
+    let record = sweep::read(directory, figure.id)?;
+    let show = Presentation {
+        id: figure.id,
+        figure: figure.figure,
+        about: figure.about,
+        sweep_label: figure.sweep.label,
+        time_label: "simulated time, s",
+        runs: RUNS,
+        caption: format!("Simulation of {} s", record.counted_s),
+        quick: "fewer seeds and less simulated time than a full one",
+        appendix: format!("<h2>The scenario</h2>\n<pre>{}</pre>", escape(figure.scenario.trim())),
+        derive: figure.derive,
+        claims: figure.claims,
+        panels: (figure.panels)(),
+    };
+    sweep::report(&show, record, directory, fresh)
 }

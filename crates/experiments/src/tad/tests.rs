@@ -6,12 +6,13 @@ use super::collect::{Plan, collect};
 use super::figure::Figure;
 use super::record::Record;
 use super::{
-    analyse, fig_4_2, fig_4_3, fig_4_4, fig_4_5, fig_4_6, hbase_4_7, hbase_4_8, hbase_4_9,
-    hbase_4_9b, hbase_4_10, hbase_4_11, hbase_4_12, hbase_4_18, record, report_on,
+    RUNS, fig_4_2, fig_4_3, fig_4_4, fig_4_5, fig_4_6, hbase_4_7, hbase_4_8, hbase_4_9, hbase_4_9b,
+    hbase_4_10, hbase_4_11, hbase_4_12, hbase_4_18, report_on, simulate,
 };
 use crate::progress::Progress;
 use crate::record::{read_json, write_json};
 use crate::registry::RunOptions;
+use crate::sweep::analyse;
 
 /// Two seeds and a short time.
 fn short(figure: &Figure, counted_s: u64, workers: usize) -> Plan {
@@ -36,9 +37,9 @@ pub(super) fn holds_at(
     but: &[&str],
 ) {
     let options = RunOptions::new("");
-    let record = record(figure, &options, &Plan { only, ..short(figure, counted_s, 2) }).unwrap();
-    let derived = analyse::derived(figure, &record);
-    let verdicts = analyse::verdicts(figure, &derived);
+    let record = simulate(figure, &options, &Plan { only, ..short(figure, counted_s, 2) }).unwrap();
+    let derived = analyse::derived(figure.derive, &record);
+    let verdicts = analyse::verdicts(figure.claims, RUNS, &derived);
     let failing: Vec<_> = verdicts
         .iter()
         .filter(|verdict| !CLOSE.contains(&verdict.statement.as_str()))
@@ -72,7 +73,7 @@ fn a_record_is_enough_to_report_from() {
     let figure = &fig_4_2::FIGURE;
     let out = std::env::temp_dir().join(format!("headworks-tad-{}", std::process::id()));
     fs::create_dir_all(&out).unwrap();
-    let made = record(figure, &RunOptions::new(&out), &short(figure, 1, 2)).unwrap();
+    let made = simulate(figure, &RunOptions::new(&out), &short(figure, 1, 2)).unwrap();
     let json = out.join(format!("{}.json", figure.id));
     write_json(&json, &made).unwrap();
     let first = report_on(figure, &out, true).unwrap();

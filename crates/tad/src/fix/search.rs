@@ -117,7 +117,7 @@ pub fn search(
         .iter()
         .flat_map(|scenario| {
             let begins = begins(scenario, options.duration_ns);
-            workloads(scenario, &protected, options.duration_ns)
+            workloads(tad, scenario, &protected, options.duration_ns)
                 .into_iter()
                 .map(move |workload| (workload, begins.clone()))
         })

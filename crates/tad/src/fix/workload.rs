@@ -14,9 +14,15 @@ pub struct Workload {
 
 /// The workloads of a scenario, the hardest first: as it ends and as it begins, each with the
 /// others' threads (or rates, or bursts) times four, two and one, and as it ends with the amounts of
-/// the others' requests doubled. `steady` are the clients that the goals protect, which stay as they
-/// are; if there are none, all clients grow.
-pub fn workloads(scenario: &Scenario, steady: &[&str], duration_ns: u64) -> Vec<Workload> {
+/// the others' requests doubled, and with the others issuing every kind of request that the system
+/// has. `steady` are the clients that the goals protect, which stay as they are; if there are none,
+/// all clients grow.
+pub fn workloads(
+    tad: &Tad,
+    scenario: &Scenario,
+    steady: &[&str],
+    duration_ns: u64,
+) -> Vec<Workload> {
     let begins = begins(scenario, duration_ns);
     let ends = ends(scenario, duration_ns);
     let mut all: Vec<Workload> = Vec::new();
@@ -30,6 +36,7 @@ pub fn workloads(scenario: &Scenario, steady: &[&str], duration_ns: u64) -> Vec<
     add("as it begins, x4", grown(&begins, steady, |load| times(load, 4)));
     add("as it ends, x2", grown(&ends, steady, |load| times(load, 2)));
     add("as it ends, amounts x2", grown(&ends, steady, heavier));
+    add("as it ends, every kind of request", mixed(tad, &ends, steady));
     add("as it begins, x2", grown(&begins, steady, |load| times(load, 2)));
     add("as it begins", begins);
     all
@@ -103,6 +110,29 @@ fn grown(scenario: &Scenario, steady: &[&str], change: impl Fn(&mut Load)) -> Sc
     grown
 }
 
+/// What the others issue, and of every other kind of request as much, from other threads: a remedy
+/// at a stage that the scenario's requests do not cross, or do not crowd, must not pass for one.
+fn mixed(tad: &Tad, scenario: &Scenario, steady: &[&str]) -> Scenario {
+    let mut mixed = scenario.clone();
+    for client in &mut mixed.clients {
+        let Some(pattern) = client.loads.first().cloned() else { continue };
+        if steady.contains(&client.name.as_str()) {
+            continue;
+        }
+        for (kind, request) in tad.requests.iter().enumerate() {
+            if client.loads.iter().all(|load| load.request != kind) {
+                client.loads.push(Load {
+                    request: kind,
+                    parameters: request.parameters.iter().map(|each| each.default).collect(),
+                    name: request.name.clone(),
+                    ..pattern.clone()
+                });
+            }
+        }
+    }
+    mixed
+}
+
 /// So many times the threads, the rate or the bursts.
 pub(crate) fn times(load: &mut Load, factor: u32) {
     match &mut load.arrivals {
@@ -142,13 +172,19 @@ mod tests {
 
     #[test]
     fn the_others_grow_and_the_protected_client_does_not() {
-        let (_, scenario) = read("hbase", "hbase-isolation");
-        let all = workloads(&scenario, &["C1"], 6 * SECOND);
+        let (tad, scenario) = read("hbase", "hbase-isolation");
+        let all = workloads(&tad, &scenario, &["C1"], 6 * SECOND);
         let of_c2: Vec<u32> = all.iter().map(|each| threads(&each.scenario, 1)).collect();
         // 200 at the end and 40 at the beginning, times four, two and one.
-        assert_eq!(of_c2, [800, 200, 160, 400, 200, 80, 40]);
+        assert_eq!(of_c2, [800, 200, 160, 400, 200, 200, 80, 40]);
         assert!(all.iter().all(|each| threads(&each.scenario, 0) == 40));
         assert_eq!(all[4].scenario.clients[1].loads[0].parameters[1], 256_000);
+        let kinds: Vec<usize> =
+            all[5].scenario.clients[1].loads.iter().map(|load| load.request).collect();
+        let mut sorted = kinds.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..tad.requests.len()).collect::<Vec<_>>());
+        assert_eq!(all[5].scenario.clients[0].loads.len(), scenario.clients[0].loads.len());
     }
 
     #[test]

@@ -46,6 +46,52 @@ pub trait Session: Send {
     }
 }
 
+/// A connection that counts the requests it makes: each statement is one, and begin and end of a transaction too.
+pub struct Counted {
+    session: Box<dyn Session>,
+    requests: u64,
+}
+
+impl Counted {
+    /// None so far.
+    pub fn new(session: Box<dyn Session>) -> Self {
+        Self { session, requests: 0 }
+    }
+
+    /// Requests made so far.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Goes on with another connection.
+    pub fn replace(&mut self, session: Box<dyn Session>) {
+        self.session = session;
+    }
+
+    fn counting(&mut self) -> &mut dyn Session {
+        self.requests += 1;
+        self.session.as_mut()
+    }
+}
+
+impl Session for Counted {
+    fn run(&mut self, sql: &str) -> Result<(), DbError> {
+        self.counting().run(sql)
+    }
+
+    fn change(&mut self, sql: &'static str, parameters: &[Value]) -> Result<u64, DbError> {
+        self.counting().change(sql, parameters)
+    }
+
+    fn query(&mut self, sql: &'static str, parameters: &[Value]) -> Result<Vec<Row>, DbError> {
+        self.counting().query(sql, parameters)
+    }
+
+    fn dialect(&self) -> Dialect {
+        self.session.dialect()
+    }
+}
+
 /// What differs between the databases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

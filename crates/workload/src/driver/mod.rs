@@ -27,7 +27,7 @@ use crate::random::Random;
 use recorder::Shard;
 use user::{Gate, User};
 
-pub use report::{KindReport, LatencyReport, Report, UserReport};
+pub use report::{Answer, KindReport, LatencyReport, Report, UserReport};
 
 /// The stack of a user's thread. Address space, of which only what is touched is memory; drivers need some 50 KiB,
 /// unoptimised ones more.
@@ -58,6 +58,12 @@ pub trait Client: Send {
     /// Tries to have the current request served, once. An error that is [retried](ErrorKind::is_retried) leaves the
     /// client able to try again.
     fn attempt(&mut self) -> Result<(), DbError>;
+
+    /// Requests that the database was asked so far, if one of [`Client::next`] is several to it (the statements of a
+    /// transaction).
+    fn requests(&self) -> u64 {
+        0
+    }
 
     /// What else the workload counts; summed up over users.
     fn notes(&self) -> Vec<(&'static str, u64)> {
@@ -98,6 +104,9 @@ pub struct RunOptions {
     pub retries_max: u32,
     /// The seed of Poisson arrivals.
     pub seed: u64,
+    /// Keep every answer of the window by itself, for those who look at parts of it: 12 bytes each.
+    #[serde(default)]
+    pub trace: bool,
 }
 
 impl Default for RunOptions {
@@ -110,6 +119,7 @@ impl Default for RunOptions {
             window: Duration::from_secs(30),
             retries_max: 100,
             seed: 1,
+            trace: false,
         }
     }
 }

@@ -65,6 +65,9 @@ pub struct KindReport {
 pub struct UserReport {
     /// Requests answered in the window.
     pub count: u64,
+    /// Requests to the database in the window, if the workload counts them.
+    #[serde(default)]
+    pub requests: u64,
     /// Attempts tried again.
     pub retries: u64,
     /// Requests given up.
@@ -73,6 +76,20 @@ pub struct UserReport {
     pub latency: LatencyReport,
     /// Standard deviation of the user's latencies over their mean, all kinds together.
     pub latency_cv: Option<f64>,
+    /// If asked for, each answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trace: Vec<Answer>,
+}
+
+/// One answer in the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// When it came, since the begin of the window.
+    pub at_ms: u32,
+    /// As in [`KindReport::latency`].
+    pub latency_us: u32,
+    /// Requests to the database that the last attempt consisted of, if the workload counts them.
+    pub requests: u32,
 }
 
 /// What a run says in the end. Everything is of the window, except the series.
@@ -168,10 +185,12 @@ fn user_report(user: &Served) -> UserReport {
     let count = user.latencies.len();
     UserReport {
         count,
+        requests: user.requests,
         retries: user.retries,
         failures: user.failures,
         latency: LatencyReport::new(&user.latencies),
         latency_cv: metrics::coefficient_of_variation(count, user.sum_s, user.sum_of_squares_s2),
+        trace: user.trace.clone(),
     }
 }
 

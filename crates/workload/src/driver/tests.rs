@@ -34,6 +34,7 @@ fn options(users: usize, arrivals: Arrivals, window_ms: u64) -> RunOptions {
         window: Duration::from_millis(window_ms),
         retries_max: 3,
         seed: 1,
+        trace: false,
     }
 }
 
@@ -61,6 +62,23 @@ fn a_closed_loop_serves_each_user_as_fast_as_it_can() {
     assert!(report.latency.p50_us >= 10_000);
     assert!(report.unfairness.is_some() && report.latency_cv.is_some());
     assert!(report.notes["made"] >= report.count);
+    assert!(report.users.iter().all(|user| user.trace.is_empty()));
+}
+
+#[test]
+fn a_trace_has_every_answer_of_the_window() {
+    let options = RunOptions {
+        trace: true,
+        warm_up: Duration::from_millis(100),
+        ..options(3, Arrivals::Closed, 300)
+    };
+    let report =
+        run(&options, &["a", "b"], &|_| Ok(fake(10, 0, 0)), &Stop::default(), &mut |_| {}).unwrap();
+    for user in &report.users {
+        assert_eq!(user.trace.len() as u64, user.count);
+        assert!(user.trace.iter().all(|answer| answer.at_ms < 300 && answer.latency_us >= 10_000));
+        assert!(user.trace.is_sorted_by_key(|answer| answer.at_ms));
+    }
 }
 
 #[test]

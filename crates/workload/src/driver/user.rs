@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use super::recorder::{histogram, lock, microseconds};
+use super::report::Answer;
 use super::{Client, Schedule, Shared};
 use crate::db::{DbError, ErrorKind};
 
@@ -92,6 +93,10 @@ pub(super) struct Served {
     /// Requests due in the window and not answered by its end.
     pub(super) overdue: u64,
     pub(super) notes: Vec<(&'static str, u64)>,
+    /// Requests to the database in the window.
+    pub(super) requests: u64,
+    /// If asked for.
+    pub(super) trace: Vec<Answer>,
 }
 
 pub(super) struct User<'a> {
@@ -110,6 +115,8 @@ impl<'a> User<'a> {
             failures: 0,
             overdue: 0,
             notes: Vec::new(),
+            requests: 0,
+            trace: Vec::new(),
         };
         Self { number, shared, served }
     }
@@ -180,10 +187,15 @@ impl<'a> User<'a> {
         let shard = &self.shared.shards[self.number % self.shared.shards.len()];
         let mut tries = 0;
         loop {
+            let requests = client.requests();
             let result = client.attempt();
             let now = Instant::now();
             let at = now.saturating_duration_since(began);
             let in_window = at >= options.warm_up && now < end;
+            let requests = client.requests() - requests;
+            if in_window {
+                self.served.requests += requests;
+            }
             let error = match result {
                 Ok(()) => {
                     let latency = now.saturating_duration_since(intended);
@@ -192,6 +204,14 @@ impl<'a> User<'a> {
                     }
                     if in_window {
                         self.count(latency);
+                        if options.trace {
+                            let at_ms = at.saturating_sub(options.warm_up).as_millis();
+                            self.served.trace.push(Answer {
+                                at_ms: u32::try_from(at_ms).unwrap_or(u32::MAX),
+                                latency_us: u32::try_from(latency.as_micros()).unwrap_or(u32::MAX),
+                                requests: u32::try_from(requests).unwrap_or(u32::MAX),
+                            });
+                        }
                     }
                     return now < end;
                 }

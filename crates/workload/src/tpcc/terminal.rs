@@ -8,7 +8,7 @@ use super::deck::{MixHandle, Transaction};
 use super::input::{Home, Input, Inputs};
 use super::population::Population;
 use super::transactions::{self, Ending};
-use crate::db::{Database, DbError, ErrorKind, Session};
+use crate::db::{Counted, Database, DbError, ErrorKind, Session};
 use crate::driver::{Client, Request};
 
 /// Keying and think time, as a multiple of the specification's (clause 5.2.5): 1 is a user of flesh and blood, 0 never
@@ -45,7 +45,7 @@ pub struct TerminalOptions {
 /// One user.
 pub struct Terminal {
     database: Database,
-    session: Box<dyn Session>,
+    session: Counted,
     inputs: Inputs,
     pace: Pace,
     current: Option<Input>,
@@ -68,7 +68,7 @@ impl Terminal {
             number,
         );
         Ok(Self {
-            session: database.connect()?,
+            session: Counted::new(database.connect()?),
             database: database.clone(),
             inputs,
             pace: options.pace,
@@ -97,7 +97,7 @@ impl Client for Terminal {
         let Some(input) = &self.current else {
             return Err(DbError::usage("a request is attempted before it is made"));
         };
-        match transactions::execute(self.session.as_mut(), input) {
+        match transactions::execute(&mut self.session, input) {
             Ok(Ending::Committed) => Ok(()),
             Ok(Ending::RolledBack) => {
                 self.rolled_back += 1;
@@ -111,11 +111,15 @@ impl Client for Terminal {
                 // After a lock timeout MariaDB has undone only the statement, so always roll back. If that fails, the
                 // connection is of no use.
                 if error.kind == ErrorKind::Connection || self.session.rollback().is_err() {
-                    self.session = self.database.connect()?;
+                    self.session.replace(self.database.connect()?);
                 }
                 Err(error)
             }
         }
+    }
+
+    fn requests(&self) -> u64 {
+        self.session.requests()
     }
 
     fn notes(&self) -> Vec<(&'static str, u64)> {

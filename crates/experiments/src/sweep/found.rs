@@ -17,7 +17,7 @@ pub(super) fn spread(values: &[f64]) -> Option<[f64; 3]> {
     Some([low, middle, high])
 }
 
-/// What one seed found at all arms and points. What is missing is not a number, and no claim holds of that.
+/// What one seed or round found at all arms and points. What is missing is not a number, and no claim holds of that.
 pub(crate) struct Seed<'a> {
     pub(super) record: &'a Record,
     pub(super) index: usize,
@@ -60,6 +60,15 @@ impl Seed<'_> {
     /// The same over the first half.
     pub(crate) fn early(&self, arm: &str, at: f64, key: &str) -> f64 {
         self.part(arm, at, key, 0.05, 0.5)
+    }
+
+    /// The mean of a series from one time to another, in whole seconds since the begin.
+    pub(crate) fn between(&self, arm: &str, at: f64, key: &str, from_s: usize, to_s: usize) -> f64 {
+        let Some(run) = self.run(arm, at) else { return f64::NAN };
+        let bucket = |second: usize| (second as f64 / run.bucket_s) as usize;
+        let values = run.series.get(key).and_then(|all| all.get(bucket(from_s)..bucket(to_s)));
+        let Some(values) = values.filter(|values| !values.is_empty()) else { return f64::NAN };
+        values.iter().sum::<f64>() / values.len() as f64
     }
 
     fn part(&self, arm: &str, at: f64, key: &str, from: f64, to: f64) -> f64 {

@@ -16,7 +16,7 @@ pub(crate) struct Panel {
 pub(crate) enum Kind {
     /// Points of the sweep.
     Sweep,
-    /// Simulated time.
+    /// Time within a run.
     Time,
     /// Categories, with a bar for each line.
     Bars,

@@ -1,26 +1,26 @@
-//! The page and the terminal's text of one figure.
+//! The page and the terminal's text of one experiment.
 
 use std::path::PathBuf;
 
+use super::Presentation;
 use super::analyse::significant;
-use super::figure::Figure;
 use super::record::Record;
 use crate::html::{escape, mark, page, table};
 use crate::record::utc;
 
 /// `ID.html`.
-pub(super) fn page_file(figure: &Figure, record: &Record, svg: &str) -> String {
+pub(super) fn page_file(show: &Presentation<'_>, record: &Record, svg: &str) -> String {
     let header = &record.header;
-    let mut body = format!("<h1>{}</h1>\n<p>{}</p>\n", escape(&header.title), escape(figure.about));
+    let mut body = format!("<h1>{}</h1>\n<p>{}</p>\n", escape(&header.title), escape(show.about));
     body += &format!(
         "<p class=\"faint\">{} · {} · {} · {} cores</p>\n",
-        escape(figure.figure),
+        escape(show.figure),
         utc(header.recorded_at_unix_s),
         escape(&header.machine.cpu_model),
         header.machine.cores
     );
     if header.quick {
-        body += "<p class=\"warning\">This was a quick run: fewer seeds and less simulated time than a full one.</p>\n";
+        body += &format!("<p class=\"warning\">This was a quick run: {}.</p>\n", show.quick);
     }
     body += &format!("<div class=\"picture\">{svg}</div>\n<h2>Statements and results</h2>\n");
     let rows: Vec<_> = record
@@ -41,36 +41,47 @@ pub(super) fn page_file(figure: &Figure, record: &Record, svg: &str) -> String {
         .collect();
     body += &table(&["", "statement", "ours", "the paper", "note"], &rows, 5);
     body += "<h2>Arms</h2>\n";
+    let keys: Vec<&str> = record
+        .arms
+        .first()
+        .map_or(Vec::new(), |arm| arm.setup.keys().map(String::as_str).collect());
     let rows: Vec<_> = record
         .arms
         .iter()
         .map(|arm| {
-            let cells = [&arm.arm, &arm.system, &arm.maat].map(|text| escape(text));
-            (String::new(), Vec::from(cells))
+            let setup = keys.iter().map(|key| arm.setup.get(*key).map_or("", String::as_str));
+            let cells = std::iter::once(arm.arm.as_str()).chain(setup).map(escape).collect();
+            (String::new(), cells)
         })
         .collect();
-    body += &table(&["arm", "system", "remedies"], &rows, 3);
+    let heads: Vec<&str> = std::iter::once("arm").chain(keys.iter().copied()).collect();
+    body += &table(&heads, &rows, heads.len());
     body += &format!(
-        "<p class=\"faint\">Points: {}. Each was simulated for {} s after {} s of warm-up with every seed; all of it \
-         took {} s.</p>\n<h2>The scenario</h2>\n<pre>{}</pre>\n<p>Raw numbers: <a href=\"{id}.json\">{id}.json</a>. \
-         <code>headworks bench report DIR</code> analyses and draws them again.</p>\n",
+        "<p class=\"faint\">Points: {}. Each run counts {} s after {} s of warm-up; all of it took {} s.</p>\n{}\n\
+         <p>Raw numbers: <a href=\"{id}.json\">{id}.json</a>. <code>headworks bench report DIR</code> analyses and \
+         draws them again.</p>\n",
         escape(&record.sweep),
         record.counted_s,
         record.warmup_s,
         significant(record.took_s),
-        escape(figure.scenario.trim()),
-        id = figure.id,
+        show.appendix,
+        id = show.id,
     );
     page(&header.title, &body)
 }
 
 /// What is printed at the end.
-pub(super) fn text(figure: &Figure, record: &Record, files: &[PathBuf], fresh: bool) -> String {
+pub(super) fn text(
+    show: &Presentation<'_>,
+    record: &Record,
+    files: &[PathBuf],
+    fresh: bool,
+) -> String {
     let mut out = format!(
-        "{}: {}\n{} s simulated{}{}\n\n",
-        figure.figure,
+        "{}: {}\n{}{}{}\n\n",
+        show.figure,
         record.header.title,
-        record.counted_s,
+        show.caption,
         if record.header.quick { " · quick run" } else { "" },
         if fresh { String::new() } else { " · from the record".to_owned() },
     );

@@ -1,4 +1,4 @@
-//! Draws panels: the median of the seeds, and the range from the lowest to the highest of them.
+//! Draws panels: the median of the runs, and the range from the lowest to the highest of them.
 
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
@@ -7,6 +7,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use super::Presentation;
 use super::found::{point, spread};
 use super::panel::{Kind, Line, Panel};
 use super::record::Record;
@@ -41,12 +42,8 @@ const LEGEND_LINE: i32 = 20;
 const LETTER: i32 = 7;
 
 /// Draws the picture as SVG.
-pub(super) fn picture(
-    record: &Record,
-    figure: &str,
-    sweep_label: &str,
-    panels: &[Panel],
-) -> Result<String> {
+pub(super) fn picture(record: &Record, show: &Presentation<'_>) -> Result<String> {
+    let panels = &show.panels[..];
     let columns = match panels.len() {
         1 => 1,
         2 | 4 => 2,
@@ -69,12 +66,20 @@ pub(super) fn picture(
         let draw = || -> Drawn {
             canvas.fill(&WHITE)?;
             let header = &record.header;
-            text(&canvas, (MARGIN, 36), &format!("{}: {}", figure, header.title), 22, INK, true)?;
+            text(
+                &canvas,
+                (MARGIN, 36),
+                &format!("{}: {}", show.figure, header.title),
+                22,
+                INK,
+                true,
+            )?;
             let seeds = record.arms.iter().flat_map(|arm| &arm.points).map(|p| p.runs.len()).max();
             let caption = format!(
-                "Simulation of {} s; median of {} seeds, shaded from the lowest to the highest{}",
-                record.counted_s,
+                "{}; median of {} {}, shaded from the lowest to the highest{}",
+                show.caption,
                 seeds.unwrap_or(0),
+                show.runs,
                 if header.quick { " · quick run" } else { "" },
             );
             text(&canvas, (MARGIN, 64), &caption, 14, FAINT, false)?;
@@ -84,7 +89,7 @@ pub(super) fn picture(
                     let left = MARGIN + column as i32 * column_width;
                     let area =
                         canvas.clone().shrink((left, top), (column_width - 16, *height - 16));
-                    draw_panel(&area, record, sweep_label, panel, column_width - 20)?;
+                    draw_panel(&area, record, show, panel, column_width - 20)?;
                 }
                 top += height;
             }
@@ -122,7 +127,7 @@ fn legend(panel: &Panel, width: i32) -> Vec<Vec<(i32, &Line)>> {
 fn draw_panel(
     area: &Canvas<'_>,
     record: &Record,
-    sweep_label: &str,
+    show: &Presentation<'_>,
     panel: &Panel,
     width: i32,
 ) -> Drawn {
@@ -145,7 +150,7 @@ fn draw_panel(
     let plot = area.clone().shrink((0, top), (all_width as i32, all_height as i32 - top));
     match panel.kind {
         Kind::Bars => super::draw_bars::draw(&plot, record, panel),
-        Kind::Sweep | Kind::Time => draw_lines(&plot, record, sweep_label, panel),
+        Kind::Sweep | Kind::Time => draw_lines(&plot, record, show, panel),
     }
 }
 
@@ -199,7 +204,7 @@ fn over_time(record: &Record, line: &Line) -> Curve {
     (0..whole).filter_map(value).collect()
 }
 
-fn draw_lines(area: &Canvas<'_>, record: &Record, sweep_label: &str, panel: &Panel) -> Drawn {
+fn draw_lines(area: &Canvas<'_>, record: &Record, show: &Presentation<'_>, panel: &Panel) -> Drawn {
     let curves: Vec<(&Line, Curve)> =
         panel.lines.iter().map(|line| (line, curve(record, panel, line))).collect();
     let points = || curves.iter().flat_map(|(_, curve)| curve);
@@ -218,7 +223,7 @@ fn draw_lines(area: &Canvas<'_>, record: &Record, sweep_label: &str, panel: &Pan
         .x_label_area_size(42)
         .y_label_area_size(64)
         .build_cartesian_2d(left..right, 0.0..top)?;
-    let x_label = if panel.kind == Kind::Time { "simulated time, s" } else { sweep_label };
+    let x_label = if panel.kind == Kind::Time { show.time_label } else { show.sweep_label };
     mesh(&mut chart, x_label, &panel.y_label)?;
     for (line, curve) in &curves {
         let colour = PALETTE[line.colour % PALETTE.len()];

@@ -1,4 +1,4 @@
-//! What a figure's experiment keeps: the numbers of every run, before any analysis.
+//! What an experiment over arms and points keeps: the numbers of every run, before any analysis.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use crate::record::{Header, Verdict};
 pub(crate) struct Record {
     #[serde(flatten)]
     pub(crate) header: Header,
-    /// Simulated time that counts, and that before it.
+    /// Time of a run that counts, and that before it.
     pub(crate) counted_s: f64,
     pub(crate) warmup_s: f64,
-    /// How long all simulations took.
+    /// How long all runs took.
     pub(crate) took_s: f64,
     /// The machine before and after.
     pub(crate) load_before: Load,
@@ -31,8 +31,9 @@ pub(crate) struct Record {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ArmRecord {
     pub(crate) arm: String,
-    pub(crate) system: String,
-    pub(crate) maat: String,
+    /// What it is, beyond its name: in the order of the keys.
+    #[serde(flatten)]
+    pub(crate) setup: BTreeMap<String, String>,
     pub(crate) points: Vec<Point>,
 }
 
@@ -43,9 +44,10 @@ pub(crate) struct Point {
     pub(crate) runs: Vec<Run>,
 }
 
-/// One simulation.
+/// One run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Run {
+    /// Its seed, or the number of its round.
     pub(crate) seed: u64,
     /// Over the counted time; units are in the keys.
     pub(crate) numbers: BTreeMap<String, f64>,
@@ -54,4 +56,7 @@ pub(crate) struct Run {
     pub(crate) series: BTreeMap<String, Vec<f64>>,
     /// Length of a bucket.
     pub(crate) bucket_s: f64,
+    /// The machine at its end, if others than the experiment could disturb it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) load: Option<Load>,
 }

@@ -1,27 +1,27 @@
 //! Claims, held against a record. Pure.
 
-use super::figure::{Claim, Figure};
+use super::claim::Claim;
 use super::found::{Seed, spread};
-use super::record::Record;
+use super::record::{Record, Run};
 use crate::record::Verdict;
 
 /// Adds what follows from the recorded numbers, to a copy.
-pub(super) fn derived(figure: &Figure, record: &Record) -> Record {
+pub(crate) fn derived(derive: fn(&mut Run), record: &Record) -> Record {
     let mut record = record.clone();
     for run in record.arms.iter_mut().flat_map(|arm| &mut arm.points).flat_map(|p| &mut p.runs) {
-        (figure.derive)(run);
+        derive(run);
     }
     record
 }
 
-/// All verdicts, in the order of the claims.
-pub(super) fn verdicts(figure: &Figure, record: &Record) -> Vec<Verdict> {
-    figure.claims.iter().map(|claim| verdict(claim, record)).collect()
+/// All verdicts, in the order of the claims. `runs` is what one run is called.
+pub(crate) fn verdicts(claims: &[Claim], runs: &str, record: &Record) -> Vec<Verdict> {
+    claims.iter().map(|claim| verdict(claim, runs, record)).collect()
 }
 
-fn verdict(claim: &Claim, record: &Record) -> Verdict {
-    let runs = record.arms.iter().flat_map(|arm| &arm.points).map(|point| point.runs.len());
-    let seeds = runs.min().unwrap_or(0);
+fn verdict(claim: &Claim, runs: &str, record: &Record) -> Verdict {
+    let counts = record.arms.iter().flat_map(|arm| &arm.points).map(|point| point.runs.len());
+    let seeds = counts.min().unwrap_or(0);
     let values: Vec<f64> = (0..seeds).map(|index| (claim.ours)(&Seed { record, index })).collect();
     let measured = !values.is_empty() && values.iter().all(|value| value.is_finite());
     let holding = values.iter().filter(|value| claim.bound.holds(**value)).count();
@@ -29,7 +29,7 @@ fn verdict(claim: &Claim, record: &Record) -> Verdict {
     let note = match found {
         None => "not measured: the record lacks what it needs".to_owned(),
         Some([low, _, high]) => format!(
-            "{}; {holding} of {seeds} seeds, {} to {}{}{}",
+            "{}; {holding} of {seeds} {runs}, {} to {}{}{}",
             claim.bound.text(),
             significant(low),
             significant(high),
@@ -48,7 +48,7 @@ fn verdict(claim: &Claim, record: &Record) -> Verdict {
 }
 
 /// Three digits that matter.
-pub(super) fn significant(value: f64) -> String {
+pub(crate) fn significant(value: f64) -> String {
     let digits = match value.abs() {
         large if large >= 100.0 => 0,
         tens if tens >= 10.0 => 1,

@@ -1,0 +1,149 @@
+//! What a figure consists of. A figure is data: arms, points, a load, and what must hold.
+
+use std::path::Path;
+
+use anyhow::Result;
+use headworks_workload::tpcc::Mix;
+
+use crate::record::Outcome;
+use crate::registry::{Experiment, RunOptions};
+use crate::sweep::panel::Panel;
+pub(super) use crate::sweep::{Bound, Claim};
+
+/// A figure of the AppleS paper, on a MariaDB under TPC-C.
+pub(super) struct Figure {
+    /// The experiment's id.
+    pub(super) id: &'static str,
+    /// One line that says what it shows.
+    pub(super) title: &'static str,
+    /// Number of the figure.
+    pub(super) figure: &'static str,
+    /// What is run, in a few sentences.
+    pub(super) about: &'static str,
+    /// Key and label of the horizontal axis.
+    pub(super) sweep: (&'static str, &'static str),
+    /// Who is compared with whom.
+    pub(super) arms: &'static [Arm],
+    /// Length and number of the runs.
+    pub(super) time: Time,
+    /// What must hold.
+    pub(super) claims: &'static [Claim],
+    /// The picture.
+    pub(super) panels: fn() -> Vec<Panel>,
+}
+
+/// A server and its users, at one or more points.
+pub(super) struct Arm {
+    /// For people, and how claims and panels mean it.
+    pub(super) label: &'static str,
+    /// How the server is run.
+    pub(super) server: ServerKind,
+    /// Points at which this arm runs.
+    pub(super) points: &'static [f64],
+    /// What its users do.
+    pub(super) load: Load,
+    /// Warm-up and window, if they are not those of the figure.
+    pub(super) time: Option<(u64, u64)>,
+}
+
+/// How the server is run.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum ServerKind {
+    /// Without anything of ours, with these options.
+    Plain(&'static [&'static str]),
+    /// Behind the gate, with this configuration; `{x}` stands for the point.
+    Gate(&'static str),
+}
+
+/// What the users do.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    pub(super) users: Users,
+    /// Transactions from the start on.
+    pub(super) mix: Mix,
+    /// Transactions from the begin of the window on.
+    pub(super) then: Option<Mix>,
+    /// The first so many users connect with the account `ls`, all others with `be`.
+    pub(super) sensitive: usize,
+}
+
+/// How many there are.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Users {
+    /// Always so many.
+    Fixed(usize),
+    /// As many as the point says.
+    Point,
+    /// As many as the point says, and the sensitive ones.
+    PointAndSensitive,
+}
+
+impl Load {
+    /// A number of users with one mix.
+    pub(super) const fn of(users: Users, mix: Mix) -> Self {
+        Self { users, mix, then: None, sensitive: 0 }
+    }
+
+    pub(super) fn count(&self, point: f64) -> usize {
+        match self.users {
+            Users::Fixed(users) => users,
+            Users::Point => point as usize,
+            Users::PointAndSensitive => point as usize + self.sensitive,
+        }
+    }
+}
+
+/// Length and number of the runs.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Time {
+    pub(super) warm_up_s: u64,
+    pub(super) window_s: u64,
+    pub(super) rounds: usize,
+}
+
+/// Of a quick run: it shows that everything works.
+pub(super) const QUICK: Time = Time { warm_up_s: 2, window_s: 3, rounds: 1 };
+
+/// Starting, connecting, stopping.
+pub(super) const AROUND_S: u64 = 9;
+
+/// Filling the tables.
+pub(super) const LOAD_S: (u64, u64) = (240, 12);
+
+impl Figure {
+    /// How long it takes, in seconds.
+    pub(super) const fn expected_s(&self, quick: bool) -> u64 {
+        let mut seconds = 0;
+        let mut at = 0;
+        while at < self.arms.len() {
+            let arm = &self.arms[at];
+            let (warm_up, window) = match arm.time {
+                _ if quick => (QUICK.warm_up_s, QUICK.window_s),
+                Some(own) => own,
+                None => (self.time.warm_up_s, self.time.window_s),
+            };
+            seconds += arm.points.len() as u64 * (warm_up + window + AROUND_S);
+            at += 1;
+        }
+        if quick { seconds + LOAD_S.1 } else { seconds * self.time.rounds as u64 + LOAD_S.0 }
+    }
+
+    /// What the registry knows of it.
+    pub(super) const fn experiment(
+        &self,
+        run: fn(&RunOptions) -> Result<Outcome>,
+        report: fn(&Path) -> Result<Outcome>,
+    ) -> Experiment {
+        Experiment {
+            id: self.id,
+            title: self.title,
+            paper: "AppleS",
+            figure: self.figure,
+            expected_s: self.expected_s(false),
+            expected_quick_s: self.expected_s(true),
+            needs: &["mariadb-server-core", "8 GB of disk", "6 GB of memory"],
+            run,
+            report,
+        }
+    }
+}

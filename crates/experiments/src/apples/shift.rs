@@ -1,0 +1,77 @@
+//! A workload that changes: P has to be found again.
+
+use headworks_workload::tpcc::Mix;
+
+use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::{report, run};
+use crate::registry::Experiment;
+use crate::sweep::found::Seed;
+use crate::sweep::panel::Panel;
+
+pub(super) const EXPERIMENT: Experiment =
+    SHIFT.experiment(|options| run(&SHIFT, options), |directory| report(&SHIFT, directory));
+
+const FIXED: &str = "P fixed, writing";
+const AUTO: &str = "P finds itself, reading and then writing";
+const KEY: &str = "throughput_per_s";
+const USERS: Users = Users::Fixed(256);
+
+fn best(seed: &Seed<'_>) -> f64 {
+    seed.all(FIXED, KEY).into_iter().fold(0.0, f64::max)
+}
+
+const SHIFT: Figure = Figure {
+    id: "apples-shift",
+    title: "A load that turns from reading to writing: P is found again",
+    figure: "section 4.3",
+    about: "256 terminals that mostly read for 70 s, and only write for 80 s more, behind a gate whose P finds itself; and \
+            the same writers with fixed P.",
+    sweep: ("parallelism", "P"),
+    arms: &[
+        Arm {
+            label: FIXED,
+            server: ServerKind::Gate("[gate]\nparallelism = {x}\n"),
+            points: &[4.0, 8.0, 16.0, 32.0, 64.0],
+            load: Load::of(USERS, Mix::WRITE_HEAVY),
+            time: None,
+        },
+        Arm {
+            label: AUTO,
+            server: ServerKind::Gate("[gate]\nparallelism = \"auto\"\n"),
+            points: &[0.0],
+            load: Load {
+                users: USERS,
+                mix: Mix::READ_MOSTLY,
+                then: Some(Mix::WRITE_HEAVY),
+                sensitive: 0,
+            },
+            time: Some((70, 80)),
+        },
+    ],
+    time: Time { warm_up_s: 4, window_s: 12, rounds: 3 },
+    claims: &[
+        Claim {
+            statement: "a minute after the change throughput is again as good as with the best fixed P",
+            paper: "not said; its P is found once",
+            unit: "throughput of the last 20 s / that of the best fixed P",
+            ours: |seed| seed.between(AUTO, 0.0, "answered_per_s", 130, 150) / best(seed),
+            bound: Bound::AtLeast(0.95),
+            note: "",
+        },
+        Claim {
+            statement: "no second after the change is slower than half of the best",
+            paper: "not said",
+            unit: "slowest second / throughput of the best fixed P",
+            ours: |seed| seed.get(AUTO, 0.0, "least_second_per_s") / best(seed),
+            bound: Bound::AtLeast(0.5),
+            note: "",
+        },
+    ],
+    panels: || {
+        vec![
+            Panel::time("Throughput", "transactions/s").at(AUTO, AUTO, 0.0, "answered_per_s"),
+            Panel::sweep("Fixed P: throughput of the writers", "transactions/s")
+                .line(FIXED, FIXED, KEY),
+        ]
+    },
+};

@@ -1,0 +1,75 @@
+//! The figures as data, and their numbers.
+
+use std::time::Duration;
+
+use headworks_workload::driver::{self, Client, Request, RunOptions, Stop};
+
+use super::EXPERIMENTS;
+use super::measure::{add_search, measure};
+
+#[test]
+fn names_are_unique_and_times_are_promised() {
+    let ids: std::collections::BTreeSet<_> = EXPERIMENTS.iter().map(|e| e.id).collect();
+    assert_eq!(ids.len(), EXPERIMENTS.len());
+    assert!(EXPERIMENTS.iter().all(|e| e.id.starts_with("apples-")));
+    assert!(EXPERIMENTS.iter().all(|e| e.expected_quick_s < 400 && e.expected_s > 300));
+}
+
+/// A server that takes two milliseconds.
+struct Fake;
+
+impl Client for Fake {
+    fn next(&mut self) -> Request {
+        Request { kind: 0, before: Duration::ZERO, after: Duration::ZERO }
+    }
+
+    fn attempt(&mut self) -> Result<(), headworks_workload::db::DbError> {
+        std::thread::sleep(Duration::from_millis(2));
+        Ok(())
+    }
+}
+
+#[test]
+fn a_run_is_measured_as_a_whole_and_by_class() {
+    let options = RunOptions {
+        users: 5,
+        warm_up: Duration::from_millis(100),
+        window: Duration::from_secs(1),
+        trace: true,
+        ..RunOptions::default()
+    };
+    let report =
+        driver::run(&options, &["only"], &|_| Ok(Fake), &Stop::default(), &mut |_| {}).unwrap();
+    let run = measure(&report, 2, 7);
+    let of = |key: &str| run.numbers[key];
+    assert_eq!(run.seed, 7);
+    let sum = of("ls_per_s") + of("be_per_s");
+    assert!((sum - of("throughput_per_s")).abs() < 1e-9);
+    assert!(of("ls_per_s") < of("be_per_s"));
+    assert!(of("ls_latency_p999_ms") >= 2.0 && of("latency_max_ms") >= of("latency_p99_ms"));
+}
+
+#[test]
+fn the_model_counts_only_if_it_fits() {
+    let mut run = measure(&empty(), 0, 1);
+    let fitted = serde_json::json!({"parallelism": 12, "fitted": {
+        "parameters": [1.0, 0.1], "curve": [[2, 100.0], [8, 250.0], [32, 200.0]]}});
+    add_search(&mut run, &fitted);
+    assert_eq!(run.numbers["gate_model_per_s"], 250.0);
+    assert_eq!(run.numbers["gate_model_p"], 8.0);
+    assert_eq!(run.numbers["gate_p"], 12.0);
+    let mut run = measure(&empty(), 0, 1);
+    add_search(
+        &mut run,
+        &serde_json::json!({"parallelism": 12, "fitted": {"parameters": null,
+        "curve": [[2, 100.0]]}}),
+    );
+    assert!(!run.numbers.contains_key("gate_model_per_s"));
+}
+
+fn empty() -> driver::Report {
+    let options =
+        RunOptions { users: 1, window: Duration::from_millis(20), ..RunOptions::default() };
+    let options = RunOptions { warm_up: Duration::ZERO, ..options };
+    driver::run(&options, &["only"], &|_| Ok(Fake), &Stop::default(), &mut |_| {}).unwrap()
+}

@@ -1,0 +1,99 @@
+//! More and more users.
+
+use headworks_workload::tpcc::Mix;
+
+use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::{report, run};
+use crate::registry::Experiment;
+use crate::sweep::found::Seed;
+use crate::sweep::panel::Panel;
+
+pub(super) const EXPERIMENT: Experiment =
+    USERS.experiment(|options| run(&USERS, options), |directory| report(&USERS, directory));
+
+const AS_IS: &str = "MariaDB as it is";
+const POOL: &str = "its own thread pool";
+const LIMIT: &str = "innodb_thread_concurrency = 16";
+const GATE: &str = "behind the gate";
+const ALL: [&str; 4] = [AS_IS, POOL, LIMIT, GATE];
+const KEY: &str = "throughput_per_s";
+const POINTS: &[f64] = &[4.0, 16.0, 64.0, 256.0, 512.0, 1024.0];
+const LOAD: Load = Load::of(Users::Point, Mix::STANDARD);
+
+/// The smaller of two ratios, at 256 and 512 users.
+fn least(seed: &Seed<'_>, than: &str) -> f64 {
+    let at = |users| seed.get(GATE, users, KEY) / seed.get(than, users, KEY);
+    at(256.0).min(at(512.0))
+}
+
+const fn plain(label: &'static str, options: &'static [&'static str]) -> Arm {
+    Arm { label, server: ServerKind::Plain(options), points: POINTS, load: LOAD, time: None }
+}
+
+const USERS: Figure = Figure {
+    id: "apples-users",
+    title: "Throughput, fairness and tails with more and more users",
+    figure: "Figures 1 and 9",
+    about: "Terminals without pauses, standard mix: MariaDB as it is, its pool of threads, its own limit of threads inside \
+            InnoDB, and behind the gate with P = 8 x cores.",
+    sweep: ("users", "users"),
+    arms: &[
+        plain(AS_IS, &["--thread-handling=one-thread-per-connection"]),
+        plain(POOL, &["--thread-handling=pool-of-threads"]),
+        plain(LIMIT, &["--innodb-thread-concurrency=16"]),
+        Arm {
+            label: GATE,
+            server: ServerKind::Gate("[gate]\nparallelism = 16\n"),
+            points: POINTS,
+            load: LOAD,
+            time: None,
+        },
+    ],
+    time: Time { warm_up_s: 4, window_s: 20, rounds: 3 },
+    claims: &[
+        Claim {
+            statement: "256 and 512 users: more throughput than MariaDB as it is",
+            paper: "+9.8 % to +28.1 % (Figure 9)",
+            unit: "lower ratio of throughput of the two",
+            ours: |seed| least(seed, AS_IS),
+            bound: Bound::AtLeast(1.10),
+            note: "",
+        },
+        Claim {
+            statement: "256 and 512 users: at least the throughput of MariaDB's own thread pool",
+            paper: "not compared",
+            unit: "lower ratio of throughput of the two",
+            ours: |seed| least(seed, POOL),
+            bound: Bound::AtLeast(1.0),
+            note: "",
+        },
+        Claim {
+            statement: "256 and 512 users: at least the throughput of a limit that was set by hand",
+            paper: "not compared",
+            unit: "lower ratio of throughput of the two",
+            ours: |seed| least(seed, LIMIT),
+            bound: Bound::AtLeast(1.0),
+            note: "",
+        },
+        Claim {
+            statement: "256 users: service is much fairer than from MariaDB as it is",
+            paper: "31.8 x to 101.5 x (Figures 12 and 14)",
+            unit: "ratio of U_f over statements",
+            ours: |seed| seed.get(AS_IS, 256.0, "unfairness") / seed.get(GATE, 256.0, "unfairness"),
+            bound: Bound::AtLeast(30.0),
+            note: "",
+        },
+    ],
+    panels: || {
+        let panel = |title: &str, unit: &str, key: &str| {
+            let panel = Panel::sweep(title, unit);
+            ALL.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
+        };
+        vec![
+            panel("Throughput", "transactions/s", KEY),
+            panel("Unfairness U_f", "", "unfairness"),
+            panel("P99", "ms", "latency_p99_ms"),
+            panel("Variation of a user's latency", "", "latency_cv"),
+        ]
+    },
+};

@@ -1,0 +1,80 @@
+//! Experiments over arms and points: each arm runs at each point of a sweep, several times.
+//!
+//! What differs from experiment to experiment is how a run is made, what must hold ([`Claim`]) and what is drawn
+//! ([`panel::Panel`]). The record, the verdicts, the picture and the page are common.
+
+pub(crate) mod analyse;
+mod claim;
+mod draw;
+mod draw_bars;
+pub(crate) mod found;
+pub(crate) mod panel;
+pub(crate) mod record;
+mod report;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+pub(crate) use claim::{Bound, Claim};
+
+use crate::record::{Outcome, read_json, write_file, write_json};
+use panel::Panel;
+use record::{Record, Run};
+
+/// What is said and shown of a record.
+pub(crate) struct Presentation<'a> {
+    /// The experiment's id: files are named after it.
+    pub(crate) id: &'static str,
+    /// Number of the figure.
+    pub(crate) figure: &'a str,
+    /// What was run, in a few sentences.
+    pub(crate) about: &'a str,
+    /// For the horizontal axis of sweeps, and of series.
+    pub(crate) sweep_label: &'a str,
+    pub(crate) time_label: &'a str,
+    /// What several runs of the same are called.
+    pub(crate) runs: &'a str,
+    /// What a run was, for the line under the title.
+    pub(crate) caption: String,
+    /// What a quick run has less of.
+    pub(crate) quick: &'a str,
+    /// HTML at the page's end.
+    pub(crate) appendix: String,
+    /// Adds numbers that follow from those that are recorded.
+    pub(crate) derive: fn(&mut Run),
+    /// What must hold.
+    pub(crate) claims: &'a [Claim],
+    /// The picture.
+    pub(crate) panels: Vec<Panel>,
+}
+
+/// The record of an experiment, in a directory.
+pub(crate) fn read(directory: &Path, id: &str) -> Result<Record> {
+    read_json(&directory.join(format!("{id}.json")))
+}
+
+/// Keeps a record.
+pub(crate) fn write(directory: &Path, record: &Record) -> Result<()> {
+    write_json(&directory.join(format!("{}.json", record.header.id)), record)
+}
+
+/// Analyses and draws a record; `fresh` says that it was made in this very run.
+pub(crate) fn report(
+    show: &Presentation<'_>,
+    mut record: Record,
+    directory: &Path,
+    fresh: bool,
+) -> Result<Outcome> {
+    let [json, svg, html] =
+        ["json", "svg", "html"].map(|kind| directory.join(format!("{}.{kind}", show.id)));
+    let derived = analyse::derived(show.derive, &record);
+    record.verdicts = analyse::verdicts(show.claims, show.runs, &derived);
+    let picture = draw::picture(&derived, show)?;
+    write_json(&json, &record)?;
+    write_file(&svg, picture.as_bytes())?;
+    write_file(&html, report::page_file(show, &record, &picture).as_bytes())?;
+    let files = vec![json, svg, html, directory.join("index.html")];
+    let text = report::text(show, &record, &files, fresh);
+    Ok(Outcome { id: show.id, verdicts: record.verdicts, files, text })
+}

@@ -1,0 +1,222 @@
+//! `headworks volume`.
+
+use clap::{Args, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Arguments of `volume`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    headworks volume create data --size 10G --backing /srv/data.img\n  \
+    headworks volume mount data /mnt/data                 # ext4 at the first time\n  \
+    headworks volume create test --size 2G --backing /srv/test.img --layer powercut:seed=7\n  \
+    headworks volume mount test /mnt/test && headworks volume powercut test\n  \
+    headworks volume umount data && headworks volume rm data")]
+pub struct Volume {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: VolumeCommand,
+}
+
+/// What to do with a volume.
+#[derive(Debug, Subcommand)]
+pub enum VolumeCommand {
+    /// Describe a volume; nothing runs yet
+    Create(Create),
+    /// Make a block device of a volume, and mount its file system
+    Mount(Mount),
+    /// Unmount a volume and take its block device away
+    Umount(Umount),
+    /// Name the volumes and say what each one does
+    List(Json),
+    /// Show a volume: what it is made of and what passed through
+    Stat(Stat),
+    /// Forget a volume; its backing file stays unless asked otherwise
+    Rm(Rm),
+    /// Cut the power of a volume that has a `powercut` layer
+    ///
+    /// What was not flushed is dropped, kept or torn, sector by sector, by the layer's seed. From
+    /// then on everything fails with EIO. Unmount the volume and mount it again, or give the power
+    /// back.
+    Powercut(Powercut),
+    /// Play a recorded trace against a volume that is not mounted
+    ///
+    /// Requests come at their recorded times, or as fast as the depth allows. Writes write a
+    /// pattern: what the volume held is lost where they go.
+    Replay(Replay),
+    /// Find what crashed volumes left behind, and clean it up
+    ///
+    /// Touches only loop devices and mounts below headworks' own directory whose process is gone.
+    Doctor(VolumeDoctor),
+    /// Serve a volume in the foreground, without mounting its file system
+    ///
+    /// `mount` starts this in the background.
+    Serve(Serve),
+}
+
+/// A file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FsArg {
+    /// ext4 with a journal
+    Ext4,
+    /// XFS
+    Xfs,
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    headworks_volume::layer::bytes(text)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "write a size: 512M, 10G, 1T, or bytes".to_owned())
+}
+
+fn layer(text: &str) -> Result<String, String> {
+    headworks_volume::layer::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Arguments of `volume create`.
+#[derive(Debug, Args)]
+#[command(after_help = "Layers, the first one nearest to the file system:\n  \
+    delay:read=2ms,write=500us,flush=10ms   requests wait\n  \
+    rate:bytes=100M,requests=2000,op=write  at most so much a second\n  \
+    error:op=write,sector=1000-2000,count=3,kind=eio|enospc|torn|flip,probability=0.1,seed=7\n  \
+    stats                                   latencies, for `headworks volume stat`\n  \
+    record:FILE                             a trace of every request\n  \
+    powercut:seed=7,cache=64M,keep=0.5,torn=0.1   a write cache that can lose its power")]
+pub struct Create {
+    /// Name: letters, digits, `-`, `_` and `.`
+    pub name: String,
+    /// Size: a multiple of the block
+    #[arg(long, short = 's', value_parser = size)]
+    pub size: u64,
+    /// Where the bytes lie; a file that does not exist is made, sparse
+    #[arg(long, short = 'b', value_name = "FILE|DEVICE|memory")]
+    pub backing: String,
+    /// Most memory for a volume in memory [default: half of the machine's]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub memory_max: Option<u64>,
+    /// What device it behaves like: a model, a file with one, or `raw` for none
+    #[arg(long, short = 'd', default_value = "raw", value_name = "MODEL|FILE.toml|raw")]
+    pub device: String,
+    /// Order of the requests that wait
+    #[arg(long, default_value = "noop")]
+    pub scheduler: String,
+    /// Layers; may be given several times
+    #[arg(long, short = 'l', value_name = "LAYER", value_parser = layer)]
+    pub layer: Vec<String>,
+    /// Bytes of a sector: 512, 1024, 2048 or 4096
+    #[arg(long, default_value_t = 512, value_name = "BYTES")]
+    pub block: u32,
+    /// File system made at the first mount
+    #[arg(long, value_enum, default_value = "ext4", conflicts_with = "raw")]
+    pub fs: FsArg,
+    /// No file system: the device alone
+    #[arg(long)]
+    pub raw: bool,
+    /// The kernel's own scheduler above the volume's queue
+    #[arg(long, default_value = "none", value_name = "NAME", value_parser = ["none", "mq-deadline", "kyber", "bfq"])]
+    pub kernel_scheduler: String,
+}
+
+/// Arguments of `volume mount`.
+#[derive(Debug, Args)]
+pub struct Mount {
+    /// Name of the volume
+    pub name: String,
+    /// Where the file system goes; not for a volume without one
+    pub dir: Option<PathBuf>,
+    /// Make a new file system, whatever the volume holds
+    #[arg(long)]
+    pub format: bool,
+}
+
+/// Arguments of `volume umount`.
+#[derive(Debug, Args)]
+pub struct Umount {
+    /// Name of the volume
+    pub name: String,
+}
+
+/// For people or machines.
+#[derive(Debug, Args)]
+pub struct Json {
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `volume stat`.
+#[derive(Debug, Args)]
+pub struct Stat {
+    /// Name of the volume
+    pub name: String,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `volume rm`.
+#[derive(Debug, Args)]
+pub struct Rm {
+    /// Name of the volume
+    pub name: String,
+    /// Delete its backing file too
+    #[arg(long)]
+    pub with_backing: bool,
+}
+
+/// Arguments of `volume powercut`.
+#[derive(Debug, Args)]
+pub struct Powercut {
+    /// Name of the volume
+    pub name: String,
+    /// Wait so long first
+    #[arg(long, value_name = "SECONDS", conflicts_with = "restore")]
+    pub after: Option<f64>,
+    /// Wait for a random time of up to so long first
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["after", "restore"])]
+    pub within: Option<f64>,
+    /// Decides the random time
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Give the power back
+    #[arg(long)]
+    pub restore: bool,
+}
+
+/// Arguments of `volume replay`.
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// Name of the volume
+    pub name: String,
+    /// Trace of a `record` layer
+    pub trace: PathBuf,
+    /// Times as fast as recorded
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR", conflicts_with = "depth")]
+    pub speed: f64,
+    /// Not at the recorded times: so many requests at a time, in their order
+    #[arg(long, value_name = "REQUESTS", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub depth: Option<u32>,
+    /// Let the trace's writes destroy what the volume holds
+    #[arg(long)]
+    pub overwrite: bool,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `volume doctor`.
+#[derive(Debug, Args)]
+pub struct VolumeDoctor {
+    /// Say what would be cleaned up, and leave it
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Arguments of `volume serve`.
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Name of the volume
+    pub name: String,
+    /// Descriptor that gets a line once the device is there
+    #[arg(long, hide = true)]
+    pub ready_fd: Option<i32>,
+}

@@ -1,0 +1,138 @@
+//! `volume create` and `volume rm`.
+
+use super::state::{self, Description, FileSystem, Named};
+use crate::cli;
+use anyhow::{Context, Result, bail};
+use headworks_volume::VolumeConfig;
+use headworks_volume::config::MEMORY;
+use headworks_volume::store;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// Describes a volume. Nothing is left of one that cannot be.
+pub fn create(args: &cli::Create) -> Result<()> {
+    let volume = Named::new(&args.name)?;
+    if volume.path().exists() {
+        bail!(
+            "there is a volume `{0}` already\n  look: headworks volume stat {0}; remove it: headworks volume rm {0}",
+            volume.name
+        );
+    }
+    let absolute = |text: &str| -> Result<String> {
+        let path = std::path::absolute(text)?;
+        path.into_os_string().into_string().ok().context("paths of volumes must be UTF-8")
+    };
+    let in_memory = args.backing == MEMORY;
+    let backing = if in_memory { MEMORY.to_owned() } else { absolute(&args.backing)? };
+    let mut config = VolumeConfig::new(args.size, &backing);
+    config.memory_bytes_max = args.memory_max;
+    // The volume's process runs elsewhere.
+    config.device =
+        if args.device.ends_with(".toml") { absolute(&args.device)? } else { args.device.clone() };
+    config.scheduler.clone_from(&args.scheduler);
+    config.block_bytes = args.block;
+    config.layers = args
+        .layer
+        .iter()
+        .map(|text| match text.strip_prefix("record:") {
+            Some(file) => Ok(format!("record:{}", absolute(file)?)),
+            None => Ok(text.clone()),
+        })
+        .collect::<Result<_>>()?;
+    config.check()?;
+    let made_backing = !in_memory && prepare(Path::new(&backing), args.size)?;
+    let description = Description {
+        file_system: (!args.raw).then_some(match args.fs {
+            cli::FsArg::Ext4 => FileSystem::Ext4,
+            cli::FsArg::Xfs => FileSystem::Xfs,
+        }),
+        kernel_scheduler: args.kernel_scheduler.clone(),
+        made_backing,
+        volume: config,
+    };
+    if let Err(error) = volume.write_new(&description) {
+        if made_backing {
+            let _ = std::fs::remove_file(&backing);
+        }
+        return Err(error);
+    }
+    println!(
+        "volume `{}` is described in {}\n  start it: headworks volume mount {0}{}",
+        volume.name,
+        volume.path().display(),
+        if args.raw { "" } else { " DIRECTORY" }
+    );
+    Ok(())
+}
+
+/// Makes a backing file, sparse, or looks at the one that is there. Whether it made one.
+fn prepare(path: &Path, size: u64) -> Result<bool> {
+    for other in state::all() {
+        let used = other.read().is_ok_and(|description| {
+            std::fs::canonicalize(&description.volume.backing).ok()
+                == std::fs::canonicalize(path).ok()
+                && path.exists()
+        });
+        if used {
+            bail!(
+                "{} backs volume `{1}` already\n  remove that one first: headworks volume rm {1}",
+                path.display(),
+                other.name
+            );
+        }
+    }
+    if path.exists() {
+        // Opened as the volume will be, and let go.
+        store::File::open(path, size)?;
+        return Ok(false);
+    }
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(|| format!("cannot make the backing file {}", path.display()))?;
+    if let Err(error) = file.set_len(size) {
+        let _ = std::fs::remove_file(path);
+        return Err(error).with_context(|| {
+            format!(
+                "cannot make {} {size} bytes long: the file system there may not hold such files",
+                path.display()
+            )
+        });
+    }
+    Ok(true)
+}
+
+/// Forgets a volume.
+pub fn rm(args: &cli::Rm) -> Result<()> {
+    let (volume, description) = Named::existing(&args.name)?;
+    if volume.is_running() {
+        bail!("volume `{0}` runs\n  end it first: headworks volume umount {0}", volume.name);
+    }
+    if volume.note().is_some() {
+        bail!(
+            "volume `{}` crashed and left something behind\n  clean it up first: headworks volume doctor",
+            volume.name
+        );
+    }
+    let backing = Path::new(&description.volume.backing);
+    if args.with_backing && !description.volume.in_memory() {
+        if !backing.is_file() {
+            bail!("{} is no file, so it cannot be deleted", backing.display());
+        }
+        // Locked as a volume would: nobody else uses it.
+        let _held = store::File::open(backing, description.volume.size_bytes)?;
+        std::fs::remove_file(backing)
+            .with_context(|| format!("cannot delete {}", backing.display()))?;
+    }
+    let path = volume.path();
+    std::fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+    volume.clear();
+    println!("volume `{}` is forgotten", volume.name);
+    if !args.with_backing && description.made_backing && backing.exists() {
+        println!("  its bytes are still in {0}: rm {0}", backing.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! `volume powercut`.
+
+use super::control::{self, Request, Response};
+use super::state::Named;
+use super::waiting::Waiting;
+use crate::cli;
+use anyhow::{Result, bail};
+use std::time::Duration;
+
+/// Longest wait before a cut, in seconds.
+const WAIT_S_MAX: f64 = 86_400.0;
+
+/// Cuts the power of a running volume, or gives it back.
+pub fn powercut(args: &cli::Powercut) -> Result<()> {
+    let (volume, _) = Named::existing(&args.name)?;
+    if !volume.is_running() {
+        bail!("volume `{}` does not run", volume.name);
+    }
+    if args.restore {
+        if let Response::Done(done) = control::ask(&volume, Request::Restore)? {
+            println!("volume `{}`: {done}", volume.name);
+        }
+        return Ok(());
+    }
+    let wait_s = match (args.after, args.within) {
+        (Some(after), _) => after,
+        (None, Some(within)) => within * fraction(args.seed),
+        (None, None) => 0.0,
+    };
+    if !(0.0..=WAIT_S_MAX).contains(&wait_s) {
+        bail!("the wait must be from 0 to {WAIT_S_MAX} seconds");
+    }
+    {
+        let _waiting =
+            Waiting::new(format!("the power of `{}` goes in {wait_s:.2} s", volume.name));
+        std::thread::sleep(Duration::from_secs_f64(wait_s));
+    }
+    match control::ask(&volume, Request::Cut)? {
+        Response::Cut(report) => {
+            println!(
+                "the power of volume `{}` is off; of the sectors that were not flushed {} are lost, {} kept, {} torn",
+                volume.name, report.dropped, report.kept, report.torn
+            );
+            println!(
+                "  everything fails until: headworks volume umount {0}, or: headworks volume powercut --restore {0}",
+                volume.name
+            );
+            Ok(())
+        }
+        other => bail!("volume `{}` answered something else: {other:?}", volume.name),
+    }
+}
+
+/// A number from 0 to 1 that the seed decides (SplitMix64).
+fn fraction(seed: u64) -> f64 {
+    let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^= mixed >> 31;
+    (mixed >> 11) as f64 / (1u64 << 53) as f64
+}

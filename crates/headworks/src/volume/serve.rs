@@ -1,0 +1,233 @@
+//! The process of a volume: engine, file system with the `disk`, loop device, control socket.
+
+use super::control::{self, Figures, Power, Request, Response};
+use super::state::{Description, Named, Note};
+use super::system;
+use crate::cli;
+use crate::daemon::{block_signals, read_signal};
+use anyhow::{Context, Result, bail};
+use headworks_volume::fuse::Front;
+use headworks_volume::loop_device::{self, LoopDevice};
+use headworks_volume::{Submission, Volume};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a device may stay in use after it was taken away.
+const LEAVE: Duration = Duration::from_secs(10);
+
+/// Serves until it is told to stop.
+pub fn serve(args: &cli::Serve) -> Result<()> {
+    let (volume, description) = Named::existing(&args.name)?;
+    // SAFETY: whoever started us made this descriptor for us and says so on the command line.
+    let ready = args.ready_fd.map(|fd| unsafe { File::from_raw_fd(fd) });
+    system::can_serve()?;
+    let Some(_lock) = volume.lock()? else {
+        bail!("volume `{0}` runs already: headworks volume stat {0}", volume.name);
+    };
+    // Before any thread exists: they inherit both.
+    let signals = block_signals()?;
+    become_io_flusher();
+    let served = start(&volume, &description)?;
+    let device = served.device.path.clone();
+    volume.write_note(&Note {
+        pid: std::process::id(),
+        device: device.clone(),
+        mounted_on: None,
+    })?;
+    let listener = listen(&volume)?;
+    match ready {
+        Some(mut ready) => {
+            writeln!(ready, "ready {}", device.display())?;
+        }
+        None => println!("volume `{}` is {}; stop it with Ctrl-C", volume.name, device.display()),
+    }
+    wait(&listener, signals, &served);
+    // If it does not go well, what is left and the log are for `doctor` and for whoever asks.
+    served.stop(&volume)?;
+    volume.clear();
+    Ok(())
+}
+
+/// The kernel must not wait for our own writeback when it gives this process memory: the memory may
+/// be needed to write back what waits for this very process.
+fn become_io_flusher() {
+    const PR_SET_IO_FLUSHER: i32 = 57;
+    // SAFETY: sets flags of the calling thread, which others inherit. Older kernels refuse.
+    unsafe { libc::prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) };
+}
+
+struct Served {
+    volume: Volume,
+    front: Front,
+    device: LoopDevice,
+}
+
+fn start(named: &Named, description: &Description) -> Result<Served> {
+    let volume = description.volume.start()?;
+    let dir = named.front_dir();
+    // A dead file system of a crashed process would be in the way.
+    if system::mounts().iter().any(|mounted| mounted.dir == dir) {
+        bail!(
+            "{} is still mounted, of a process that is gone\n  clean it up: headworks volume doctor",
+            dir.display()
+        );
+    }
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+    let front = Front::mount(std::sync::Arc::clone(&volume.engine), &named.name, &dir, threads)
+        .with_context(|| format!("cannot mount a FUSE file system on {}", dir.display()))?;
+    let attached = LoopDevice::attach(&named.disk(), description.volume.block_bytes)
+        .context("cannot set up a loop device\n  see which are in use: losetup -l")
+        .and_then(|device| {
+            device.set_scheduler(&description.kernel_scheduler).with_context(|| {
+                format!(
+                    "the kernel does not have the scheduler {}; it has: {}",
+                    description.kernel_scheduler,
+                    std::fs::read_to_string(device.queue_file("scheduler"))
+                        .unwrap_or_default()
+                        .trim()
+                )
+            })?;
+            Ok(device)
+        });
+    match attached {
+        Ok(device) => Ok(Served { volume, front, device }),
+        Err(error) => {
+            let _ = front.end();
+            Err(error)
+        }
+    }
+}
+
+fn listen(volume: &Named) -> Result<UnixListener> {
+    let path = volume.file("control.sock");
+    let _ = std::fs::remove_file(&path);
+    UnixListener::bind(&path).with_context(|| format!("cannot listen on {}", path.display()))
+}
+
+/// Answers until it is told to stop, by a client or by a signal.
+fn wait(listener: &UnixListener, signals: i32, served: &Served) {
+    loop {
+        let mut fds = [listener.as_raw_fd(), signals].map(|fd| libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        });
+        // SAFETY: the array and its length belong together.
+        unsafe { libc::poll(fds.as_mut_ptr(), 2, 1_000) };
+        if fds[1].revents != 0 && matches!(read_signal(signals), Some(libc::SIGTERM | libc::SIGINT))
+        {
+            return;
+        }
+        if served.front.has_ended() {
+            return;
+        }
+        if fds[0].revents != 0
+            && let Ok((stream, _)) = listener.accept()
+        {
+            let mut stop = false;
+            // A client that misbehaves is its own problem.
+            let _ = control::serve(&stream, |request| {
+                stop = request == Request::Stop;
+                served.answer(request)
+            });
+            if stop {
+                return;
+            }
+        }
+    }
+}
+
+impl Served {
+    fn answer(&self, request: Request) -> Response {
+        let power = || {
+            self.volume.power.as_ref().ok_or_else(|| {
+                Response::Error(
+                    "this volume has no powercut layer\n  create it with: --layer powercut"
+                        .to_owned(),
+                )
+            })
+        };
+        match request {
+            Request::Stat => Response::Figures(Box::new(self.figures())),
+            Request::Cut => match power() {
+                Ok(power) if power.is_on() => Response::Cut(power.cut()),
+                Ok(_) => Response::Error("the power is off already".to_owned()),
+                Err(refusal) => refusal,
+            },
+            Request::Restore => match power() {
+                Ok(power) if power.is_on() => Response::Error("the power is on".to_owned()),
+                Ok(power) => {
+                    power.restore();
+                    Response::Done("the power is back; what was lost is lost".to_owned())
+                }
+                Err(refusal) => refusal,
+            },
+            Request::Stop => Response::Done("stopping".to_owned()),
+        }
+    }
+
+    fn figures(&self) -> Figures {
+        let layers: BTreeMap<String, BTreeMap<String, f64>> = self
+            .volume
+            .engine
+            .figures()
+            .into_iter()
+            .enumerate()
+            .filter(|(_, (_, figures))| !figures.is_empty())
+            .map(|(at, (name, figures))| {
+                (format!("{} {name}", at + 1), figures.into_iter().collect())
+            })
+            .collect();
+        Figures {
+            counts: self.volume.engine.counts(),
+            layers,
+            power: self.volume.power.as_ref().map(|power| Power {
+                on: power.is_on(),
+                unflushed_bytes: power.unflushed_bytes(),
+                last_cut: power.last_cut(),
+            }),
+            allocated_bytes: self.volume.store.allocated_bytes(),
+        }
+    }
+
+    /// Takes everything away in the opposite order; what was written is durable then.
+    fn stop(self, named: &Named) -> Result<()> {
+        let Served { volume, front, device } = self;
+        let path = device.path.clone();
+        // The kernel lets go at the last close: ours, or that of whoever still has it open.
+        device.detach().with_context(|| format!("cannot take {} away", path.display()))?;
+        let disk = named.disk();
+        let deadline = Instant::now() + LEAVE;
+        while is_attached(&path, &disk) {
+            if Instant::now() > deadline {
+                bail!(
+                    "{0} is still in use by another program, and ends with this process\n  find it: fuser -v {0}",
+                    path.display()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        front.end().context("cannot unmount the file system under the loop device")?;
+        volume.engine.drain();
+        if volume.power.as_ref().is_none_or(|power| power.is_on()) {
+            let flush = headworks_policy::block::Operation::Flush;
+            volume
+                .engine
+                .call(|done| Submission::new(flush, 0, 0, done))
+                .context("cannot make the last writes durable")?;
+        }
+        Ok(())
+    }
+}
+
+fn is_attached(device: &Path, disk: &Path) -> bool {
+    loop_device::list()
+        .iter()
+        .any(|attached| attached.path == device && Path::new(&attached.backing) == disk)
+}

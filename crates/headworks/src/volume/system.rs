@@ -1,0 +1,239 @@
+//! What is asked of the system: mounts, file systems on a device, and what the kernel offers.
+
+use super::state::FileSystem;
+use anyhow::{Context, Result, bail};
+use std::ffi::CString;
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A mounted file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mounted {
+    /// What is mounted: a device or a name.
+    pub source: PathBuf,
+    /// Where.
+    pub dir: PathBuf,
+    /// The kind, for example `ext4` or `fuse.headworks`.
+    pub kind: String,
+}
+
+/// Everything that is mounted.
+pub fn mounts() -> Vec<Mounted> {
+    let text = std::fs::read("/proc/self/mounts").unwrap_or_default();
+    parse_mounts(&text)
+}
+
+fn parse_mounts(text: &[u8]) -> Vec<Mounted> {
+    text.split(|byte| *byte == b'\n')
+        .filter_map(|line| {
+            let mut fields = line.split(|byte| *byte == b' ');
+            let path = |field: &[u8]| PathBuf::from(std::ffi::OsString::from_vec(unescape(field)));
+            let (source, dir) = (path(fields.next()?), path(fields.next()?));
+            let kind = String::from_utf8_lossy(fields.next()?).into_owned();
+            Some(Mounted { source, dir, kind })
+        })
+        .collect()
+}
+
+/// Blanks and backslashes are three octal digits there.
+fn unescape(field: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut rest = field;
+    while let Some((byte, after)) = rest.split_first() {
+        let code = (*byte == b'\\' && after.len() >= 3)
+            .then(|| std::str::from_utf8(&after[..3]).ok())
+            .flatten()
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match code {
+            Some(code) => {
+                out.push(code);
+                rest = &after[3..];
+            }
+            None => {
+                out.push(*byte);
+                rest = after;
+            }
+        }
+    }
+    out
+}
+
+/// Fails unless this user may mount and this kernel can.
+pub fn can_serve() -> Result<()> {
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        bail!("block devices and mounts are root's: run this command as root");
+    }
+    for (node, what, module) in [
+        ("/dev/fuse", "FUSE (file systems in user space)", "fuse"),
+        ("/dev/loop-control", "loop devices", "loop"),
+    ] {
+        if !Path::new(node).exists() {
+            bail!(
+                "{node} is missing: this kernel has no {what}, or its module is not loaded\n  \
+                 load it: modprobe {module}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Whether the kernel knows a file system; it may load a module for it.
+pub fn knows(kind: &str) -> bool {
+    let known = || {
+        std::fs::read_to_string("/proc/filesystems").is_ok_and(|text| {
+            text.lines().any(|line| line.trim_start_matches("nodev").trim() == kind)
+        })
+    };
+    known() || {
+        let _ = Command::new("modprobe").args(["-q", kind]).status();
+        known()
+    }
+}
+
+/// Mounts a device.
+pub fn mount(device: &Path, dir: &Path, kind: FileSystem) -> Result<()> {
+    let source = CString::new(device.as_os_str().as_bytes())?;
+    let target = CString::new(dir.as_os_str().as_bytes())?;
+    let name = CString::new(kind.name())?;
+    // Tables of inodes that ext4 would write in the background disturb what is measured.
+    let options = match kind {
+        FileSystem::Ext4 => c"noinit_itable",
+        FileSystem::Xfs => c"",
+    };
+    // SAFETY: four C strings that outlive the call.
+    let done = unsafe {
+        libc::mount(source.as_ptr(), target.as_ptr(), name.as_ptr(), 0, options.as_ptr().cast())
+    };
+    if done == 0 {
+        return Ok(());
+    }
+    let error = std::io::Error::last_os_error();
+    let hint = match error.raw_os_error() {
+        Some(libc::ENODEV) => format!("this kernel has no {0}: modprobe {0}", kind.name()),
+        Some(libc::EINVAL | libc::EUCLEAN) => {
+            format!(
+                "the file system is damaged, or is none: dmesg | tail; fsck.{} -n FILE",
+                kind.name()
+            )
+        }
+        Some(libc::EIO) => "the volume fails: is a fault layer at work? dmesg | tail".to_owned(),
+        _ => "dmesg | tail may say more".to_owned(),
+    };
+    Err(error).with_context(|| {
+        format!("cannot mount {} on {}\n  {hint}", device.display(), dir.display())
+    })
+}
+
+/// Unmounts a directory; `lazily` also if it is in use, which ends when its users do.
+pub fn unmount(dir: &Path, lazily: bool) -> std::io::Result<()> {
+    let target = CString::new(dir.as_os_str().as_bytes())?;
+    let flags = libc::UMOUNT_NOFOLLOW | if lazily { libc::MNT_DETACH } else { 0 };
+    // SAFETY: a C string that outlives the call.
+    match unsafe { libc::umount2(target.as_ptr(), flags) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
+/// What lies on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Nothing but zeros at its beginning.
+    Empty,
+    /// One of our file systems.
+    FileSystem(FileSystem),
+    /// Something.
+    Other,
+}
+
+/// Bytes at the beginning of a device that are looked at: where every common file system, partition
+/// table and database has something.
+const LOOK_BYTES: usize = 128 << 10;
+
+/// Looks at the beginning of a device.
+pub fn contents(device: &Path) -> Result<Contents> {
+    let mut head = vec![0; LOOK_BYTES];
+    let mut file =
+        std::fs::File::open(device).with_context(|| format!("cannot open {}", device.display()))?;
+    let mut len = 0;
+    while len < head.len() {
+        match file.read(&mut head[len..]) {
+            Ok(0) => break,
+            Ok(count) => len += count,
+            Err(error) => {
+                return Err(error).with_context(|| format!("cannot read {}", device.display()));
+            }
+        }
+    }
+    Ok(contents_of(&head[..len]))
+}
+
+fn contents_of(head: &[u8]) -> Contents {
+    if head.iter().all(|byte| *byte == 0) {
+        Contents::Empty
+    } else if head.starts_with(b"XFSB") {
+        Contents::FileSystem(FileSystem::Xfs)
+    } else if head.get(0x438..0x43a) == Some(&[0x53, 0xef]) {
+        Contents::FileSystem(FileSystem::Ext4)
+    } else {
+        Contents::Other
+    }
+}
+
+/// Makes a file system.
+pub fn make_file_system(device: &Path, kind: FileSystem) -> Result<()> {
+    let (program, package, arguments): (_, _, &[&str]) = match kind {
+        FileSystem::Ext4 => ("mkfs.ext4", "e2fsprogs", &["-q", "-F"]),
+        FileSystem::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
+    };
+    let path = std::env::var("PATH").unwrap_or_default();
+    let output = Command::new(program)
+        .args(arguments)
+        .arg(device)
+        // Users' paths often lack the places of these programs.
+        .env("PATH", format!("{path}:/usr/sbin:/sbin"))
+        .output();
+    let output = match output {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            bail!("{program} is not installed: apt-get install {package}")
+        }
+        other => other.with_context(|| format!("cannot run {program}"))?,
+    };
+    if !output.status.success() {
+        bail!(
+            "{program} failed on {}:\n  {}",
+            device.display(),
+            String::from_utf8_lossy(&output.stderr).trim().replace('\n', "\n  ")
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blanks_in_mount_points_are_read() {
+        let text = b"/dev/loop3 /mnt/my\\040data\\134x ext4 rw 0 0\nnone /proc proc rw 0 0\n";
+        let list = parse_mounts(text);
+        assert_eq!(list[0].dir, Path::new("/mnt/my data\\x"));
+        assert_eq!((list[0].kind.as_str(), list.len()), ("ext4", 2));
+    }
+
+    #[test]
+    fn file_systems_are_known_by_their_marks() {
+        let mut head = vec![0; LOOK_BYTES];
+        assert_eq!(contents_of(&head), Contents::Empty);
+        head[0x438..0x43a].copy_from_slice(&[0x53, 0xef]);
+        assert_eq!(contents_of(&head), Contents::FileSystem(FileSystem::Ext4));
+        head[..4].copy_from_slice(b"XFSB");
+        assert_eq!(contents_of(&head), Contents::FileSystem(FileSystem::Xfs));
+        let mut other = vec![0; LOOK_BYTES];
+        other[LOOK_BYTES - 1] = 1;
+        assert_eq!(contents_of(&other), Contents::Other);
+    }
+}

@@ -1,0 +1,50 @@
+//! A sign of life for what takes longer than two seconds; nothing where nobody looks.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{IsTerminal, stderr};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Nothing is shown before.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// How often the picture changes.
+const STEP: Duration = Duration::from_millis(120);
+
+/// Something is waited for as long as this exists.
+pub struct Waiting(Option<(Sender<()>, JoinHandle<()>)>);
+
+impl Waiting {
+    /// `what` is shown after two seconds, with the time since.
+    pub fn new(what: String) -> Waiting {
+        if !stderr().is_terminal() {
+            return Waiting(None);
+        }
+        let (sender, receiver) = channel::<()>();
+        let thread = std::thread::spawn(move || {
+            if receiver.recv_timeout(QUIET) != Err(RecvTimeoutError::Timeout) {
+                return;
+            }
+            let style = ProgressStyle::with_template("{spinner} {msg} ({elapsed})")
+                .unwrap_or_else(|_| ProgressStyle::default_spinner());
+            let bar = ProgressBar::new_spinner().with_style(style).with_elapsed(QUIET);
+            bar.set_message(what);
+            while receiver.recv_timeout(STEP) == Err(RecvTimeoutError::Timeout) {
+                bar.tick();
+            }
+            bar.finish_and_clear();
+        });
+        Waiting(Some((sender, thread)))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.0.take() {
+            drop(sender);
+            // It shows a picture, no more.
+            let _ = thread.join();
+        }
+    }
+}

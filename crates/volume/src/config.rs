@@ -1,0 +1,219 @@
+//! A volume as text, and made from it: what a TOML file or a command line says.
+
+use crate::engine::{Engine, EngineConfig};
+use crate::layer::{self, Layer, LayerError};
+use crate::model::Model;
+use crate::store::{self, Store};
+use headworks_policy::block::{BlockScheduler, Noop, SECTOR_BYTES};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Sizes of a volume's blocks, in bytes.
+pub const BLOCKS: [u32; 4] = [512, 1024, 2048, 4096];
+
+/// The backing that is memory.
+pub const MEMORY: &str = "memory";
+
+/// The device without a model.
+pub const RAW: &str = "raw";
+
+/// A volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeConfig {
+    /// Bytes, a multiple of the block.
+    pub size_bytes: u64,
+    /// `memory`, or the path of a file or a block device.
+    pub backing: String,
+    /// Most memory for the data of a volume in memory, in bytes. More holds more; what does not fit
+    /// gets ENOSPC. Default: half of what the machine has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_max: Option<u64>,
+    /// `raw`, the name of a model, or a file with one.
+    #[serde(default = "raw")]
+    pub device: String,
+    /// `noop` or the name of another block scheduler.
+    #[serde(default = "noop")]
+    pub scheduler: String,
+    /// Bytes of the smallest request: 512 to 4096, a power of two.
+    #[serde(default = "block")]
+    pub block_bytes: u32,
+    /// Layers, the first one nearest to the front end.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<String>,
+}
+
+fn raw() -> String {
+    RAW.to_owned()
+}
+
+fn noop() -> String {
+    "noop".to_owned()
+}
+
+fn block() -> u32 {
+    // As disks have it; what is torn by a power cut is torn here.
+    SECTOR_BYTES as u32
+}
+
+/// What keeps a volume from being what its text says.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The size is zero or no multiple of the block.
+    #[error(
+        "the size, {size} bytes, is no multiple of the block, {block} bytes\n  the next one is {next}"
+    )]
+    Size {
+        /// The size.
+        size: u64,
+        /// The block.
+        block: u32,
+        /// The next size that is.
+        next: u64,
+    },
+    /// The block is none.
+    #[error("blocks of {0} bytes do not exist: choose 512, 1024, 2048 or 4096")]
+    Block(u32),
+    /// Nobody knows the scheduler.
+    #[error("there is no block scheduler `{name}`; there are {known}")]
+    Scheduler {
+        /// As given.
+        name: String,
+        /// Those that exist.
+        known: String,
+    },
+    /// Nobody knows the device.
+    #[error("device `{name}`: {problem}")]
+    Device {
+        /// As given.
+        name: String,
+        /// In words.
+        problem: String,
+    },
+    /// A layer's text is wrong.
+    #[error(transparent)]
+    Layer(#[from] LayerError),
+    /// The backing cannot be used.
+    #[error(transparent)]
+    Backing(#[from] store::file::OpenError),
+    /// The engine's threads, or files of layers.
+    #[error("cannot start the volume: {0}")]
+    Start(io::Error),
+}
+
+/// A volume that can serve: its engine, and a grip on its power if it has one.
+pub struct Volume {
+    /// The queue.
+    pub engine: Arc<Engine>,
+    /// The store under it, for figures.
+    pub store: Arc<dyn Store>,
+    /// Where the power can be cut, if a layer says so.
+    pub power: Option<Arc<layer::PowerCut>>,
+}
+
+impl VolumeConfig {
+    /// A raw volume without anything.
+    pub fn new(size_bytes: u64, backing: &str) -> VolumeConfig {
+        VolumeConfig {
+            size_bytes,
+            backing: backing.to_owned(),
+            memory_bytes_max: None,
+            device: raw(),
+            scheduler: noop(),
+            block_bytes: block(),
+            layers: Vec::new(),
+        }
+    }
+
+    /// Everything that can be said without opening the backing.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let block = u64::from(self.block_bytes);
+        if !BLOCKS.contains(&self.block_bytes) {
+            return Err(ConfigError::Block(self.block_bytes));
+        }
+        if self.size_bytes == 0 || !self.size_bytes.is_multiple_of(block) {
+            let next = (self.size_bytes / block + 1).saturating_mul(block);
+            return Err(ConfigError::Size { size: self.size_bytes, block: self.block_bytes, next });
+        }
+        self.make_scheduler()?;
+        self.make_model()?;
+        for text in &self.layers {
+            layer::parse(text)?;
+        }
+        Ok(())
+    }
+
+    /// Whether its contents go with the process.
+    pub fn in_memory(&self) -> bool {
+        self.backing == MEMORY
+    }
+
+    /// Opens the backing and starts the engine.
+    ///
+    /// # Errors
+    /// See [`ConfigError`].
+    pub fn start(&self) -> Result<Volume, ConfigError> {
+        self.check()?;
+        let store: Arc<dyn Store> = if self.in_memory() {
+            let limit = self.memory_bytes_max.unwrap_or_else(default_memory_bytes);
+            Arc::new(store::Memory::new(self.size_bytes, limit))
+        } else {
+            Arc::new(store::File::open(Path::new(&self.backing), self.size_bytes)?)
+        };
+        let mut layers: Vec<Box<dyn Layer>> = Vec::new();
+        let mut power = None;
+        let mut top = Arc::clone(&store);
+        for text in &self.layers {
+            match layer::parse(text)? {
+                layer::Parsed::Layer(layer) => layers.push(layer),
+                layer::Parsed::Record(path) => {
+                    layers.push(Box::new(record(&path).map_err(ConfigError::Start)?));
+                }
+                layer::Parsed::PowerCut(settings) => {
+                    let cut = Arc::new(layer::PowerCut::new(top, settings));
+                    power = Some(Arc::clone(&cut));
+                    top = cut;
+                }
+            }
+        }
+        let scheduler = if self.scheduler == "noop" { None } else { Some(self.make_scheduler()?) };
+        let config = EngineConfig { store: top, model: self.make_model()?, scheduler, layers };
+        let engine = Arc::new(Engine::start(config).map_err(ConfigError::Start)?);
+        Ok(Volume { engine, store, power })
+    }
+
+    fn make_scheduler(&self) -> Result<Box<dyn BlockScheduler>, ConfigError> {
+        match self.scheduler.as_str() {
+            "noop" => Ok(Box::new(Noop::default())),
+            name => Err(ConfigError::Scheduler { name: name.to_owned(), known: "noop".to_owned() }),
+        }
+    }
+
+    fn make_model(&self) -> Result<Option<Box<dyn Model>>, ConfigError> {
+        match self.device.as_str() {
+            RAW => Ok(None),
+            name => Err(ConfigError::Device {
+                name: name.to_owned(),
+                problem: format!("there is no such model; there is {RAW}"),
+            }),
+        }
+    }
+}
+
+fn record(path: &PathBuf) -> io::Result<layer::Recorder> {
+    Ok(layer::Recorder::new(Box::new(std::fs::File::create(path)?)))
+}
+
+/// Half of the machine's memory.
+fn default_memory_bytes() -> u64 {
+    // SAFETY: asks for two numbers of the machine.
+    let (pages, page) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    // Negative only where the question is not known.
+    (pages.max(0) as u64).saturating_mul(page.max(0) as u64) / 2
+}

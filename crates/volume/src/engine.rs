@@ -1,0 +1,227 @@
+//! The queue between front ends and a store.
+//!
+//! # The way of a request
+//! [`Engine::submit`] checks it, lets the layers look at it, and puts it into the queue. While the
+//! device has room the block scheduler says which request goes next; the model says when the device
+//! will be done with it; the store does the work meanwhile, and the request is answered when both
+//! are over.
+//!
+//! # What holds
+//! * A request is answered exactly once.
+//! * A flush goes to the device at once, ahead of what waits: it covers the writes that were answered
+//!   before it was submitted, and these are all in the store. Writes in flight may be covered or not.
+//! * A write with `fua` is durable when it is answered, whatever was not flushed before.
+//! * Requests in flight at the same time may be done in any order, also if they overlap. Whoever
+//!   wants an order waits for the answer.
+//!
+//! # Without a queue
+//! If nothing is to be decided (no scheduler, no model, no layer) and the store answers within
+//! microseconds, [`Engine::submit`] does the work itself and answers before it returns.
+
+mod counters;
+mod perform;
+mod queue;
+mod shared;
+mod timer;
+mod workers;
+
+pub use counters::{Count, Counts};
+
+use crate::buffer::Buffer;
+use crate::layer::Layer;
+use crate::model::Model;
+use crate::store::{Extent, Store};
+use headworks_policy::block::{BlockScheduler, IoClass, Operation, Request, SECTOR_BYTES};
+use shared::Shared;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Longest read or write, in bytes. Discards and zeroing may cover 4 GiB less a sector.
+pub const TRANSFER_BYTES_MAX: u32 = 32 << 20;
+
+/// Called exactly once with the result: the data read, or the submitter's own buffer back. On a
+/// thread of the engine, or within [`Engine::submit`] on the submitter's. It may submit further
+/// requests; it must not wait for any.
+pub type Completion = Box<dyn FnOnce(io::Result<Buffer>) + Send>;
+
+/// A request as a front end hands it in.
+pub struct Submission {
+    /// What is asked.
+    pub operation: Operation,
+    /// First byte, a multiple of the sector. Zero for a flush.
+    pub offset_bytes: u64,
+    /// Bytes, a multiple of the sector. Zero for a flush.
+    pub len_bytes: u32,
+    /// The data of a write, `len_bytes` of them. For a read: the buffer to fill, or an empty one,
+    /// then the engine takes one.
+    pub data: Buffer,
+    /// Durable when answered (writes and zeroing).
+    pub fua: bool,
+    /// Somebody waits for it.
+    pub sync: bool,
+    /// Zeroing may give the space back.
+    pub unmap: bool,
+    /// Who is charged. Zero is nobody known.
+    pub cause: u32,
+    /// Urgency.
+    pub class: IoClass,
+    /// Level within the class, 0 (highest) to 7.
+    pub level: u8,
+    /// Gets the result.
+    pub done: Completion,
+}
+
+impl Submission {
+    /// A request of nobody in particular, at the middle level.
+    pub fn new(operation: Operation, offset_bytes: u64, len_bytes: u32, done: Completion) -> Self {
+        Submission {
+            operation,
+            offset_bytes,
+            len_bytes,
+            data: Buffer::default(),
+            fua: false,
+            sync: operation == Operation::Read,
+            unmap: false,
+            cause: 0,
+            class: IoClass::BestEffort,
+            level: 4,
+            done,
+        }
+    }
+
+    /// A write of all of `data`. Panics if it is longer than 4 GiB.
+    pub fn write(offset_bytes: u64, data: Buffer, done: Completion) -> Self {
+        let Ok(len) = u32::try_from(data.len()) else { panic!("a write of more than 4 GiB") };
+        Submission { data, ..Submission::new(Operation::Write, offset_bytes, len, done) }
+    }
+
+    /// What the schedulers, models and layers see of it.
+    pub fn request(&self) -> Request {
+        Request {
+            operation: self.operation,
+            sector: self.offset_bytes / SECTOR_BYTES,
+            // At most 2^32 bytes: far fewer sectors than fit.
+            sectors: (u64::from(self.len_bytes) / SECTOR_BYTES) as u32,
+            fua: self.fua,
+            sync: self.sync,
+            cause: self.cause,
+            class: self.class,
+            level: self.level,
+            deadline: None,
+        }
+    }
+}
+
+/// What an engine is made of.
+pub struct EngineConfig {
+    /// Where the bytes lie.
+    pub store: Arc<dyn Store>,
+    /// The device's time; none for as fast as the store is.
+    pub model: Option<Box<dyn Model>>,
+    /// The order of requests; none for that of their coming.
+    pub scheduler: Option<Box<dyn BlockScheduler>>,
+    /// Layers, the first one nearest to the front end.
+    pub layers: Vec<Box<dyn Layer>>,
+}
+
+impl EngineConfig {
+    /// The store alone.
+    pub fn raw(store: Arc<dyn Store>) -> EngineConfig {
+        EngineConfig { store, model: None, scheduler: None, layers: Vec::new() }
+    }
+}
+
+/// A queue, its device and its store. Dropping it waits for what is in it.
+pub struct Engine {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Starts an engine.
+    ///
+    /// # Errors
+    /// If its threads cannot be started.
+    pub fn start(config: EngineConfig) -> io::Result<Engine> {
+        let shared = Arc::new(Shared::new(config));
+        let mut threads = Vec::new();
+        if !shared.is_direct() {
+            threads.push(timer::spawn(&shared)?);
+        }
+        if !shared.is_inline() {
+            threads.extend(workers::spawn(&shared)?);
+        }
+        Ok(Engine { shared, threads: Mutex::new(threads) })
+    }
+
+    /// Size of the volume in bytes.
+    pub fn size_bytes(&self) -> u64 {
+        self.shared.store.size_bytes()
+    }
+
+    /// Takes a request. What is malformed is answered with EINVAL.
+    pub fn submit(&self, submission: Submission) {
+        Shared::submit(&self.shared, submission);
+    }
+
+    /// Makes a request of `make` and waits for the answer. Not from a completion.
+    pub fn call(&self, make: impl FnOnce(Completion) -> Submission) -> io::Result<Buffer> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        self.submit(make(Box::new(move |result| {
+            let _ = sender.send(result);
+        })));
+        receiver.recv().unwrap_or_else(|_| Err(io::Error::from_raw_os_error(libc::EIO)))
+    }
+
+    /// Reads without a queue and without a buffer of ours; `None` if this engine has decisions to
+    /// make: then submit.
+    pub fn read_now(&self, offset: u64, into: &mut [u8]) -> Option<io::Result<()>> {
+        self.shared.read_now(offset, into)
+    }
+
+    /// Writes without a queue and without a copy; `None` if this engine has decisions to make.
+    pub fn write_now(&self, offset: u64, from: &[u8], fua: bool) -> Option<io::Result<()>> {
+        self.shared.write_now(offset, from, fua)
+    }
+
+    /// What of a range takes space; see [`Store::extents`]. Not ordered against requests in flight.
+    pub fn extents(&self, offset: u64, len: u64) -> io::Result<Vec<Extent>> {
+        self.shared.store.extents(offset, len)
+    }
+
+    /// Waits until everything that was submitted is answered, and nothing else came meanwhile.
+    pub fn drain(&self) {
+        self.shared.drain();
+    }
+
+    /// What passed through so far.
+    pub fn counts(&self) -> Counts {
+        self.shared.counts()
+    }
+
+    /// Name and figures of each layer.
+    pub fn figures(&self) -> Vec<(&'static str, Vec<(String, f64)>)> {
+        self.shared.figures()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let threads =
+            std::mem::take(self.threads.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let own = std::thread::current().id();
+        // The last owner may have been a completion: nothing can be waited for there.
+        let outside = threads.iter().all(|thread| thread.thread().id() != own);
+        if outside {
+            self.shared.drain();
+        }
+        self.shared.stop();
+        for thread in threads {
+            if outside {
+                // It panicked only if a completion did, and this was reported then.
+                let _ = thread.join();
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! One request, carried out on the store, with what is to go wrong.
+
+use super::Submission;
+use crate::buffer::Buffer;
+use crate::layer::Fault;
+use crate::store::Store;
+use headworks_policy::block::{Operation, SECTOR_BYTES};
+use std::io;
+
+/// Does what the submission asks; its data is in it afterwards.
+pub(super) fn perform(
+    store: &dyn Store,
+    submission: &mut Submission,
+    fault: Option<Fault>,
+) -> io::Result<()> {
+    match fault {
+        None => plain(store, submission),
+        Some(Fault::Error(errno)) => Err(io::Error::from_raw_os_error(errno)),
+        Some(Fault::Torn { sectors }) => {
+            if submission.operation == Operation::Write {
+                let whole = submission.data.len();
+                let part = (u64::from(sectors) * SECTOR_BYTES).min(whole as u64) as usize;
+                store.write(submission.offset_bytes, &submission.data[..part], false)?;
+            }
+            Err(io::Error::from_raw_os_error(libc::EIO))
+        }
+        Some(Fault::Flip { byte, bit }) => flipped(store, submission, byte, bit),
+    }
+}
+
+fn plain(store: &dyn Store, submission: &mut Submission) -> io::Result<()> {
+    let (offset, len) = (submission.offset_bytes, u64::from(submission.len_bytes));
+    match submission.operation {
+        Operation::Read => {
+            if submission.data.len() as u64 != len {
+                // Reads are far shorter than memory is long: see TRANSFER_BYTES_MAX.
+                submission.data = Buffer::new(len as usize);
+            }
+            store.read(offset, &mut submission.data)
+        }
+        Operation::Write => store.write(offset, &submission.data, submission.fua),
+        Operation::Flush => store.flush(),
+        Operation::Discard => store.discard(offset, len),
+        Operation::WriteZeroes => store.write_zeroes(offset, len, submission.fua, submission.unmap),
+    }
+}
+
+fn flipped(store: &dyn Store, submission: &mut Submission, byte: u32, bit: u8) -> io::Result<()> {
+    let flip = |data: &mut [u8]| {
+        if let Some(byte) = data.get_mut(byte as usize) {
+            *byte ^= 1 << (bit & 7);
+        }
+    };
+    match submission.operation {
+        Operation::Read => {
+            plain(store, submission)?;
+            flip(&mut submission.data);
+            Ok(())
+        }
+        Operation::Write => {
+            flip(&mut submission.data);
+            let done = plain(store, submission);
+            // The submitter gets its own bytes back.
+            flip(&mut submission.data);
+            done
+        }
+        _ => plain(store, submission),
+    }
+}

@@ -1,0 +1,200 @@
+//! What waits and what is at the device: a state machine without clock, thread or store.
+//!
+//! Requests beyond what the scheduler can name wait before the queue, in the order of their coming.
+//! Flushes go past the scheduler: nothing that waits concerns them.
+
+use super::Submission;
+use crate::layer::Fault;
+use crate::model::{Command, Model};
+use headworks_policy::Nanos;
+use headworks_policy::block::{
+    Added, BlockScheduler, Dispatch, Index, Operation, REQUESTS, Request,
+};
+use std::collections::VecDeque;
+use std::io;
+
+/// Commands that a device without a model takes at a time.
+pub(super) const RAW_DEPTH: u32 = 32;
+
+/// A submission on its way.
+pub(super) struct Part {
+    pub(super) submission: Submission,
+    /// When it was submitted.
+    pub(super) came: Nanos,
+    pub(super) fault: Option<Fault>,
+    /// What the store said, once it has.
+    pub(super) result: io::Result<()>,
+}
+
+/// A command at the device: one submission, or several that were merged.
+pub(super) struct Job {
+    /// Its name in the queue; none for flushes and without a queue.
+    pub(super) index: Option<Index>,
+    pub(super) started: Nanos,
+    /// When the device is done.
+    pub(super) due: Nanos,
+    pub(super) first: Part,
+    pub(super) merged: Vec<Part>,
+}
+
+impl Job {
+    pub(super) fn parts_mut(&mut self) -> impl Iterator<Item = &mut Part> {
+        std::iter::once(&mut self.first).chain(&mut self.merged)
+    }
+
+    pub(super) fn into_parts(self) -> impl Iterator<Item = Part> {
+        std::iter::once(self.first).chain(self.merged)
+    }
+}
+
+/// A request that the scheduler knows.
+struct Slot {
+    /// Grows as others are merged into it.
+    request: Request,
+    /// Taken out when it goes to the device.
+    parts: Option<(Part, Vec<Part>)>,
+}
+
+/// What [`Queue::next`] found.
+pub(super) enum Next {
+    /// This goes to the device.
+    Start(Box<Job>),
+    /// Ask again at this time.
+    Wait(Nanos),
+    /// Nothing can go before something is added or finished.
+    Idle,
+}
+
+/// The queue of one device.
+pub(super) struct Queue {
+    scheduler: Box<dyn BlockScheduler>,
+    model: Option<Box<dyn Model>>,
+    depth: u32,
+    in_flight: u32,
+    slots: Vec<Option<Slot>>,
+    free: Vec<Index>,
+    before: VecDeque<Part>,
+    flushes: VecDeque<Part>,
+    merged: u64,
+}
+
+impl Queue {
+    pub(super) fn new(scheduler: Box<dyn BlockScheduler>, model: Option<Box<dyn Model>>) -> Self {
+        let depth = model.as_ref().map_or(RAW_DEPTH, |model| model.depth().max(1));
+        Queue {
+            scheduler,
+            model,
+            depth,
+            in_flight: 0,
+            slots: (0..REQUESTS).map(|_| None).collect(),
+            // Indices are below REQUESTS, which fits.
+            free: (0..REQUESTS as Index).rev().collect(),
+            before: VecDeque::new(),
+            flushes: VecDeque::new(),
+            merged: 0,
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.in_flight
+    }
+
+    pub(super) fn merged(&self) -> u64 {
+        self.merged
+    }
+
+    /// A request comes.
+    pub(super) fn add(&mut self, now: Nanos, part: Part) {
+        if part.submission.operation == Operation::Flush {
+            self.flushes.push_back(part);
+        } else if self.free.is_empty() || !self.before.is_empty() {
+            self.before.push_back(part);
+        } else {
+            self.enter(now, part);
+        }
+    }
+
+    fn enter(&mut self, now: Nanos, part: Part) {
+        let Some(index) = self.free.pop() else {
+            self.before.push_front(part);
+            return;
+        };
+        let request = part.submission.request();
+        let into = match self.scheduler.add(now, index, &request) {
+            Added::Queued => {
+                self.slots[usize::from(index)] =
+                    Some(Slot { request, parts: Some((part, Vec::new())) });
+                return;
+            }
+            Added::MergedBack(into) | Added::MergedFront(into) => into,
+        };
+        self.free.push(index);
+        self.merged += 1;
+        let slot = self.slots[usize::from(into)].as_mut();
+        let Some(Slot { request: grown, parts: Some((_, merged)) }) = slot else {
+            panic!("the scheduler {} merged into what does not wait", self.scheduler.name());
+        };
+        grown.sector = grown.sector.min(request.sector);
+        grown.sectors += request.sectors;
+        grown.fua |= request.fua;
+        merged.push(part);
+    }
+
+    /// The next command for the device, if it has room.
+    pub(super) fn next(&mut self, now: Nanos) -> Next {
+        if self.in_flight >= self.depth {
+            return Next::Idle;
+        }
+        if let Some(flush) = self.flushes.pop_front() {
+            let request = flush.submission.request();
+            return self.start(now, None, &request, flush, Vec::new());
+        }
+        let index = match self.scheduler.dispatch(now) {
+            Dispatch::Request(index) => index,
+            Dispatch::Wait(until) => return Next::Wait(until),
+            Dispatch::Idle => return Next::Idle,
+        };
+        let slot = self.slots[usize::from(index)].as_mut();
+        let Some((request, (first, merged))) =
+            slot.and_then(|slot| Some((slot.request, slot.parts.take()?)))
+        else {
+            panic!("the scheduler {} dispatched what does not wait", self.scheduler.name());
+        };
+        self.scheduler.activated(now, index);
+        self.start(now, Some(index), &request, first, merged)
+    }
+
+    fn start(
+        &mut self,
+        now: Nanos,
+        index: Option<Index>,
+        request: &Request,
+        first: Part,
+        merged: Vec<Part>,
+    ) -> Next {
+        self.in_flight += 1;
+        let command = Command {
+            operation: request.operation,
+            sector: request.sector,
+            sectors: request.sectors,
+            fua: request.fua,
+        };
+        let due = self.model.as_mut().map_or(now, |model| model.start(now, &command).max(now));
+        Next::Start(Box::new(Job { index, started: now, due, first, merged }))
+    }
+
+    /// The device is done with a command.
+    pub(super) fn finish(&mut self, now: Nanos, index: Option<Index>, started: Nanos) {
+        self.in_flight -= 1;
+        if let Some(index) = index {
+            self.scheduler.completed(now, index, now.since(started));
+            self.slots[usize::from(index)] = None;
+            self.free.push(index);
+        }
+        while !self.free.is_empty()
+            && let Some(part) = self.before.pop_front()
+        {
+            self.enter(now, part);
+        }
+    }
+}

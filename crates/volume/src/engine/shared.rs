@@ -1,0 +1,309 @@
+//! The engine proper: what submitters, the timer and the workers do to the queue together.
+
+#![expect(
+    clippy::vec_box,
+    clippy::boxed_local,
+    reason = "jobs go from the queue to the timer and the workers by their address"
+)]
+
+use super::counters::{Counters, Counts};
+use super::perform::perform;
+use super::queue::{Job, Next, Part, Queue};
+use super::timer::{Event, Timer};
+use super::workers::Workers;
+use super::{EngineConfig, Submission, TRANSFER_BYTES_MAX};
+use crate::clock;
+use crate::layer::{Fault, Layer};
+use crate::store::Store;
+use headworks_policy::Nanos;
+use headworks_policy::block::{Noop, Operation, Request, SECTOR_BYTES};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// The queue and the time at which it is asked again anyway.
+struct Queued {
+    queue: Queue,
+    asked_at: Option<Nanos>,
+}
+
+/// What the threads of an engine share.
+pub(super) struct Shared {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) timer: Timer,
+    pub(super) workers: Workers,
+    /// None if requests go to the store in the order of their coming and as fast as it is.
+    queued: Option<Mutex<Queued>>,
+    layers: Mutex<Vec<Box<dyn Layer>>>,
+    has_layers: bool,
+    inline: bool,
+    counters: Counters,
+    /// Submitted and not answered; those done within `submit` are not in it.
+    outstanding: AtomicU64,
+    idle: Mutex<()>,
+    became_idle: Condvar,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
+    pub(super) fn new(config: EngineConfig) -> Shared {
+        let EngineConfig { store, model, scheduler, layers } = config;
+        let queued = (model.is_some() || scheduler.is_some()).then(|| {
+            let scheduler = scheduler.unwrap_or_else(|| Box::new(Noop::default()));
+            Mutex::new(Queued { queue: Queue::new(scheduler, model), asked_at: None })
+        });
+        Shared {
+            inline: store.is_fast(),
+            store,
+            timer: Timer::default(),
+            workers: Workers::default(),
+            queued,
+            has_layers: !layers.is_empty(),
+            layers: Mutex::new(layers),
+            counters: Counters::default(),
+            outstanding: AtomicU64::new(0),
+            idle: Mutex::new(()),
+            became_idle: Condvar::new(),
+        }
+    }
+
+    /// There is nothing to decide and nothing to wait for.
+    pub(super) fn is_direct(&self) -> bool {
+        self.inline && self.queued.is_none() && !self.has_layers
+    }
+
+    /// The store is called by whoever has something for it.
+    pub(super) fn is_inline(&self) -> bool {
+        self.inline
+    }
+
+    fn check(&self, submission: &Submission) -> Result<(), i32> {
+        let len = u64::from(submission.len_bytes);
+        let aligned = (submission.offset_bytes | len).is_multiple_of(SECTOR_BYTES);
+        let inside = submission
+            .offset_bytes
+            .checked_add(len)
+            .is_some_and(|end| end <= self.store.size_bytes());
+        let fits = match submission.operation {
+            Operation::Read => submission.len_bytes <= TRANSFER_BYTES_MAX,
+            Operation::Write => {
+                submission.len_bytes <= TRANSFER_BYTES_MAX && submission.data.len() as u64 == len
+            }
+            Operation::Flush => len == 0,
+            Operation::Discard | Operation::WriteZeroes => true,
+        };
+        if aligned && inside && fits { Ok(()) } else { Err(libc::EINVAL) }
+    }
+
+    pub(super) fn submit(shared: &Arc<Shared>, mut submission: Submission) {
+        if let Err(errno) = shared.check(&submission) {
+            (submission.done)(Err(io::Error::from_raw_os_error(errno)));
+            return;
+        }
+        if shared.is_direct() {
+            let result = perform(&*shared.store, &mut submission, None);
+            shared.counters.add(submission.operation, submission.len_bytes, result.is_err());
+            (submission.done)(result.map(|()| submission.data));
+            return;
+        }
+        let came = clock::now();
+        let (hold_until, fault) = shared.admit(came, &submission.request());
+        shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        let part = Part { submission, came, fault, result: Ok(()) };
+        if hold_until > came {
+            shared.timer.push(hold_until, Event::Enter(Box::new(part)));
+        } else {
+            Shared::enter(shared, part);
+        }
+    }
+
+    /// What the layers say: until when to hold it, and what is to go wrong.
+    fn admit(&self, came: Nanos, request: &Request) -> (Nanos, Option<Fault>) {
+        let (mut at, mut fault) = (came, None);
+        if self.has_layers {
+            for layer in lock(&self.layers).iter_mut() {
+                let verdict = layer.admit(at, request);
+                at = at.max(verdict.hold_until);
+                fault = fault.or(verdict.fault);
+            }
+        }
+        (at, fault)
+    }
+
+    /// The layers let a request go.
+    pub(super) fn enter(shared: &Arc<Shared>, part: Part) {
+        let now = clock::now();
+        let Some(queued) = &shared.queued else {
+            let job = Job { index: None, started: now, due: now, first: part, merged: Vec::new() };
+            Shared::begin(shared, vec![Box::new(job)]);
+            return;
+        };
+        let mut queued = lock(queued);
+        queued.queue.add(now, part);
+        let jobs = shared.pump(&mut queued, now);
+        drop(queued);
+        Shared::begin(shared, jobs);
+    }
+
+    /// The scheduler wanted to be asked again.
+    pub(super) fn ask(shared: &Arc<Shared>) {
+        let Some(queued) = &shared.queued else { return };
+        let mut queued = lock(queued);
+        queued.asked_at = None;
+        let jobs = shared.pump(&mut queued, clock::now());
+        drop(queued);
+        Shared::begin(shared, jobs);
+    }
+
+    /// Everything that can go to the device.
+    fn pump(&self, queued: &mut Queued, now: Nanos) -> Vec<Box<Job>> {
+        let mut jobs = Vec::new();
+        loop {
+            match queued.queue.next(now) {
+                Next::Start(job) => jobs.push(job),
+                Next::Idle => break,
+                Next::Wait(until) => {
+                    if queued.asked_at.is_none_or(|at| until < at) {
+                        queued.asked_at = Some(until);
+                        // A scheduler that says "now" must not keep us here.
+                        self.timer.push(until.max(now + Nanos(1)), Event::Ask);
+                    }
+                    break;
+                }
+            }
+        }
+        jobs
+    }
+
+    /// Has commands carried out that were given to the device.
+    fn begin(shared: &Arc<Shared>, jobs: Vec<Box<Job>>) {
+        if !shared.inline {
+            for job in jobs {
+                shared.workers.push(job);
+            }
+            return;
+        }
+        // Whoever was given to the device first goes first here, too.
+        let mut jobs = VecDeque::from(jobs);
+        while let Some(job) = jobs.pop_front() {
+            if let Some(job) = shared.carry_out(job) {
+                jobs.extend(shared.settle(job));
+            }
+        }
+    }
+
+    /// One command, on a worker.
+    pub(super) fn work(shared: &Arc<Shared>, job: Box<Job>) {
+        if let Some(job) = shared.carry_out(job) {
+            let jobs = shared.settle(job);
+            Shared::begin(shared, jobs);
+        }
+    }
+
+    /// Calls the store. The command comes back if the device is done with it by then.
+    fn carry_out(&self, mut job: Box<Job>) -> Option<Box<Job>> {
+        for part in job.parts_mut() {
+            part.result = perform(&*self.store, &mut part.submission, part.fault);
+        }
+        if job.due > clock::now() {
+            self.timer.push(job.due, Event::Finish(job));
+            return None;
+        }
+        Some(job)
+    }
+
+    /// The device is done with a command, says the timer.
+    pub(super) fn finish(shared: &Arc<Shared>, job: Box<Job>) {
+        let jobs = shared.settle(job);
+        Shared::begin(shared, jobs);
+    }
+
+    /// Takes a command off the device and answers its requests; what goes there instead.
+    fn settle(&self, job: Box<Job>) -> Vec<Box<Job>> {
+        let now = clock::now();
+        let jobs = self.queued.as_ref().map_or_else(Vec::new, |queued| {
+            let mut queued = lock(queued);
+            queued.queue.finish(now, job.index, job.started);
+            self.pump(&mut queued, now)
+        });
+        for part in job.into_parts() {
+            self.answer(now, part);
+        }
+        jobs
+    }
+
+    fn answer(&self, now: Nanos, part: Part) {
+        let Part { submission, came, result, .. } = part;
+        let failed = result.is_err();
+        self.counters.add(submission.operation, submission.len_bytes, failed);
+        if self.has_layers {
+            let request = submission.request();
+            for layer in lock(&self.layers).iter_mut() {
+                layer.completed(now, &request, came, failed);
+            }
+        }
+        (submission.done)(result.map(|()| submission.data));
+        // After the answer: whoever drains may rely on completions having run.
+        if self.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
+            drop(lock(&self.idle));
+            self.became_idle.notify_all();
+        }
+    }
+
+    pub(super) fn drain(&self) {
+        let mut idle = lock(&self.idle);
+        while self.outstanding.load(Ordering::Acquire) > 0 {
+            idle = self.became_idle.wait(idle).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(super) fn stop(&self) {
+        self.timer.stop();
+        self.workers.stop();
+    }
+
+    pub(super) fn read_now(&self, offset: u64, into: &mut [u8]) -> Option<io::Result<()>> {
+        if !self.is_direct() {
+            return None;
+        }
+        let result = self.store.read(offset, into);
+        // Callers read what a request may be long: see TRANSFER_BYTES_MAX.
+        self.counters.add(Operation::Read, into.len() as u32, result.is_err());
+        Some(result)
+    }
+
+    pub(super) fn write_now(&self, offset: u64, from: &[u8], fua: bool) -> Option<io::Result<()>> {
+        if !self.is_direct() {
+            return None;
+        }
+        let result = self.store.write(offset, from, fua);
+        // As above.
+        self.counters.add(Operation::Write, from.len() as u32, result.is_err());
+        Some(result)
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let (merged, in_flight) = self.queued.as_ref().map_or((0, 0), |queued| {
+            let queued = lock(queued);
+            (queued.queue.merged(), u64::from(queued.queue.in_flight()))
+        });
+        Counts {
+            read: self.counters.read(Operation::Read),
+            write: self.counters.read(Operation::Write),
+            flush: self.counters.read(Operation::Flush),
+            discard: self.counters.read(Operation::Discard),
+            write_zeroes: self.counters.read(Operation::WriteZeroes),
+            merged,
+            outstanding: self.outstanding.load(Ordering::Relaxed),
+            in_flight,
+        }
+    }
+
+    pub(super) fn figures(&self) -> Vec<(&'static str, Vec<(String, f64)>)> {
+        lock(&self.layers).iter().map(|layer| (layer.name(), layer.figures())).collect()
+    }
+}

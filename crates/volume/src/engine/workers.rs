@@ -1,0 +1,65 @@
+//! Threads that wait for slow stores.
+
+use super::queue::Job;
+use super::shared::Shared;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+/// Threads of one engine: as many commands as a slow store is given at a time.
+pub(super) const WORKERS: usize = 32;
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Box<Job>>,
+    stopped: bool,
+}
+
+/// Commands that wait for a thread.
+#[derive(Default)]
+pub(super) struct Workers {
+    state: Mutex<State>,
+    more: Condvar,
+}
+
+impl Workers {
+    /// Hands a command to a thread.
+    pub(super) fn push(&self, job: Box<Job>) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).jobs.push_back(job);
+        self.more.notify_one();
+    }
+
+    /// Ends the threads once nothing is left.
+    pub(super) fn stop(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).stopped = true;
+        self.more.notify_all();
+    }
+
+    fn pop(&self) -> Option<Box<Job>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.stopped {
+                return None;
+            }
+            state = self.more.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Starts the threads.
+pub(super) fn spawn(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
+    (0..WORKERS)
+        .map(|_| {
+            let shared = Arc::clone(shared);
+            std::thread::Builder::new().name("volume-store".to_owned()).spawn(move || {
+                while let Some(job) = shared.workers.pop() {
+                    Shared::work(&shared, job);
+                }
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,303 @@
+//! The front end for kernels without nbd or ublk: a file system with one file, `disk`, which a loop
+//! device turns into a block device.
+//!
+//! The kernel's requests map as follows. The loop device asks for zeroing and for discards by the
+//! same call, so both must leave zeros.
+//!
+//! | block layer | loop device | file system | engine |
+//! | --- | --- | --- | --- |
+//! | read, write | direct I/O | read, write | the same |
+//! | flush; write with FUA (write, then flush) | `vfs_fsync` | fsync | flush |
+//! | discard; zeroing that may unmap | punch hole | fallocate | zeroing that may unmap |
+//! | zeroing that may not | zero range | fallocate | zeroing |
+
+use crate::buffer::Buffer;
+use crate::engine::{Engine, Submission};
+use fuser::{
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request,
+    Session, WriteFlags,
+};
+use headworks_policy::block::{Operation, SECTOR_BYTES};
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// Name of the file.
+pub const FILE_NAME: &str = "disk";
+
+/// What `/proc/mounts` calls our file systems, after `fuse.`.
+pub const SUBTYPE: &str = "headworks";
+
+/// Longest request: what FUSE allows by default (`fs.fuse.max_pages_limit` of 256).
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+
+/// Requests that the kernel keeps in flight: the loop device has 128 tags.
+const BACKGROUND_MAX: u16 = 256;
+
+/// Longest piece of a discard, in bytes: what fits into a submission and ends at a sector.
+const RANGE_BYTES_MAX: u64 = 1 << 31;
+
+/// Nothing ever changes its size or name.
+const FOREVER: Duration = Duration::from_secs(1 << 30);
+
+const ROOT: INodeNo = INodeNo(1);
+const DISK: INodeNo = INodeNo(2);
+
+struct Disk {
+    engine: Arc<Engine>,
+    made: SystemTime,
+}
+
+/// A mounted file system. [`Front::end`] unmounts it.
+#[derive(Debug)]
+pub struct Front {
+    session: BackgroundSession,
+}
+
+impl Front {
+    /// Mounts the file system on `dir` and serves it with `threads` threads.
+    ///
+    /// # Errors
+    /// If there is no FUSE, or the caller may not mount.
+    pub fn mount(engine: Arc<Engine>, name: &str, dir: &Path, threads: usize) -> io::Result<Front> {
+        let mut config = Config::default();
+        config.mount_options = vec![
+            MountOption::FSName(format!("headworks-{name}")),
+            MountOption::Subtype(SUBTYPE.to_owned()),
+            MountOption::RW,
+            MountOption::NoSuid,
+            MountOption::NoDev,
+            MountOption::NoExec,
+        ];
+        config.n_threads = Some(threads.max(1));
+        // Each thread with a queue of its own for answers.
+        config.clone_fd = true;
+        let disk = Disk { engine, made: SystemTime::now() };
+        Ok(Front { session: Session::new(disk, dir, &config)?.spawn()? })
+    }
+
+    /// Unmounts, and waits for the threads.
+    ///
+    /// # Errors
+    /// If the file is still open (EBUSY).
+    pub fn end(self) -> io::Result<()> {
+        self.session.umount_and_join()
+    }
+
+    /// Whether the kernel ended the connection, for example by `umount`.
+    pub fn has_ended(&self) -> bool {
+        self.session.guard.is_finished()
+    }
+}
+
+impl Disk {
+    fn attributes(&self, node: INodeNo) -> FileAttr {
+        let directory = node == ROOT;
+        FileAttr {
+            ino: node,
+            size: if directory { 0 } else { self.engine.size_bytes() },
+            blocks: if directory { 0 } else { self.engine.size_bytes() / 512 },
+            atime: self.made,
+            mtime: self.made,
+            ctime: self.made,
+            crtime: self.made,
+            kind: if directory { FileType::Directory } else { FileType::RegularFile },
+            perm: if directory { 0o500 } else { 0o600 },
+            nlink: 1,
+            uid: 0,
+            gid: 0,
+            rdev: 0,
+            // Not the unit of anything; the loop device takes it for the grain of discards.
+            blksize: 4096,
+            flags: 0,
+        }
+    }
+
+    /// Zeros a range piece by piece: a submission is at most 4 GiB long.
+    fn zero(&self, offset: u64, len: u64, unmap: bool, reply: ReplyEmpty) {
+        zero_from(Arc::clone(&self.engine), offset, len, unmap, reply);
+    }
+}
+
+fn zero_from(engine: Arc<Engine>, offset: u64, len: u64, unmap: bool, reply: ReplyEmpty) {
+    let part = len.min(RANGE_BYTES_MAX);
+    let next = Arc::clone(&engine);
+    let done = Box::new(move |result: io::Result<Buffer>| match result {
+        Err(error) => reply.error(error.into()),
+        Ok(_) if part == len => reply.ok(),
+        Ok(_) => zero_from(next, offset + part, len - part, unmap, reply),
+    });
+    // At most RANGE_BYTES_MAX.
+    let mut submission = Submission::new(Operation::WriteZeroes, offset, part as u32, done);
+    submission.unmap = unmap;
+    engine.submit(submission);
+}
+
+impl Filesystem for Disk {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Each of these is a wish: an older kernel does without.
+        let _ = config.set_max_write(REQUEST_BYTES_MAX);
+        let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
+        let _ = config.set_max_background(BACKGROUND_MAX);
+        let _ = config.set_congestion_threshold(BACKGROUND_MAX);
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        if parent == ROOT && name == FILE_NAME {
+            reply.entry(&FOREVER, &self.attributes(DISK), Generation(0));
+        } else {
+            reply.error(Errno::ENOENT);
+        }
+    }
+
+    fn getattr(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _file: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        reply.attr(&FOREVER, &self.attributes(node));
+    }
+
+    fn open(&self, _request: &Request, node: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+        if node != DISK {
+            return reply.error(Errno::EISDIR);
+        }
+        reply.opened(
+            FileHandle(0),
+            FopenFlags::FOPEN_DIRECT_IO
+                | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+                | FopenFlags::FOPEN_NOFLUSH,
+        );
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        _file: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        // A file ends where it ends; a device has no beyond.
+        let left = self.engine.size_bytes().saturating_sub(offset);
+        let len = u64::from(size).min(left);
+        let mut buffer = Buffer::new(len as usize);
+        match self.engine.read_now(offset, &mut buffer) {
+            Some(Ok(())) => reply.data(&buffer),
+            Some(Err(error)) => reply.error(error.into()),
+            None => {
+                let done = Box::new(move |result: io::Result<Buffer>| match result {
+                    Ok(data) => reply.data(&data),
+                    Err(error) => reply.error(error.into()),
+                });
+                // `len` is at most `size`.
+                let mut submission = Submission::new(Operation::Read, offset, len as u32, done);
+                submission.data = buffer;
+                self.engine.submit(submission);
+            }
+        }
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        _file: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        _flags: OpenFlags,
+        _owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        // A request is at most REQUEST_BYTES_MAX long.
+        let len = data.len() as u32;
+        match self.engine.write_now(offset, data, false) {
+            Some(Ok(())) => reply.written(len),
+            Some(Err(error)) => reply.error(error.into()),
+            None => {
+                let done = Box::new(move |result: io::Result<Buffer>| match result {
+                    Ok(_) => reply.written(len),
+                    Err(error) => reply.error(error.into()),
+                });
+                self.engine.submit(Submission::write(offset, Buffer::copy_of(data), done));
+            }
+        }
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        _file: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        let done = Box::new(move |result: io::Result<Buffer>| match result {
+            Ok(_) => reply.ok(),
+            Err(error) => reply.error(error.into()),
+        });
+        self.engine.submit(Submission::new(Operation::Flush, 0, 0, done));
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        _node: INodeNo,
+        _file: FileHandle,
+        offset: u64,
+        len: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let unmap = match mode & !libc::FALLOC_FL_KEEP_SIZE {
+            libc::FALLOC_FL_PUNCH_HOLE => true,
+            libc::FALLOC_FL_ZERO_RANGE => false,
+            _ => return reply.error(Errno::EOPNOTSUPP),
+        };
+        if !(offset | len).is_multiple_of(SECTOR_BYTES) {
+            return reply.error(Errno::EINVAL);
+        }
+        self.zero(offset, len, unmap, reply);
+    }
+
+    fn statfs(&self, _request: &Request, _node: INodeNo, reply: ReplyStatfs) {
+        // The loop device takes the block size for the grain of discards.
+        reply.statfs(self.engine.size_bytes() / 4096, 0, 0, 2, 0, 4096, 255, 4096);
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        node: INodeNo,
+        _file: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        if node != ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        let entries = [
+            (ROOT, FileType::Directory, "."),
+            (ROOT, FileType::Directory, ".."),
+            (DISK, FileType::RegularFile, FILE_NAME),
+        ];
+        // The offset is the number of the entry after the last one told: 0 to 3.
+        for (at, (node, kind, name)) in entries.into_iter().enumerate().skip(offset as usize) {
+            if reply.add(node, at as u64 + 1, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+}

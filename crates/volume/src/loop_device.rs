@@ -1,0 +1,186 @@
+//! Loop devices: a file as a block device.
+
+use std::ffi::CString;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+const CONTROL: &str = "/dev/loop-control";
+
+// From linux/loop.h.
+const LOOP_CLR_FD: libc::c_ulong = 0x4C01;
+const LOOP_CONFIGURE: libc::c_ulong = 0x4C0A;
+const LOOP_CTL_GET_FREE: libc::c_ulong = 0x4C82;
+const LO_FLAGS_AUTOCLEAR: u32 = 4;
+const LO_FLAGS_DIRECT_IO: u32 = 16;
+const LO_NAME_SIZE: usize = 64;
+
+/// `struct loop_info64`.
+#[repr(C)]
+struct LoopInfo {
+    device: u64,
+    inode: u64,
+    rdevice: u64,
+    offset: u64,
+    sizelimit: u64,
+    number: u32,
+    encrypt_type: u32,
+    encrypt_key_size: u32,
+    flags: u32,
+    file_name: [u8; LO_NAME_SIZE],
+    crypt_name: [u8; LO_NAME_SIZE],
+    encrypt_key: [u8; 32],
+    init: [u64; 2],
+}
+
+/// `struct loop_config`.
+#[repr(C)]
+struct LoopConfig {
+    fd: u32,
+    block_size: u32,
+    info: LoopInfo,
+    reserved: [u64; 8],
+}
+
+const _: () = assert!(size_of::<LoopConfig>() == 304);
+
+/// How often a free device is looked for: somebody else may be faster each time.
+const TRIES: usize = 50;
+
+/// A loop device that is set up. It goes away by itself when nobody has it open or mounted.
+#[derive(Debug)]
+pub struct LoopDevice {
+    /// Its node, `/dev/loopN`.
+    pub path: PathBuf,
+    file: File,
+}
+
+impl LoopDevice {
+    /// Makes a block device of `backing` with sectors of `block_bytes` (512 to 4096), by direct I/O.
+    ///
+    /// # Errors
+    /// Those of the system: no loop devices in this kernel (ENOENT), not allowed (EACCES, EPERM).
+    pub fn attach(backing: &Path, block_bytes: u32) -> io::Result<LoopDevice> {
+        let target = OpenOptions::new().read(true).write(true).open(backing)?;
+        let control = OpenOptions::new().read(true).write(true).open(CONTROL)?;
+        let mut last = io::Error::from_raw_os_error(libc::EBUSY);
+        for _ in 0..TRIES {
+            // SAFETY: an ioctl without argument on an open descriptor.
+            let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
+            if number < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            let path = PathBuf::from(format!("/dev/loop{number}"));
+            let file = match open(&path) {
+                Ok(file) => file,
+                // Its node is made by another process, a little later.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    last = error;
+                    std::thread::sleep(std::time::Duration::from_millis(20));
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            match configure(&file, &target, backing, block_bytes) {
+                Ok(()) => return Ok(LoopDevice { path, file }),
+                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => last = error,
+                Err(error) => return Err(error),
+            }
+        }
+        Err(last)
+    }
+
+    /// Takes the device away; if it is mounted or open elsewhere, when that ends.
+    ///
+    /// # Errors
+    /// If it is not ours any more (ENXIO).
+    pub fn detach(self) -> io::Result<()> {
+        clear(&self.file)
+    }
+
+    /// A file of its queue in `/sys`, for example `scheduler`.
+    pub fn queue_file(&self, name: &str) -> PathBuf {
+        let device = self.path.file_name().unwrap_or_default();
+        Path::new("/sys/block").join(device).join("queue").join(name)
+    }
+
+    /// Chooses the kernel's own scheduler for it. Loop devices have 128 tags, so that a scheduler
+    /// has nothing to choose from at a slow device: with any but `none` they are cut to 32, which
+    /// takes effect only if `none` is set first.
+    ///
+    /// # Errors
+    /// If the kernel does not have it.
+    pub fn set_scheduler(&self, scheduler: &str) -> io::Result<()> {
+        std::fs::write(self.queue_file("scheduler"), "none")?;
+        if scheduler != "none" {
+            std::fs::write(self.queue_file("nr_requests"), "32")?;
+            std::fs::write(self.queue_file("scheduler"), scheduler)?;
+        }
+        Ok(())
+    }
+}
+
+/// A loop device that exists, whoever made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attached {
+    /// Its node.
+    pub path: PathBuf,
+    /// What the kernel says lies under it; ends in ` (deleted)` if that is gone.
+    pub backing: String,
+}
+
+/// All loop devices that are set up.
+pub fn list() -> Vec<Attached> {
+    let Ok(entries) = std::fs::read_dir("/sys/block") else { return Vec::new() };
+    let mut found: Vec<Attached> = entries
+        .flatten()
+        .filter_map(|entry| {
+            let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
+            let path = Path::new("/dev").join(entry.file_name());
+            Some(Attached { path, backing: backing.trim_end().to_owned() })
+        })
+        .collect();
+    found.sort_by(|a, b| a.path.cmp(&b.path));
+    found
+}
+
+/// Takes a loop device away, whoever made it.
+///
+/// # Errors
+/// If it cannot be opened, or is not set up (ENXIO).
+pub fn remove(device: &Path) -> io::Result<()> {
+    clear(&open(device)?)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).custom_flags(libc::O_CLOEXEC).open(path)
+}
+
+fn clear(file: &File) -> io::Result<()> {
+    // SAFETY: an ioctl without argument on an open descriptor.
+    match unsafe { libc::ioctl(file.as_raw_fd(), LOOP_CLR_FD) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn configure(device: &File, target: &File, name: &Path, block_bytes: u32) -> io::Result<()> {
+    use std::os::unix::ffi::OsStrExt;
+    // SAFETY: all zero bytes are a valid value of this structure of numbers.
+    let mut config: LoopConfig = unsafe { std::mem::zeroed() };
+    // Descriptors are not negative.
+    config.fd = target.as_raw_fd() as u32;
+    config.block_size = block_bytes;
+    config.info.flags = LO_FLAGS_AUTOCLEAR | LO_FLAGS_DIRECT_IO;
+    let name = CString::new(name.as_os_str().as_bytes()).unwrap_or_default();
+    let name = name.as_bytes();
+    let shown = name.len().min(LO_NAME_SIZE - 1);
+    config.info.file_name[..shown].copy_from_slice(&name[..shown]);
+    // SAFETY: the structure is what this ioctl reads, and outlives the call.
+    match unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,431 @@
+//! A volume in a file or on a block device.
+//!
+//! Requests go past the page cache (`O_DIRECT`) where the file system allows it for the volume's
+//! sectors, and through it otherwise: [`File::is_direct`]. Either way a write is durable after
+//! `fdatasync`, and with `fua` by `RWF_DSYNC`.
+
+use super::{Extent, Store, push_extent};
+use crate::buffer::{ALIGN_BYTES, Buffer};
+use headworks_policy::block::SECTOR_BYTES;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Zeros written at a time where the file system cannot zero by itself.
+const ZEROS_BYTES: usize = 1 << 20;
+
+/// Extents told by one call.
+const EXTENTS_MAX: usize = 1024;
+
+/// Why a file or device cannot hold a volume.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// It cannot be opened.
+    #[error("cannot open {path}: {source}\n  {}", hint(source, path))]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is neither a file nor a block device.
+    #[error("{path} is neither a file nor a block device")]
+    Kind {
+        /// What it is called.
+        path: PathBuf,
+    },
+    /// Somebody else uses it.
+    #[error(
+        "{path} is in use by another volume or program\n  \
+         find it: headworks volume list; fuser -v {path}"
+    )]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The volume does not fit.
+    #[error(
+        "{path} has {has} bytes, the volume needs {needs}\n  \
+         make it larger (a file: truncate -s {needs} {path}) or the volume smaller"
+    )]
+    Small {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        has: u64,
+        /// The volume's.
+        needs: u64,
+    },
+}
+
+fn hint(error: &io::Error, path: &Path) -> String {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            format!("it must be writable for you: ls -l {}, or run as root", path.display())
+        }
+        Some(libc::EROFS) => {
+            "it lies on a read-only file system: choose another place, or remount it".to_owned()
+        }
+        Some(libc::EBUSY) => {
+            format!("it is mounted or in use: lsblk {}", path.display())
+        }
+        Some(libc::ENOENT) => {
+            format!("make it first: truncate -s SIZE {}", path.display())
+        }
+        Some(libc::ETXTBSY | libc::EISDIR) => "name a file or a block device".to_owned(),
+        _ => "see the error above".to_owned(),
+    }
+}
+
+/// A store in a file or on a block device, locked against other volumes.
+#[derive(Debug)]
+pub struct File {
+    file: std::fs::File,
+    size: u64,
+    direct: bool,
+    device: bool,
+}
+
+impl File {
+    /// Opens `path` for a volume of `size` bytes, a multiple of the sector.
+    ///
+    /// # Errors
+    /// If it cannot be written, is in use, or is smaller than the volume.
+    pub fn open(path: &Path, size: u64) -> Result<File, OpenError> {
+        let failed = |source| OpenError::Open { path: path.to_owned(), source };
+        let meta = std::fs::metadata(path).map_err(failed)?;
+        let device = meta.file_type().is_block_device();
+        if !device && !meta.is_file() {
+            return Err(OpenError::Kind { path: path.to_owned() });
+        }
+        // For a block device: nobody has it mounted, nobody else opens it so.
+        let exclusive = if device { libc::O_EXCL } else { 0 };
+        let open = |flags| {
+            OpenOptions::new().read(true).write(true).custom_flags(flags | exclusive).open(path)
+        };
+        let file = open(0).map_err(failed)?;
+        // SAFETY: locks an open descriptor; no memory is involved.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
+            return Err(OpenError::Busy { path: path.to_owned() });
+        }
+        let has = if device { device_size(&file).map_err(failed)? } else { meta.size() };
+        if has < size {
+            return Err(OpenError::Small { path: path.to_owned(), has, needs: size });
+        }
+        let direct = make_direct(&file);
+        Ok(File { file, size, direct, device })
+    }
+
+    /// Requests go past the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    fn check(&self, offset: u64, len: u64) -> io::Result<()> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        }
+    }
+
+    fn fallocate(&self, mode: i32, offset: u64, len: u64) -> io::Result<()> {
+        loop {
+            // SAFETY: an open descriptor and numbers. Offsets are below the file's size, which is
+            // an off_t.
+            let done = unsafe {
+                libc::fallocate(
+                    self.file.as_raw_fd(),
+                    mode,
+                    offset as libc::off_t,
+                    len as libc::off_t,
+                )
+            };
+            if done == 0 {
+                return Ok(());
+            }
+            let error = io::Error::last_os_error();
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn write_durably(&self, offset: u64, from: &[u8]) -> io::Result<()> {
+        let mut done = 0;
+        while done < from.len() {
+            let rest = &from[done..];
+            let part =
+                libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
+            // SAFETY: one vector, which names memory of `rest` that is only read.
+            let count = unsafe {
+                libc::pwritev2(
+                    self.file.as_raw_fd(),
+                    &raw const part,
+                    1,
+                    (offset + done as u64) as libc::off_t,
+                    libc::RWF_DSYNC,
+                )
+            };
+            match count {
+                0 => return Err(io::Error::from_raw_os_error(libc::EIO)),
+                1.. => done += count as usize,
+                _ => {
+                    let error = io::Error::last_os_error();
+                    if error.kind() != io::ErrorKind::Interrupted {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_fit(&self, bytes: &[u8]) -> bool {
+        !self.direct || (bytes.as_ptr() as usize).is_multiple_of(ALIGN_BYTES)
+    }
+
+    fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
+        let zeros = Buffer::zeroed(ZEROS_BYTES.min(usize::try_from(len).unwrap_or(ZEROS_BYTES)));
+        let mut done = 0;
+        while done < len {
+            let part = (len - done).min(zeros.len() as u64);
+            // At most the buffer's length.
+            self.file.write_all_at(&zeros[..part as usize], offset + done)?;
+            done += part;
+        }
+        Ok(())
+    }
+}
+
+/// What the kernel says about the size of a block device.
+fn device_size(file: &std::fs::File) -> io::Result<u64> {
+    use std::io::{Seek, SeekFrom};
+    let mut file = file;
+    file.seek(SeekFrom::End(0))
+}
+
+/// Turns direct I/O on if it takes single sectors, and says whether it did.
+fn make_direct(file: &std::fs::File) -> bool {
+    let set = |on: bool| {
+        // SAFETY: reads and sets the flags of an open descriptor.
+        unsafe {
+            let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
+            let flags = if on { flags | libc::O_DIRECT } else { flags & !libc::O_DIRECT };
+            libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags) == 0
+        }
+    };
+    let mut sector = Buffer::new(SECTOR_BYTES as usize);
+    // Whatever lies there; a file shorter than a sector holds no volume.
+    let works = set(true) && file.read_at(&mut sector, SECTOR_BYTES).is_ok();
+    if !works {
+        set(false);
+    }
+    works
+}
+
+fn unsupported(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENODEV))
+}
+
+impl Store for File {
+    fn size_bytes(&self) -> u64 {
+        self.size
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.check(offset, into.len() as u64)?;
+        if self.is_fit(into) {
+            return self.file.read_exact_at(into, offset);
+        }
+        let mut buffer = Buffer::new(into.len());
+        self.file.read_exact_at(&mut buffer, offset)?;
+        into.copy_from_slice(&buffer);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, from: &[u8], fua: bool) -> io::Result<()> {
+        self.check(offset, from.len() as u64)?;
+        if !self.is_fit(from) {
+            return self.write(offset, &Buffer::copy_of(from), fua);
+        }
+        if fua { self.write_durably(offset, from) } else { self.file.write_all_at(from, offset) }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        self.sync()
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        match self.fallocate(libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, offset, len) {
+            // Advice that cannot be taken is no failure.
+            Err(error) if unsupported(&error) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64, fua: bool, unmap: bool) -> io::Result<()> {
+        self.check(offset, len)?;
+        if len == 0 {
+            return Ok(());
+        }
+        let mode = if unmap { libc::FALLOC_FL_PUNCH_HOLE } else { libc::FALLOC_FL_ZERO_RANGE };
+        match self.fallocate(mode | libc::FALLOC_FL_KEEP_SIZE, offset, len) {
+            Err(error) if unsupported(&error) => self.write_zeros(offset, len)?,
+            other => other?,
+        }
+        if fua { self.sync() } else { Ok(()) }
+    }
+
+    fn extents(&self, offset: u64, len: u64) -> io::Result<Vec<Extent>> {
+        self.check(offset, len)?;
+        if self.device || len == 0 {
+            return Ok(vec![Extent { offset, len, allocated: true }]);
+        }
+        // SAFETY: moves the position of our descriptor, which nothing else uses.
+        let seek = |at: u64, whence| unsafe {
+            libc::lseek(self.file.as_raw_fd(), at as libc::off_t, whence)
+        };
+        let (mut at, end) = (offset, offset + len);
+        let mut list = Vec::new();
+        while at < end && list.len() < EXTENTS_MAX {
+            let data = match seek(at, libc::SEEK_DATA) {
+                // Nothing but a hole up to the end.
+                -1 if io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO) => end,
+                -1 => return Ok(vec![Extent { offset, len, allocated: true }]),
+                data => (data as u64).min(end),
+            };
+            if data > at {
+                push_extent(&mut list, Extent { offset: at, len: data - at, allocated: false });
+            }
+            if data < end {
+                let hole = match seek(data, libc::SEEK_HOLE) {
+                    -1 => end,
+                    hole => (hole as u64).min(end),
+                };
+                push_extent(&mut list, Extent { offset: data, len: hole - data, allocated: true });
+                at = hole;
+            } else {
+                at = end;
+            }
+        }
+        Ok(list)
+    }
+
+    fn allocated_bytes(&self) -> Option<u64> {
+        if self.device {
+            return None;
+        }
+        self.file.metadata().ok().map(|meta| meta.blocks() * 512)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Scratch(PathBuf);
+
+    impl Scratch {
+        fn new(name: &str, size: u64) -> Scratch {
+            // Beside the build's results: a real file system, where /tmp may be memory.
+            let dir = std::env::current_exe().unwrap().parent().unwrap().to_owned();
+            let path = dir.join(format!("store-{name}-{}", std::process::id()));
+            std::fs::File::create(&path).unwrap().set_len(size).unwrap();
+            Scratch(path)
+        }
+    }
+
+    impl Drop for Scratch {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    const MIB: u64 = 1 << 20;
+
+    #[test]
+    fn bytes_come_back_through_aligned_and_other_memory() {
+        let scratch = Scratch::new("bytes", MIB);
+        let store = File::open(&scratch.0, MIB).unwrap();
+        let data: Vec<u8> = (0..8192 + 1).map(|n| (n % 253) as u8).collect();
+        // One of the two slices is not aligned, whatever the vector's address.
+        for (offset, slice) in [(0, &data[..8192]), (65_536, &data[1..])] {
+            for fua in [false, true] {
+                store.write(offset, slice, fua).unwrap();
+                let mut back = Buffer::new(8192);
+                store.read(offset, &mut back).unwrap();
+                assert_eq!(&back[..], slice);
+                let mut odd = vec![0; 8193];
+                store.read(offset, &mut odd[1..]).unwrap();
+                assert_eq!(&odd[1..], slice);
+            }
+        }
+        store.flush().unwrap();
+    }
+
+    #[test]
+    fn zeroed_and_discarded_ranges_read_as_zeros_and_keep_the_size() {
+        let scratch = Scratch::new("zeroes", MIB);
+        let store = File::open(&scratch.0, MIB).unwrap();
+        let mut back = Buffer::new(MIB as usize);
+        for what in 0..3 {
+            store.write(0, &vec![0xee; MIB as usize], false).unwrap();
+            match what {
+                0 => store.discard(4096, 8192).unwrap(),
+                1 => store.write_zeroes(4096, 8192, true, true).unwrap(),
+                _ => store.write_zeroes(4096, 8192, false, false).unwrap(),
+            }
+            store.read(0, &mut back).unwrap();
+            let zeros = back.iter().filter(|byte| **byte == 0).count();
+            assert_eq!((zeros, back[4095], back[4096], back[12_288]), (8192, 0xee, 0, 0xee));
+        }
+        store.write_zeroes(MIB - 512, 512, true, true).unwrap();
+        assert_eq!(std::fs::metadata(&scratch.0).unwrap().len(), MIB);
+    }
+
+    #[test]
+    fn extents_follow_holes() {
+        let scratch = Scratch::new("extents", 8 * MIB);
+        let store = File::open(&scratch.0, 8 * MIB).unwrap();
+        store.write(2 * MIB, &vec![1; MIB as usize], true).unwrap();
+        let list = store.extents(MIB, 6 * MIB).unwrap();
+        assert_eq!(list.iter().map(|extent| extent.len).sum::<u64>(), 6 * MIB);
+        let data: Vec<_> = list.iter().filter(|extent| extent.allocated).collect();
+        // A file system without holes tells one extent of everything.
+        if list.len() > 1 {
+            assert_eq!((data[0].offset, data[0].len), (2 * MIB, MIB));
+        }
+    }
+
+    #[test]
+    fn what_cannot_hold_the_volume_is_refused_in_words() {
+        let scratch = Scratch::new("refused", MIB);
+        let small = File::open(&scratch.0, 2 * MIB).unwrap_err().to_string();
+        assert!(small.contains("truncate -s 2097152"), "{small}");
+        let held = File::open(&scratch.0, MIB).unwrap();
+        assert!(matches!(File::open(&scratch.0, MIB), Err(OpenError::Busy { .. })));
+        drop(held);
+        assert!(File::open(&scratch.0, MIB).is_ok());
+        let missing = File::open(Path::new("/nonexistent/disk"), MIB).unwrap_err().to_string();
+        assert!(missing.contains("make it first"), "{missing}");
+        assert!(matches!(File::open(Path::new("/dev/null"), MIB), Err(OpenError::Kind { .. })));
+    }
+
+    #[test]
+    fn a_range_outside_is_refused() {
+        let scratch = Scratch::new("outside", 2 * MIB);
+        let store = File::open(&scratch.0, MIB).unwrap();
+        let error = store.write(MIB - 512, &[0; 1024], false).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+    }
+}
