@@ -2,9 +2,10 @@
 
 use crate::engine::{Engine, EngineConfig};
 use crate::layer::{self, Layer, LayerError};
-use crate::model::Model;
+use crate::model::{Device, DeviceError, PRESETS};
 use crate::store::{self, Store};
-use headworks_policy::block::{BlockScheduler, Noop, SECTOR_BYTES};
+use headworks_policy::block::kind::UnknownScheduler;
+use headworks_policy::block::{SECTOR_BYTES, SchedulerKind};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,6 +41,9 @@ pub struct VolumeConfig {
     /// Bytes of the smallest request: 512 to 4096, a power of two.
     #[serde(default = "block")]
     pub block_bytes: u32,
+    /// Decides what is random in the device's model.
+    #[serde(default = "seed")]
+    pub seed: u64,
     /// Layers, the first one nearest to the front end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<String>,
@@ -51,6 +55,10 @@ fn raw() -> String {
 
 fn noop() -> String {
     "noop".to_owned()
+}
+
+fn seed() -> u64 {
+    1
 }
 
 fn block() -> u32 {
@@ -77,21 +85,27 @@ pub enum ConfigError {
     #[error("blocks of {0} bytes do not exist: choose 512, 1024, 2048 or 4096")]
     Block(u32),
     /// Nobody knows the scheduler.
-    #[error("there is no block scheduler `{name}`; there are {known}")]
-    Scheduler {
+    #[error(transparent)]
+    Scheduler(#[from] UnknownScheduler),
+    /// Nobody knows the device.
+    #[error("there is no device `{name}`; write one of: raw, {known}, or a file: FILE.toml")]
+    Device {
         /// As given.
         name: String,
         /// Those that exist.
         known: String,
     },
-    /// Nobody knows the device.
-    #[error("device `{name}`: {problem}")]
-    Device {
-        /// As given.
-        name: String,
-        /// In words.
-        problem: String,
+    /// A device's file cannot be read.
+    #[error("cannot read the device file {path}: {source}")]
+    DeviceFile {
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
     },
+    /// A device's file is wrong.
+    #[error(transparent)]
+    DeviceText(#[from] DeviceError),
     /// A layer's text is wrong.
     #[error(transparent)]
     Layer(#[from] LayerError),
@@ -123,6 +137,7 @@ impl VolumeConfig {
             device: raw(),
             scheduler: noop(),
             block_bytes: block(),
+            seed: seed(),
             layers: Vec::new(),
         }
     }
@@ -140,8 +155,8 @@ impl VolumeConfig {
             let next = (self.size_bytes / block + 1).saturating_mul(block);
             return Err(ConfigError::Size { size: self.size_bytes, block: self.block_bytes, next });
         }
-        self.make_scheduler()?;
-        self.make_model()?;
+        self.scheduler.parse::<SchedulerKind>()?;
+        self.find_device()?;
         for text in &self.layers {
             layer::parse(text)?;
         }
@@ -181,27 +196,33 @@ impl VolumeConfig {
                 }
             }
         }
-        let scheduler = if self.scheduler == "noop" { None } else { Some(self.make_scheduler()?) };
-        let config = EngineConfig { store: top, model: self.make_model()?, scheduler, layers };
+        let device = self.find_device()?;
+        // Without a decision to make there is no queue, and no thread between a request and its
+        // bytes.
+        let scheduler = match self.scheduler.parse()? {
+            SchedulerKind::Noop => None,
+            kind => Some(kind.build_for(device.is_rotational())),
+        };
+        let model = (device != Device::Raw).then(|| device.model(self.size_bytes, self.seed));
+        let config = EngineConfig { store: top, model, scheduler, layers };
         let engine = Arc::new(Engine::start(config).map_err(ConfigError::Start)?);
         Ok(Volume { engine, store, power })
     }
 
-    fn make_scheduler(&self) -> Result<Box<dyn BlockScheduler>, ConfigError> {
-        match self.scheduler.as_str() {
-            "noop" => Ok(Box::new(Noop::default())),
-            name => Err(ConfigError::Scheduler { name: name.to_owned(), known: "noop".to_owned() }),
+    /// The device that it behaves like.
+    ///
+    /// # Errors
+    /// If nobody knows it, or its file is missing or wrong.
+    pub fn find_device(&self) -> Result<Device, ConfigError> {
+        if self.device.ends_with(".toml") {
+            let text = std::fs::read_to_string(&self.device)
+                .map_err(|source| ConfigError::DeviceFile { path: self.device.clone(), source })?;
+            return Ok(Device::from_toml(&text, &self.device)?);
         }
-    }
-
-    fn make_model(&self) -> Result<Option<Box<dyn Model>>, ConfigError> {
-        match self.device.as_str() {
-            RAW => Ok(None),
-            name => Err(ConfigError::Device {
-                name: name.to_owned(),
-                problem: format!("there is no such model; there is {RAW}"),
-            }),
-        }
+        Device::preset(&self.device).ok_or_else(|| ConfigError::Device {
+            name: self.device.clone(),
+            known: PRESETS.map(|(name, _)| name).join(", "),
+        })
     }
 }
 

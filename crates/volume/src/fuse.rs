@@ -29,9 +29,6 @@ use std::time::{Duration, SystemTime};
 /// Name of the file.
 pub const FILE_NAME: &str = "disk";
 
-/// What `/proc/mounts` calls our file systems, after `fuse.`.
-pub const SUBTYPE: &str = "headworks";
-
 /// Longest request: what FUSE allows by default (`fs.fuse.max_pages_limit` of 256).
 const REQUEST_BYTES_MAX: u32 = 1 << 20;
 
@@ -67,7 +64,6 @@ impl Front {
         let mut config = Config::default();
         config.mount_options = vec![
             MountOption::FSName(format!("headworks-{name}")),
-            MountOption::Subtype(SUBTYPE.to_owned()),
             MountOption::RW,
             MountOption::NoSuid,
             MountOption::NoDev,

@@ -14,7 +14,7 @@ mod random;
 pub mod raw;
 pub mod ssd;
 
-pub use device::Device;
+pub use device::{Device, PRESETS};
 pub use file::DeviceError;
 pub use parameters::{Field, Form};
 pub use random::Random;

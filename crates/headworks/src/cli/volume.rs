@@ -93,10 +93,13 @@ pub struct Create {
     /// Most memory for a volume in memory [default: half of the machine's]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory_max: Option<u64>,
-    /// What device it behaves like: a model, a file with one, or `raw` for none
+    /// What device it behaves like: ssd-a, ssd-b, ssd-c, ssd-d, hdd, a file, or `raw` for none
     #[arg(long, short = 'd', default_value = "raw", value_name = "MODEL|FILE.toml|raw")]
     pub device: String,
-    /// Order of the requests that wait
+    /// Seed of what is random in the model
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Order of the requests that wait: noop, deadline or cfq
     #[arg(long, default_value = "noop")]
     pub scheduler: String,
     /// Layers; may be given several times

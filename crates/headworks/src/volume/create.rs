@@ -32,6 +32,7 @@ pub fn create(args: &cli::Create) -> Result<()> {
         if args.device.ends_with(".toml") { absolute(&args.device)? } else { args.device.clone() };
     config.scheduler.clone_from(&args.scheduler);
     config.block_bytes = args.block;
+    config.seed = args.seed;
     config.layers = args
         .layer
         .iter()

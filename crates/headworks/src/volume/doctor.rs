@@ -8,7 +8,6 @@ use super::state::{self, Named};
 use super::system::{self, Mounted};
 use crate::cli;
 use anyhow::Result;
-use headworks_volume::fuse::SUBTYPE;
 use headworks_volume::loop_device::{self, Attached};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -92,9 +91,10 @@ fn find(dead: &[Named], mounts: &[Mounted], loops: &[Attached]) -> Vec<Stale> {
         let upper = mounts.iter().rev().filter(|mounted| devices.contains(&&mounted.source));
         list.extend(upper.map(|mounted| Stale::Mount(mounted.dir.clone())));
         list.extend(devices.into_iter().cloned().map(Stale::Loop));
-        let kind = format!("fuse.{SUBTYPE}");
-        let lower =
-            mounts.iter().rev().filter(|mounted| mounted.dir == front && mounted.kind == kind);
+        let lower = mounts
+            .iter()
+            .rev()
+            .filter(|mounted| mounted.dir == front && mounted.kind.starts_with("fuse"));
         list.extend(lower.map(|mounted| Stale::Front(mounted.dir.clone())));
         list.push(Stale::Run(volume.name.clone()));
     }
@@ -170,13 +170,13 @@ mod tests {
         ];
         let mounts = [
             mounted("/dev/loop1", Path::new("/mnt/theirs"), "ext4"),
-            mounted("headworks-gone", &dead.front_dir(), "fuse.headworks"),
+            mounted("headworks-gone", &dead.front_dir(), "fuse"),
             mounted("/dev/loop2", Path::new("/mnt/ours"), "ext4"),
             mounted("/dev/loop3", Path::new("/mnt/alive"), "ext4"),
             mounted("sshfs", Path::new("/mnt/ssh"), "fuse.sshfs"),
         ];
         assert_eq!(
-            find(&[dead.clone()], &mounts, &loops),
+            find(std::slice::from_ref(&dead), &mounts, &loops),
             [
                 Stale::Mount("/mnt/ours".into()),
                 Stale::Loop("/dev/loop2".into()),

@@ -28,7 +28,7 @@ pub fn replay(args: &cli::Replay) -> Result<()> {
     let Some(_lock) = volume.lock()? else {
         bail!("volume `{0}` runs\n  end it first: headworks volume umount {0}", volume.name);
     };
-    if !(args.speed > 0.0) {
+    if args.speed.is_nan() || args.speed <= 0.0 {
         bail!("the speed must be greater than zero");
     }
     let running = description.volume.start()?;

@@ -22,9 +22,16 @@ const LEAVE: Duration = Duration::from_secs(10);
 
 /// Serves until it is told to stop.
 pub fn serve(args: &cli::Serve) -> Result<()> {
-    let (volume, description) = Named::existing(&args.name)?;
     // SAFETY: whoever started us made this descriptor for us and says so on the command line.
-    let ready = args.ready_fd.map(|fd| unsafe { File::from_raw_fd(fd) });
+    let mut ready = args.ready_fd.map(|fd| unsafe { File::from_raw_fd(fd) });
+    let served = serve_until_told(&args.name, &mut ready);
+    // Open to the end of this process: whoever waits for it finds our last words in the log then.
+    std::mem::forget(ready);
+    served
+}
+
+fn serve_until_told(name: &str, ready: &mut Option<File>) -> Result<()> {
+    let (volume, description) = Named::existing(name)?;
     system::can_serve()?;
     let Some(_lock) = volume.lock()? else {
         bail!("volume `{0}` runs already: headworks volume stat {0}", volume.name);
@@ -40,9 +47,10 @@ pub fn serve(args: &cli::Serve) -> Result<()> {
         mounted_on: None,
     })?;
     let listener = listen(&volume)?;
-    match ready {
+    match ready.take() {
+        // In one piece: it is read by one call.
         Some(mut ready) => {
-            writeln!(ready, "ready {}", device.display())?;
+            ready.write_all(format!("ready {}\n", device.display()).as_bytes())?;
         }
         None => println!("volume `{}` is {}; stop it with Ctrl-C", volume.name, device.display()),
     }

@@ -15,7 +15,7 @@ pub struct Mounted {
     pub source: PathBuf,
     /// Where.
     pub dir: PathBuf,
-    /// The kind, for example `ext4` or `fuse.headworks`.
+    /// The kind, for example `ext4` or `fuse`.
     pub kind: String,
 }
 

@@ -3,6 +3,7 @@
 use crate::rig::{Rig, can_mount_or_skip, find};
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,15 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     while !condition() {
         assert!(began.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A loop device that is taken away at the end.
+struct Theirs<'a>(&'a Path, String);
+
+impl Drop for Theirs<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new(self.0).args(["--detach", &self.1]).status();
     }
 }
 
@@ -37,6 +47,7 @@ fn the_doctor_cleans_up_after_a_crash_and_only_what_is_ours() {
     let attached = Command::new(&losetup).args(["--find", "--show", &other]).output().unwrap();
     let theirs = String::from_utf8(attached.stdout).unwrap().trim().to_owned();
     assert!(theirs.starts_with("/dev/loop"), "{theirs}");
+    let detached = Theirs(&losetup, theirs);
     rig.ok(&["create", "alive", "--size", "8M", "--backing", "memory", "--raw"]);
     rig.ok(&["mount", "alive"]);
 
@@ -58,7 +69,7 @@ fn the_doctor_cleans_up_after_a_crash_and_only_what_is_ours() {
     assert!(list.contains(&other), "{list}");
     assert!(!list.contains("volumes/c/"), "{list}");
     assert_eq!(rig.stat("alive")["state"], "running");
-    assert!(Command::new(&losetup).args(["--detach", &theirs]).status().unwrap().success());
+    drop(detached);
 
     rig.mount("c");
     let back = fs::read(rig.mnt().join("durable")).unwrap();

@@ -66,7 +66,6 @@ fn large_sectors_and_a_kernel_scheduler_work_too() {
     };
     assert_eq!(queue("logical_block_size"), "4096");
     assert!(queue("scheduler").contains("[mq-deadline]"));
-    assert_eq!(queue("nr_requests"), "32");
     rig.ok(&["umount", "v"]);
     rig.ok(&["rm", "--with-backing", "v"]);
     assert!(!fs::exists(&image).unwrap());

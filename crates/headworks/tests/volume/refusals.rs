@@ -20,7 +20,7 @@ fn what_cannot_be_a_volume_is_refused_and_leaves_nothing() {
     let scheduler = [&create("v", "1M", &image)[..], &["--scheduler", "fastest"]].concat();
     assert!(rig.refused(&scheduler).contains("no block scheduler `fastest`"));
     let device = [&create("v", "1M", &image)[..], &["--device", "warp"]].concat();
-    assert!(rig.refused(&device).contains("device `warp`"));
+    assert!(rig.refused(&device).contains("no device `warp`"));
     let layer = [&create("v", "1M", &image)[..], &["--layer", "dealy:read=1ms"]].concat();
     assert!(rig.refused(&layer).contains("known are delay"));
     assert!(rig.refused(&create("../v", "1M", &image)).contains("no name for a volume"));

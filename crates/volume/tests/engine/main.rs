@@ -7,7 +7,7 @@ mod pieces;
 mod random;
 
 use headworks_policy::Nanos;
-use headworks_policy::block::{BlockScheduler, Noop};
+use headworks_policy::block::{BlockScheduler, Noop, SchedulerKind};
 use headworks_volume::layer::{Layer, Parsed, parse};
 use headworks_volume::model::Model;
 use headworks_volume::store::{File, Memory, Store};
@@ -48,7 +48,10 @@ fn model(seed: u64, depth: u32, longest_us: u64) -> Option<Box<dyn Model>> {
 }
 
 fn schedulers(seed: u64) -> Vec<(&'static str, Box<dyn BlockScheduler>)> {
-    vec![("noop", Box::new(Noop::default())), ("shuffler", Box::new(Shuffler::new(seed)))]
+    let mut list: Vec<(&'static str, Box<dyn BlockScheduler>)> =
+        SchedulerKind::ALL.iter().map(|kind| (kind.name(), kind.build())).collect();
+    list.push(("shuffler", Box::new(Shuffler::new(seed))));
+    list
 }
 
 fn layers(texts: &[&str]) -> Vec<Box<dyn Layer>> {
