@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 OUT ?= out/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-demo setup-test build demo demo-quick test test-long lint fmt bench-shim bench-tad man install clean
+.PHONY: help loom setup-demo setup-test build demo demo-quick test test-long lint fmt bench-shim bench-tad man install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -34,6 +34,9 @@ test-long: setup-test ## The same with many more random cases and seeds
 	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-policy -p headworks-hooks
 	for seed in $$(seq 1 200); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-region --test hostile || exit 1; done
 	$(CARGO) test --workspace
+
+loom: ## The two-mutex LRU list under every interleaving of a few threads
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom $(CARGO) test --release -p headworks-bufferpool --lib loom_tests
 
 lint: ## Formatting and clippy, warnings denied
 	$(CARGO) fmt --all --check

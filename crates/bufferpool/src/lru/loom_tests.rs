@@ -104,7 +104,7 @@ fn a_hit_behind_the_pointer_and_the_flusher() {
         let shared = list(3, &[0, 1]);
         let first = shared.1.select_clean();
         let other = Arc::clone(&shared);
-        let hit = thread::spawn(move || drop(other.1.touch(0)));
+        let hit = thread::spawn(move || other.1.touch(0));
         let mut out = flush(&shared);
         hit.join().unwrap();
         out.extend(first);
@@ -134,7 +134,7 @@ fn a_hit_a_miss_and_the_flusher() {
         let shared = list(3, &[0]);
         let first = shared.1.select_clean();
         let (one, two) = (Arc::clone(&shared), Arc::clone(&shared));
-        let hit = thread::spawn(move || drop(one.1.touch(0)));
+        let hit = thread::spawn(move || one.1.touch(0));
         let miss = thread::spawn(move || two.1.select_clean());
         shared.1.take_over();
         shared.0.state[0].store(CLEAN, Ordering::Release);

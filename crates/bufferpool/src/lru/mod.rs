@@ -416,7 +416,7 @@ impl<N: Nodes> Lru<N> {
     }
 
     /// Where the LRU-C pointer stands.
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(crate) fn pointer(&self) -> Option<FrameId> {
         let page = self.lock_m().pointer;
         (page != NIL).then_some(page)
