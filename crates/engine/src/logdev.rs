@@ -67,6 +67,14 @@ impl MemLog {
         Self { sync_time, state: Mutex::default() }
     }
 
+    /// An empty log whose positions begin at `offset`: for a flushed database whose pages carry LSNs
+    /// of an earlier log.
+    #[must_use]
+    pub fn starting_at(sync_time: Duration, offset: u64) -> Self {
+        let state = State { base: offset, durable: offset, start: offset, ..State::default() };
+        Self { sync_time, state: Mutex::new(state) }
+    }
+
     /// Cuts the power: of what was not synced a part, decided by `seed`, is left, its end damaged.
     /// Every operation fails until [`MemLog::restore`].
     pub fn cut(&self, seed: u64) {
