@@ -85,7 +85,7 @@ impl MemLog {
         // Less than what is in memory.
         let len = (state.durable + kept - state.base) as usize;
         state.bytes.truncate(len);
-        if kept > 0 && seed % 3 == 0 {
+        if kept > 0 && seed.is_multiple_of(3) {
             let last = (seed % kept.min(64)) as usize;
             state.bytes[len - 1 - last] ^= 0x55;
         }

@@ -166,7 +166,7 @@ fn power_cut(seed: u64, strategy: StrategyKind) -> (u64, bool) {
         std::thread::sleep(Duration::from_micros(random.below(60_000)));
         dead.store(true, Ordering::Release);
         // Log and pages lose power in either order; the moment between is very short.
-        if seed % 2 == 0 {
+        if seed.is_multiple_of(2) {
             log.cut(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7);
             device.cut(seed.wrapping_mul(0x2545_f491_4f6c_dd1d)).unwrap();
         } else {

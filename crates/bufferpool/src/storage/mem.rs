@@ -8,11 +8,14 @@ use parking_lot::Mutex;
 /// Pages per allocation and lock: neighbours share, distant pages do not disturb each other.
 const CHUNK: u64 = 16;
 
+/// Pages side by side, once one of them was written.
+type Chunk = Option<Box<[u8]>>;
+
 /// Pages in memory; a chunk of 16 takes memory when one of its pages is first written.
 pub struct MemStorage {
     page_size: usize,
     pages: u64,
-    chunks: Box<[Mutex<Option<Box<[u8]>>>]>,
+    chunks: Box<[Mutex<Chunk>]>,
 }
 
 impl MemStorage {
