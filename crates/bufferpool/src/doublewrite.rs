@@ -31,7 +31,10 @@ impl Doublewrite {
     /// Pages that an area of the usual size takes.
     pub const AREA_PAGES: u64 = BATCH_PAGES + SINGLE_SLOTS;
 
-    /// Uses `area`: its first 120 pages for batches, the rest (8 or more) for single pages.
+    /// Uses `area`: its last 8 pages for single pages, the rest for batches.
+    ///
+    /// [`Doublewrite::AREA_PAGES`] is InnoDB's size. A larger area costs fewer syncs per page: a batch
+    /// has two, however long it is.
     ///
     /// # Errors
     /// [`PoolError::Config`] if the area has fewer than [`Doublewrite::AREA_PAGES`] pages.
@@ -41,10 +44,11 @@ impl Doublewrite {
                 format!("{} pages, at least {} are needed", area.pages(), Self::AREA_PAGES);
             return Err(PoolError::Config { setting: "doublewrite area", reason });
         }
-        let free = (BATCH_PAGES..area.pages()).map(PageId).collect();
+        let batch_pages = area.pages() - SINGLE_SLOTS;
+        let free = (batch_pages..area.pages()).map(PageId).collect();
         Ok(Self {
             area,
-            batch_pages: BATCH_PAGES,
+            batch_pages,
             batch: Mutex::new(()),
             free: Mutex::new(free),
             came_free: Condvar::new(),
@@ -53,8 +57,8 @@ impl Doublewrite {
 
     /// Most pages of one batch.
     pub(crate) fn batch_pages(&self) -> usize {
-        // 120.
-        self.batch_pages as usize
+        // Larger areas than memory are of no use.
+        usize::try_from(self.batch_pages).unwrap_or(usize::MAX)
     }
 
     /// Writes one page: copy, sync, in place, sync.

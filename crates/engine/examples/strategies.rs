@@ -4,6 +4,7 @@
 //! cargo run --release -p headworks-engine --example strategies -- \
 //!     [--workload tpcc|linkbench] [--warehouses 256] [--nodes 3000000] [--threads 64] [--seconds 20]
 //!     [--buffer-percent 10] [--device ssd-a|ssd-c] [--slow 1] [--instances 1] [--doublewrite on,off]
+//!     [--area-pages 128]
 //!     [--interval-ms 1000] [--scan-depth 1024] [--flush-batch 1024] [--window 4096] [--war-pages 512] [--strategies vanilla,cflru,war,basic,dynamic,lruc]
 //! ```
 //!
@@ -72,6 +73,7 @@ struct Setup {
     pool: PoolConfig,
     model: DeviceModel,
     doublewrite: bool,
+    area_pages: u64,
 }
 
 struct Outcome {
@@ -100,7 +102,8 @@ fn main() -> Result<(), Failure> {
         "ssd-c" => DeviceModel::ssd_c(),
         other => return Err(format!("--device {other}: ssd-a or ssd-c").into()),
     };
-    let storage = Arc::new(MemStorage::new(PAGE_SIZE, pages + Doublewrite::AREA_PAGES));
+    let area_pages = options.number("area-pages", Doublewrite::AREA_PAGES)?;
+    let storage = Arc::new(MemStorage::new(PAGE_SIZE, pages + area_pages));
     let start = Instant::now();
     let used = load(workload, Arc::clone(&storage), pages)?;
     let frames = usize::try_from(used * options.number("buffer-percent", 10u64)? / 100)?;
@@ -122,11 +125,13 @@ fn main() -> Result<(), Failure> {
                     scan_depth: options.number("scan-depth", 1024)?,
                     flush_batch: options.number("flush-batch", 1024)?,
                     flush_interval: Duration::from_millis(interval_ms.parse()?),
+                    io_batch: 1024,
                     exhausted_after: Duration::from_secs(60),
                     ..PoolConfig::default()
                 },
                 model: model.slowed(options.number("slow", 1.0)?),
                 doublewrite: doublewrite == "on",
+                area_pages,
             };
             println!("doublewrite {doublewrite}, flusher every {interval_ms} ms");
             compare(&options, &setup, &storage, pages)?;
@@ -220,7 +225,7 @@ fn run(
 ) -> Result<Outcome, Failure> {
     let device = Arc::new(SimDevice::new(storage, setup.model));
     let data: Arc<dyn Storage> = Arc::new(SubStorage::new(device.clone(), PageId(0), pages)?);
-    let area = SubStorage::new(device.clone(), PageId(pages), Doublewrite::AREA_PAGES)?;
+    let area = SubStorage::new(device.clone(), PageId(pages), setup.area_pages)?;
     let area = Arc::new(Doublewrite::new(Arc::new(area))?);
     let config = EngineConfig {
         pool: PoolConfig { strategy, ..setup.pool },
