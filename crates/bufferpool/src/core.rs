@@ -198,11 +198,11 @@ impl Core {
         let it = self.frames.get(frame);
         if it.flags() & LOADING != 0 {
             drop(self.memory.read(frame));
-            if it.page() != page {
-                // The load failed; whoever tries again sees why.
-                it.unpin();
-                return false;
-            }
+        }
+        // A load that failed took the page's number away before it ended.
+        if it.page() != page {
+            it.unpin();
+            return false;
         }
         let instance = self.instance_of_frame(frame);
         if instance.lru.is_due(frame, instance.quarter()) && instance.lru.touch(frame) {

@@ -159,7 +159,8 @@ impl BufferPool {
                 if oldest.is_none_or(|lsn| lsn >= limit) {
                     break;
                 }
-                std::thread::yield_now();
+                // Somebody is changing or writing what is left.
+                std::thread::sleep(Duration::from_micros(100));
             }
         }
         self.core.storage.sync()?;

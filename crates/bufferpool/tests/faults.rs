@@ -77,6 +77,58 @@ fn a_read_error_is_reported_and_passes() {
     }
 }
 
+/// Readers that meet at a page while its read fails get the error or the page, never another one.
+#[test]
+fn readers_of_a_failing_page_never_see_another() {
+    for strategy in STRATEGIES {
+        let (storage, pool) = faulty(200, strategy);
+        for page in 0..200 {
+            put(&pool, page, page as u8).unwrap();
+        }
+        let (failed, served) = (AtomicU64::new(0), AtomicU64::new(0));
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..4u64)
+                .map(|thread| {
+                    let (pool, failed, served) = (&pool, &failed, &served);
+                    scope.spawn(move || {
+                        for step in 0..4000u64 {
+                            // The readers go through the same pages at about the same time.
+                            let page = step / 4 * 37 % 200;
+                            match get(pool, page) {
+                                Ok(value) => {
+                                    assert_eq!(u64::from(value), page, "reader {thread}");
+                                    served.fetch_add(1, Ordering::Relaxed);
+                                }
+                                Err(PoolError::Storage(StorageError::Io { .. })) => {
+                                    failed.fetch_add(1, Ordering::Relaxed);
+                                }
+                                Err(error) => panic!("{strategy:?}: {error}"),
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let (storage, done) = (&storage, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Acquire) {
+                    (0..200)
+                        .step_by(2)
+                        .for_each(|page| storage.inject(Fault::ReadError(PageId(page))));
+                    std::thread::sleep(Duration::from_micros(300));
+                    storage.heal();
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            });
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+            done.store(true, Ordering::Release);
+        });
+        assert!(failed.into_inner() > 10 && served.into_inner() > 1000, "{strategy:?}");
+        storage.heal();
+        (0..200).for_each(|page| assert_eq!(u64::from(get(&pool, page).unwrap()), page));
+    }
+}
+
 #[test]
 fn damage_on_storage_is_told_apart() {
     let (storage, pool) = faulty(1000, StrategyKind::LRU_C);
