@@ -17,15 +17,18 @@ pub mod futex;
 pub mod layout;
 pub mod lock;
 pub mod map;
+pub mod protocol;
 pub mod rules;
 pub mod snapshot;
 pub mod text;
 pub mod thread;
 mod tokens;
 pub mod user;
+mod waiting;
 
 pub use control::Mode;
 pub use entered::{Entered, PassReason};
 pub use layout::Region;
 pub use map::{Mapping, RegionError};
+pub use protocol::Protocol;
 pub use user::{State, UserSlot};
