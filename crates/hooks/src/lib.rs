@@ -9,6 +9,7 @@
 //! allocates, blocks on a lock of ours for long, or panics on purpose; a panic all the same is
 //! caught by the caller, and the library then stands aside for good.
 
+pub mod backend;
 pub mod conn;
 pub mod holding;
 pub mod identity;
