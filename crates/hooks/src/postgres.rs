@@ -36,4 +36,5 @@ mod protocol;
 mod session;
 mod startup;
 
+pub use crate::holding::Holding;
 pub use session::{ClientEvent, Opaque, PassReason, Request, Session};
