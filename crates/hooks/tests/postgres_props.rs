@@ -114,8 +114,7 @@ fn exchange() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
             }
         ),
         (text, rows, status, select(vec!["", "named"])).prop_map(|(text, rows, status, name)| {
-            let request =
-                [parse(name, text), bind(name), execute(), message(b'S', &[])].concat();
+            let request = [parse(name, text), bind(name), execute(), message(b'S', &[])].concat();
             let done = [message(b'1', &[]), message(b'2', &[]), rows, complete()].concat();
             (request, [done, ready(status)].concat())
         }),
