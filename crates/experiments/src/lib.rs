@@ -4,7 +4,9 @@
 //! record. Collecting, analysing and drawing are separate modules of each experiment, and everything that was
 //! measured is kept raw in `DIR/ID.json`.
 
+mod bound;
 mod gate_mariadb;
+mod gate_postgres;
 mod html;
 mod index;
 mod interrupt;
@@ -12,7 +14,9 @@ pub mod metrics;
 mod progress;
 mod record;
 mod registry;
+mod running;
 mod shuffle;
+mod table;
 mod tad;
 mod work;
 

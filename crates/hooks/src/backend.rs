@@ -22,7 +22,7 @@ use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
 use headworks_region::user::{State, UserSlot};
-use headworks_region::{Entered, PassReason, clock};
+use headworks_region::{Entered, PassReason, Wait, clock};
 
 const NONE: i32 = -1;
 
@@ -66,7 +66,8 @@ struct Backend {
     work: Work,
     /// The request that arrived waits for its turn.
     waiting: bool,
-    arrived: Nanos,
+    /// Since when, and for how long at most; of a request that waits no more, when it arrived.
+    hold: Wait,
     /// What the request in hand waited in the gate, and when it, or the one before it in the same receipt, was let go on.
     wait: Nanos,
     admitted: Nanos,
@@ -92,7 +93,7 @@ static SHELF: Shelf = Shelf {
         session: Session::new(),
         work: Work::None,
         waiting: false,
-        arrived: Nanos(0),
+        hold: Wait::NONE,
         wait: Nanos(0),
         admitted: Nanos(0),
         accounted: 0,
@@ -196,7 +197,7 @@ pub fn adopt() {
 pub fn about_to_receive() -> Receipt {
     with(|it| {
         if it.backend.waiting {
-            return match it.region.wait_on(it.user, it.backend.arrived) {
+            return match it.region.wait_on(it.user, it.backend.hold) {
                 Some(entered) => it.enter(entered),
                 None => Receipt::Later,
             };
@@ -351,7 +352,7 @@ impl Followed<'_> {
         let now = clock::now();
         slot.arrived_ns.store(now.0, Ordering::Relaxed);
         slot.thread.store(thread_id(), Ordering::Relaxed);
-        self.backend.arrived = now;
+        self.backend.hold = self.region.begin_wait(now);
         match slot.state() {
             State::Inside | State::Overdraft => {}
             State::Passing => slot.served.was_passed(),
@@ -366,13 +367,13 @@ impl Followed<'_> {
     }
 
     fn hold(&mut self, bytes: &[u8]) -> Receipt {
-        let arrived = self.backend.arrived;
+        let hold = self.backend.hold;
         if bytes.len() > KEPT_MAX {
             // No server of ours reads so much at once; it is held, but hears nothing meanwhile.
-            let entered = self.region.enter(self.user, arrived);
+            let entered = self.region.enter(self.user, hold.arrived);
             return self.enter(entered);
         }
-        match self.region.enter_in_steps(self.user, arrived) {
+        match self.region.enter_in_steps(self.user, hold) {
             Some(entered) => self.enter(entered),
             None => {
                 self.backend.waiting = true;
@@ -384,7 +385,7 @@ impl Followed<'_> {
 
     fn enter(&mut self, entered: Entered) -> Receipt {
         self.backend.waiting = false;
-        let now = if entered == Entered::AtOnce { self.backend.arrived } else { clock::now() };
+        let now = if entered == Entered::AtOnce { self.backend.hold.arrived } else { clock::now() };
         self.go_on(now)
     }
 
@@ -392,7 +393,7 @@ impl Followed<'_> {
         let backend = &mut *self.backend;
         backend.work = Work::Admitted;
         backend.admitted = now;
-        backend.wait = now.since(backend.arrived);
+        backend.wait = now.since(backend.hold.arrived);
         self.slot.admitted_ns.store(now.0, Ordering::Relaxed);
         set_lendable(true);
         Receipt::Go

@@ -32,3 +32,4 @@ pub use layout::Region;
 pub use map::{Mapping, RegionError};
 pub use protocol::Protocol;
 pub use user::{State, UserSlot};
+pub use waiting::Wait;

@@ -17,6 +17,19 @@ use headworks_policy::Nanos;
 /// Longest sleep of a held thread before it looks around.
 const NAP: Nanos = Nanos::from_millis(200);
 
+/// A wait and its limit, which is the one that was in force when it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wait {
+    /// When the request arrived.
+    pub arrived: Nanos,
+    hold_max: Nanos,
+}
+
+impl Wait {
+    /// None.
+    pub const NONE: Wait = Wait { arrived: Nanos(0), hold_max: Nanos(0) };
+}
+
 /// What a look at a user that waits has shown.
 enum Look {
     /// It may sleep this long before the next look.
@@ -32,9 +45,10 @@ impl Region {
         if let Some(entered) = self.queue_up(user, slot, arrived) {
             return entered;
         }
+        let wait = self.begin_wait(arrived);
         let mut waited = false;
         loop {
-            match self.look(slot, arrived) {
+            match self.look(slot, wait) {
                 Look::Sleep(nap) => {
                     waited = true;
                     futex::wait(&slot.state, State::Waiting as u32, nap);
@@ -44,36 +58,31 @@ impl Region {
         }
     }
 
+    /// A wait that begins now.
+    pub fn begin_wait(&self, arrived: Nanos) -> Wait {
+        Wait { arrived, hold_max: self.control.hold_max() }
+    }
+
     /// As [`Region::enter`], but comes back after each sleep, whatever ended it: a turn, a signal,
     /// or a fifth of a second. `None` if the user still waits: [`Region::wait_on`] goes on.
-    pub fn enter_in_steps(&self, user: u32, arrived: Nanos) -> Option<Entered> {
+    pub fn enter_in_steps(&self, user: u32, wait: Wait) -> Option<Entered> {
         let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
-        if let Some(entered) = self.try_enter(slot).or_else(|| self.queue_up(user, slot, arrived)) {
-            return Some(entered);
-        }
-        match self.look(slot, arrived) {
-            Look::Sleep(nap) => {
-                futex::wait(&slot.state, State::Waiting as u32, nap);
-                self.arrived_meanwhile(user, slot, arrived)
-            }
-            look => Some(self.end_wait(user, slot, look, false)),
-        }
+        let entered = self.try_enter(slot).or_else(|| self.queue_up(user, slot, wait.arrived));
+        entered.or_else(|| self.step(user, slot, wait, false))
     }
 
     /// The next step of a wait that [`Region::enter_in_steps`] has begun.
-    pub fn wait_on(&self, user: u32, arrived: Nanos) -> Option<Entered> {
+    pub fn wait_on(&self, user: u32, wait: Wait) -> Option<Entered> {
         let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
-        match self.look(slot, arrived) {
-            Look::Sleep(nap) => {
-                futex::wait(&slot.state, State::Waiting as u32, nap);
-                self.arrived_meanwhile(user, slot, arrived)
-            }
-            look => Some(self.end_wait(user, slot, look, true)),
-        }
+        self.step(user, slot, wait, true)
     }
 
-    fn arrived_meanwhile(&self, user: u32, slot: &UserSlot, arrived: Nanos) -> Option<Entered> {
-        match self.look(slot, arrived) {
+    fn step(&self, user: u32, slot: &UserSlot, wait: Wait, waited: bool) -> Option<Entered> {
+        match self.look(slot, wait) {
+            Look::Sleep(nap) => futex::wait(&slot.state, State::Waiting as u32, nap),
+            look => return Some(self.end_wait(user, slot, look, waited)),
+        }
+        match self.look(slot, wait) {
             Look::Sleep(_) => None,
             look => Some(self.end_wait(user, slot, look, true)),
         }
@@ -96,7 +105,7 @@ impl Region {
         None
     }
 
-    fn look(&self, slot: &UserSlot, arrived: Nanos) -> Look {
+    fn look(&self, slot: &UserSlot, wait: Wait) -> Look {
         match slot.state() {
             State::Waiting => {}
             State::Cancelled => return Look::Pass(PassReason::Cancelled),
@@ -112,11 +121,11 @@ impl Region {
         if self.beat.stale(now) {
             return Look::Pass(PassReason::Stale);
         }
-        let (held, hold_max) = (now.since(arrived), self.control.hold_max());
-        if held >= hold_max {
+        let held = now.since(wait.arrived);
+        if held >= wait.hold_max {
             return Look::Pass(PassReason::HoldLimit);
         }
-        Look::Sleep(NAP.min(hold_max - held))
+        Look::Sleep(NAP.min(wait.hold_max - held))
     }
 
     fn end_wait(&self, user: u32, slot: &UserSlot, look: Look, waited: bool) -> Entered {
