@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 OUT ?= out/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-demo setup-test build demo demo-quick test test-long lint fmt bench-shim bench-tad bench-nbd man install clean
+.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-pool bench-tad bench-nbd man install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -15,6 +15,9 @@ setup-demo:
 
 setup-test:
 	@scripts/setup test
+
+setup-bench: ## Install what `headworks bench run` needs beyond the demo: PostgreSQL, PgBouncer
+	@scripts/setup bench
 
 build: ## Build the program and the preloaded library (target/release)
 	$(CARGO) build --release --workspace
@@ -32,8 +35,14 @@ test: setup-test ## Every test: policy, protocol, region, victims, real MariaDB
 test-long: setup-test ## The same with many more random cases and seeds
 	$(CARGO) build --workspace
 	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-policy -p headworks-hooks
+	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-volume --lib nbd
+	HEADWORKS_CUTS=100 $(CARGO) test --release -p headworks-engine --test workloads
+	for seed in $$(seq 1 20); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-bufferpool --test stress || exit 1; done
 	for seed in $$(seq 1 200); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-region --test hostile || exit 1; done
 	$(CARGO) test --workspace
+
+loom: ## The two-mutex LRU list under every interleaving of a few threads
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom $(CARGO) test --release -p headworks-bufferpool --lib loom_tests
 
 lint: ## Formatting and clippy, warnings denied
 	$(CARGO) fmt --all --check
@@ -44,6 +53,10 @@ fmt: ## Format everything
 
 bench-shim: build ## What an intercepted call costs, and how many admissions a second
 	$(CARGO) bench -p headworks --bench shim
+
+bench-pool: ## The buffer pool: what a hit costs, and TPC-C with 64 threads on a modelled SSD, by strategy
+	$(CARGO) bench -p headworks-bufferpool --bench hits
+	$(CARGO) run --release -p headworks-engine --example strategies -- $(ARGS)
 
 # The reference runs in an environment of its own: nothing else needs Python.
 SIMPY := $(or $(CARGO_TARGET_DIR),target)/simpy

@@ -5,7 +5,9 @@
 //! measured is kept raw in `DIR/ID.json`.
 
 mod apples;
+mod bound;
 mod gate_mariadb;
+mod gate_postgres;
 mod html;
 mod index;
 mod interrupt;
@@ -13,8 +15,10 @@ pub mod metrics;
 mod progress;
 mod record;
 mod registry;
+mod running;
 mod shuffle;
 mod sweep;
+mod table;
 mod tad;
 mod work;
 

@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 
 use crate::record::Outcome;
-use crate::{apples, gate_mariadb, index, interrupt, tad};
+use crate::{apples, gate_mariadb, gate_postgres, index, interrupt, tad};
 
 /// One experiment: a claim of a paper that a command can test.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -76,8 +76,10 @@ impl RunOptions {
     }
 }
 
-static EXPERIMENTS: LazyLock<Vec<Experiment>> =
-    LazyLock::new(|| [&[gate_mariadb::EXPERIMENT], apples::EXPERIMENTS, tad::EXPERIMENTS].concat());
+static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
+    let gates = [gate_mariadb::EXPERIMENT, gate_postgres::EXPERIMENT];
+    [&gates[..], apples::EXPERIMENTS, tad::EXPERIMENTS].concat()
+});
 
 /// Every experiment there is.
 pub fn list() -> &'static [Experiment] {

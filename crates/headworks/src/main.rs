@@ -11,6 +11,7 @@ mod instance;
 mod janitor;
 mod man;
 mod preflight;
+mod profile;
 mod quota;
 mod render;
 mod run;

@@ -3,11 +3,13 @@
 
 mod elf;
 mod ports;
+mod postgres;
 mod program;
 mod server;
 mod sockets;
 
 pub use ports::{port_in_use, socket_in_use};
+pub use postgres::{owner_of_data, postgres_settings};
 pub use program::{Binary, check_binary};
 pub use server::{ServerSettings, mariadb_settings};
 

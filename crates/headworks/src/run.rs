@@ -10,8 +10,9 @@ use crate::config::{self, Config};
 use crate::daemon::apply_config;
 use crate::instance::{Instance, Note, StartLock, started_ticks};
 use crate::preflight::{self, Binary, ServerSettings};
+use crate::profile::{self, Profile};
 use anyhow::{Context, Result, anyhow, bail};
-use headworks_region::{Mode, clock};
+use headworks_region::{Mode, Protocol, clock};
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::io::Read;
@@ -48,15 +49,20 @@ pub fn run(args: &Run) -> Result<Infallible> {
     };
     override_settings(&mut config, args);
     let program = &args.command[0];
+    refuse_starter(Path::new(program))?;
     let binary = preflight::check_binary(Path::new(program))?;
-    let settings = preflight::mariadb_settings(binary.path(), &args.command[1..]);
+    let profile = profile::of(binary.path());
+    let settings = settings_of(profile, &binary, &args.command[1..]);
     if let Some(settings) = &settings {
-        check_server(settings, config.settings.mode)?;
+        check_server(profile, settings, config.settings.mode)?;
     }
     let shim = std::fs::canonicalize(shim_path()?)?;
     let _starting = StartLock::take()?;
     let instance = claim(args, &binary)?;
-    let owner = owner_of(settings.as_ref())?;
+    let owner = match profile.protocol {
+        Protocol::MySql => owner_of(settings.as_ref())?,
+        Protocol::PostgreSql => owner_of_data(&binary, settings.as_ref())?,
+    };
     let result = start(args, &config, &binary, settings.as_ref(), &shim, &instance, owner);
     // Still here: the database was not started. The daemon sees this process end, and ends too.
     instance.remove();
@@ -81,7 +87,33 @@ fn has_pool(settings: &ServerSettings) -> bool {
     settings.thread_handling.as_deref() == Some("pool-of-threads")
 }
 
-fn check_server(settings: &ServerSettings, mode: Mode) -> Result<()> {
+/// A program that starts the server and ends would take the instance along when it ends.
+fn refuse_starter(program: &Path) -> Result<()> {
+    let Some(profile) = profile::started_by(program) else { return Ok(()) };
+    let server = profile.programs[0];
+    bail!(
+        "{} starts the server and ends, so the gate cannot watch over the server through it\n  \
+         start the server itself: headworks run -- {server} …, with the options that {server} has in the output of `ps`",
+        program.display()
+    );
+}
+
+fn settings_of(profile: &Profile, binary: &Binary, args: &[OsString]) -> Option<ServerSettings> {
+    match (profile.protocol, binary) {
+        (Protocol::MySql, _) => preflight::mariadb_settings(binary.path(), args),
+        (Protocol::PostgreSql, Binary::Dynamic { path, .. }) => {
+            Some(preflight::postgres_settings(path, args))
+        }
+        // A script that is not known might not know the question, and start.
+        (Protocol::PostgreSql, Binary::Script { .. }) => None,
+    }
+}
+
+fn check_server(profile: &Profile, settings: &ServerSettings, mode: Mode) -> Result<()> {
+    let (port_option, socket_option) = match profile.protocol {
+        Protocol::MySql => ("--port=…", "--socket=…"),
+        Protocol::PostgreSql => ("-p …", "-p … or -k DIRECTORY"),
+    };
     if has_pool(settings) && mode == Mode::Enforce {
         bail!(
             "the server is set to thread_handling=pool-of-threads, whose few threads must not be held\n  \
@@ -93,7 +125,7 @@ fn check_server(settings: &ServerSettings, mode: Mode) -> Result<()> {
     for port in [settings.port, settings.extra_port].into_iter().flatten() {
         if let Some(owner) = preflight::port_in_use(bind, port) {
             bail!(
-                "port {port} is in use{owner}\n  stop that server, or choose another port: --port=…"
+                "port {port} is in use{owner}\n  stop that server, or choose another port: {port_option}"
             );
         }
     }
@@ -101,7 +133,7 @@ fn check_server(settings: &ServerSettings, mode: Mode) -> Result<()> {
         && let Some(owner) = preflight::socket_in_use(socket)
     {
         bail!(
-            "a server listens on {}{owner}\n  stop it, or choose another socket: --socket=…",
+            "a server listens on {}{owner}\n  stop it, or choose another socket: {socket_option}",
             socket.display()
         );
     }
@@ -148,6 +180,50 @@ fn owner_of(settings: Option<&ServerSettings>) -> Result<Option<(u32, u32)>> {
     })
 }
 
+/// As whom a server has to run that refuses root and cannot change its user itself: the owner of its data.
+fn owner_of_data(binary: &Binary, settings: Option<&ServerSettings>) -> Result<Option<(u32, u32)>> {
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } != 0 {
+        return Ok(None);
+    }
+    let server = binary.path().display();
+    let Some(datadir) = settings.and_then(|settings| settings.datadir.as_deref()) else {
+        bail!(
+            "{server} does not tell where its data is, whose owner it has to run as\n  \
+             see why: {server} -C data_directory, followed by the options that were given here\n  \
+             or choose the user yourself: setpriv --reuid=postgres --regid=postgres --init-groups headworks run -- …"
+        );
+    };
+    let owner = preflight::owner_of_data(datadir)
+        .with_context(|| format!("cannot look at the data directory {}", datadir.display()))?;
+    if owner.0 == 0 {
+        bail!(
+            "{} belongs to root, and the server refuses to run as root\n  give it to the server's user: chown -R postgres: {}",
+            datadir.display(),
+            datadir.display()
+        );
+    }
+    Ok(Some(owner))
+}
+
+/// Gives up root's rights for good.
+fn become_user(uid: u32, gid: u32) -> Result<()> {
+    // SAFETY: the entry is read before anybody asks again. Its name is a C string. The user comes last, as it takes the
+    // right to change the others.
+    let done = unsafe {
+        let groups = match libc::getpwuid(uid).as_ref() {
+            Some(entry) => libc::initgroups(entry.pw_name, gid),
+            None => libc::setgroups(0, std::ptr::null()),
+        };
+        groups == 0 && libc::setgid(gid) == 0 && libc::setuid(uid) == 0
+    };
+    if done {
+        return Ok(());
+    }
+    Err(std::io::Error::last_os_error())
+        .with_context(|| format!("cannot become the owner of the server's data (user {uid})"))
+}
+
 #[allow(clippy::too_many_arguments)] // each is a result of one check above
 fn start(
     args: &Run,
@@ -159,6 +235,8 @@ fn start(
     owner: Option<(u32, u32)>,
 ) -> Result<Infallible> {
     let region = instance.create(owner)?;
+    let protocol = profile::of(binary.path()).protocol;
+    region.set_protocol(protocol);
     let extra_port = settings.and_then(|settings| settings.extra_port);
     let pid = std::process::id();
     let note = Note {
@@ -194,6 +272,9 @@ fn start(
         .args(&args.command[1..])
         .env("LD_PRELOAD", preload)
         .env("HEADWORKS_REGION", instance.region_path());
+    if let (Protocol::PostgreSql, Some((uid, gid))) = (protocol, owner) {
+        become_user(uid, gid)?;
+    }
     let error = command.exec();
     Err(error).with_context(|| format!("cannot start {}", binary.path().display()))
 }

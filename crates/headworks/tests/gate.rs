@@ -15,6 +15,8 @@ mod conversation;
 mod conversations;
 #[path = "gate/crowd.rs"]
 mod crowd;
+#[path = "gate/directory.rs"]
+mod directory;
 #[path = "gate/keeping.rs"]
 mod keeping;
 #[path = "gate/load.rs"]

@@ -2,17 +2,21 @@
 //!
 //! The preloaded library exports `recv`, `close` and the like; each of them is a few unsafe lines
 //! that call the real function and one operation of [`ops`]. The operations follow the protocol
-//! ([`mysql`]), keep one [`conn::Conn`] for each client connection, and let requests in and out
+//! ([`mysql`], [`postgres`]), keep one [`conn::Conn`] for each client connection, and let requests in and out
 //! through the region.
 //!
 //! Every call of an operation ends *handled*, or *bypassed* for a reason that is counted. None
 //! allocates, blocks on a lock of ours for long, or panics on purpose; a panic all the same is
 //! caught by the caller, and the library then stands aside for good.
 
+pub mod backend;
 pub mod conn;
+pub mod holding;
+pub mod identity;
 pub mod mysql;
 pub mod ops;
 pub mod peer;
+pub mod postgres;
 pub mod process;
 pub mod symbols;
 mod turnstile;

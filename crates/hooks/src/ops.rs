@@ -7,20 +7,22 @@
 //! `poll` ([`about_to_sleep`]): a token that it keeps, because of a transaction, is lent out when
 //! the sleep gets long ([`slept`]).
 
+use crate::backend;
 use crate::conn::{self, Conn, Use, Work};
+use crate::identity::Identity as Names;
 use crate::mysql::{ClientEvent, Opaque, PassReason as Statement, Request, RequestClass};
 use crate::peer::peer_of;
 use crate::process;
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_policy::counterfactual::ObservedTurn;
-use headworks_region::PassReason;
 use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
 use headworks_region::rules::Identity;
 use headworks_region::user::{State, UserSlot};
 use headworks_region::{Entered, clock};
+use headworks_region::{PassReason, Protocol};
 
 /// A connection that the gate follows, with all that an operation needs.
 struct Followed {
@@ -59,6 +61,10 @@ impl Followed {
 pub fn accepted(fd: i32) {
     let Some(region) = process::region() else { return };
     if !process::is_attached_process() {
+        return;
+    }
+    if region.protocol() == Protocol::PostgreSql {
+        backend::accepted(fd);
         return;
     }
     let Some(conn) = conn::find_or_make(fd) else {
@@ -109,7 +115,7 @@ pub fn about_to_receive(conn: &'static Conn) {
 fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
     it.slot.served.turn_ended();
     if it.region.control.mode() == Mode::DryRun {
-        note_turn(it, now);
+        note_turn(it.region, it.user, now);
     }
     let anticipating = quota_left && it.slot.state() == State::Inside && it.region.pending() > 0;
     it.conn.set_anticipating(anticipating);
@@ -120,13 +126,14 @@ fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
 
 /// For the replay of a dry run.
 #[cold]
-fn note_turn(it: &Followed, now: Nanos) {
-    it.region.ring.push(&ObservedTurn {
-        user: it.user,
-        class: it.slot.class.load(Ordering::Relaxed),
-        arrived: Nanos(it.slot.turn_arrived_ns.load(Ordering::Relaxed)),
+pub(crate) fn note_turn(region: &Region, user: u32, now: Nanos) {
+    let Some(slot) = region.user(user) else { return };
+    region.ring.push(&ObservedTurn {
+        user,
+        class: slot.class.load(Ordering::Relaxed),
+        arrived: Nanos(slot.turn_arrived_ns.load(Ordering::Relaxed)),
         ended: now,
-        requests: it.slot.used.load(Ordering::Relaxed),
+        requests: slot.used.load(Ordering::Relaxed),
     });
 }
 
@@ -294,16 +301,22 @@ fn hold(it: &Followed, inner: &mut Use<'_>, arrived: Nanos) {
 #[cold]
 fn classify(it: &Followed, inner: &mut Use<'_>) {
     inner.classified = Some(inner.session.identity_number());
-    let Some(identity) = inner.session.identity() else { return };
-    let slot = it.slot;
+    if let Some(identity) = inner.session.identity() {
+        apply_identity(it.region, it.user, identity);
+    }
+}
+
+/// Writes down who a user is, and puts it into the class that the rules say.
+pub(crate) fn apply_identity(region: &Region, user: u32, identity: &Names) {
+    let Some(slot) = region.user(user) else { return };
     slot.account.set(identity.account());
     slot.database.set(identity.database());
     slot.application.set(identity.application());
-    let (verdict, epoch) = it.region.rules.classify(&identity_of(slot));
+    let (verdict, epoch) = region.rules.classify(&identity_of(slot));
     if verdict.bypass {
-        it.region.count(Counter::Administrator);
+        region.count(Counter::Administrator);
     }
-    it.region.classify(it.user, verdict.class, verdict.bypass, epoch);
+    region.classify(user, verdict.class, verdict.bypass, epoch);
 }
 
 /// What the rules see of a user.

@@ -1,6 +1,6 @@
 //! This process's view of the gate: the region it is attached to, and whether it stands aside.
 
-use crate::turnstile;
+use crate::{backend, turnstile};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use headworks_region::layout::{Counter, Region};
 use headworks_region::{lock, thread};
@@ -33,10 +33,18 @@ pub fn disable() {
     }
 }
 
-/// In the child after `fork`: the parent's connections are not ours to account for.
+/// In the child after `fork`. If it is to serve the connection that its parent has accepted, it goes on as a process of
+/// its own; else the parent's connections are not ours to account for.
 pub fn forked() {
-    REGION.store(core::ptr::null_mut(), Ordering::SeqCst);
     lock::forget_thread_id();
+    let serves = backend::inherit();
+    // SAFETY: getppid has no preconditions.
+    let parent = unsafe { libc::syscall(libc::SYS_getppid) } as u32;
+    if serves && parent == PID.load(Ordering::Relaxed) {
+        PID.store(own_pid(), Ordering::Relaxed);
+    } else {
+        REGION.store(core::ptr::null_mut(), Ordering::SeqCst);
+    }
 }
 
 /// This process's id, by system call: a child of `vfork` shares our memory but not our id.

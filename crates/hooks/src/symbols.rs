@@ -26,6 +26,8 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("poll", "a token kept while its client idles is lent out"),
     symbol("__poll_chk", "poll, as fortified builds call it"),
     symbol("ppoll", "poll, with another kind of time-out"),
+    symbol("epoll_ctl", "where a backend waits for its client"),
+    symbol("epoll_wait", "poll, for a server with a process for each connection"),
     symbol("shutdown", "whoever waits on this connection is released"),
     symbol("close", "everything the connection held is given back"),
 ];

@@ -393,3 +393,29 @@ fn neighbours_are_merged_by_every_scheduler() {
         owner.drain();
     }
 }
+
+/// As many requests as there are names, each of another cause, twice over.
+#[test]
+fn a_full_queue_is_served() {
+    for scheduler in every_scheduler() {
+        let mut owner = Owner::new(scheduler);
+        for round in 0..2u32 {
+            for cause in 0..1_024u32 {
+                owner.add(Request {
+                    operation: if cause % 3 == 0 { Operation::Write } else { Operation::Read },
+                    sector: u64::from(cause * 7_919 % 1_024) * 16,
+                    sectors: 8,
+                    fua: false,
+                    sync: cause % 2 == 0,
+                    cause: 10_000 * round + cause,
+                    class: IoClass::BestEffort,
+                    level: (cause % 8) as u8,
+                    deadline: None,
+                });
+            }
+            assert_eq!(owner.scheduler.waiting(), 1_024);
+            owner.drain();
+        }
+        assert!(owner.parts.iter().all(|part| part.dispatched));
+    }
+}

@@ -16,7 +16,6 @@
 //! and its longest hold is over; each of these lets it pass. Whoever passes holds no token and
 //! gives none back.
 
-use crate::clock;
 use crate::entered::{Entered, PassReason};
 use crate::futex;
 use crate::layout::{Counter, Region};
@@ -25,9 +24,6 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use headworks_policy::histogram::BUCKETS;
 use headworks_policy::wrr::ClassShare;
 use headworks_policy::{CLASSES, Nanos};
-
-/// Longest sleep of a held thread before it looks around.
-const NAP: Nanos = Nanos::from_millis(200);
 
 impl Region {
     /// Claims a slot for a new user. `None` when all are taken; the connection then passes.
@@ -120,20 +116,25 @@ impl Region {
     /// at the latest when the longest hold is over.
     pub fn enter(&self, user: u32, arrived: Nanos) -> Entered {
         let Some(slot) = self.user(user) else { return Entered::Passed(PassReason::Bypass) };
+        self.try_enter(slot).unwrap_or_else(|| self.wait_for_turn(user, slot, arrived))
+    }
+
+    /// What needs no waiting.
+    pub(crate) fn try_enter(&self, slot: &UserSlot) -> Option<Entered> {
         slot.used.store(0, Ordering::Relaxed);
         slot.quota.store(1, Ordering::Relaxed);
         slot.accounted.store(0, Ordering::Relaxed);
         if !self.control.enforcing() {
-            return self.pass(slot, PassReason::NotEnforcing);
+            return Some(self.pass(slot, PassReason::NotEnforcing));
         }
         if slot.flags.load(Ordering::Relaxed) != 0 {
-            return self.pass(slot, PassReason::Bypass);
+            return Some(self.pass(slot, PassReason::Bypass));
         }
         if self.pending.count.load(Ordering::Relaxed) == 0 && self.take_token(slot) {
             slot.set_state(State::Inside);
-            return Entered::AtOnce;
+            return Some(Entered::AtOnce);
         }
-        self.wait_for_turn(user, slot, arrived)
+        None
     }
 
     /// A user inside a transaction, whose token was lent out, goes on: at once, with a token if
@@ -234,6 +235,16 @@ impl Region {
         }
     }
 
+    /// Gives back what the users of an earlier process with this number held, for the process that has it now.
+    pub fn succeed(&self, pid: u32) {
+        for user in 0..self.high_water() {
+            let slot = &self.users[user as usize];
+            if slot.pid.load(Ordering::Relaxed) == pid && slot.state() != State::Free {
+                self.reap(user);
+            }
+        }
+    }
+
     /// Gives back what a user holds whose thread or process is gone, from another process.
     pub fn reap(&self, user: u32) {
         self.count(Counter::Reaped);
@@ -326,7 +337,7 @@ impl Region {
         }
     }
 
-    fn pass(&self, slot: &UserSlot, reason: PassReason) -> Entered {
+    pub(crate) fn pass(&self, slot: &UserSlot, reason: PassReason) -> Entered {
         slot.set_state(State::Passing);
         slot.pass_reason.store(reason as u32, Ordering::Relaxed);
         if reason != PassReason::NotEnforcing {
@@ -340,59 +351,6 @@ impl Region {
             _ => {}
         }
         Entered::Passed(reason)
-    }
-
-    fn wait_for_turn(&self, user: u32, slot: &UserSlot, arrived: Nanos) -> Entered {
-        if self.beat.stale(arrived) {
-            return self.pass(slot, PassReason::Stale);
-        }
-        slot.set_state(State::Waiting);
-        let queued = self.locked(|gate, wakes| {
-            gate.wrr.arrive(user);
-            self.pump(gate, wakes, None);
-        });
-        if queued.is_none() {
-            slot.set_state(State::Passing);
-            return self.pass(slot, PassReason::LockBusy);
-        }
-        let hold_max = self.control.hold_max();
-        let mut waited = false;
-        let reason = loop {
-            let now = clock::now();
-            let held = now.since(arrived);
-            match slot.state() {
-                State::Waiting => {}
-                State::Cancelled => break PassReason::Cancelled,
-                _ if waited => {
-                    slot.served.was_queued();
-                    return Entered::Waited;
-                }
-                _ => return Entered::AtOnce,
-            }
-            if slot.closing.load(Ordering::SeqCst) != 0 {
-                break PassReason::Cancelled;
-            }
-            if !self.control.enforcing() {
-                break PassReason::GateOpened;
-            }
-            if self.beat.stale(now) {
-                break PassReason::Stale;
-            }
-            if held >= hold_max {
-                break PassReason::HoldLimit;
-            }
-            waited = true;
-            futex::wait(&slot.state, State::Waiting as u32, NAP.min(hold_max - held));
-        };
-        // A token that was granted in this very moment is kept.
-        if !slot.move_state(State::Waiting, State::Passing)
-            && !slot.move_state(State::Cancelled, State::Passing)
-        {
-            return Entered::Waited;
-        }
-        slot.served.was_queued();
-        self.locked(|gate, _| gate.wrr.withdraw(user));
-        self.pass(slot, reason)
     }
 
     /// Counts one request in the user's turn and says whether it still has quota for another.

@@ -20,7 +20,7 @@ use headworks_policy::{CLASSES, Nanos, USERS};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
 
 /// Changes with every change of the layout or of the meaning of a field.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Turns that the ring of a dry run keeps.
 pub const RING: usize = 1 << 15;
@@ -31,7 +31,7 @@ pub const RING: usize = 1 << 15;
 pub struct Header {
     pub(crate) magic: AtomicU64,
     pub(crate) version: AtomicU32,
-    _pad: AtomicU32,
+    pub(crate) protocol: AtomicU32,
     pub(crate) bytes: AtomicU64,
     pub(crate) created_ns: AtomicU64,
 }

@@ -2,6 +2,7 @@
 //!
 //! * [`Server`] starts an unmodified MariaDB in a private directory, on a private port and socket, and takes it down
 //!   again, whatever happens to the process that started it.
+//! * [`PostgresServer`] is the same for PostgreSQL.
 //! * [`Client`] speaks the MySQL wire protocol byte by byte, so that a test can send what no driver would send.
 //! * [`machine`] says where a measurement was made and how busy the machine was meanwhile.
 //!
@@ -11,12 +12,17 @@
 pub mod client;
 mod guard;
 pub mod machine;
+mod postgres;
 mod programs;
 mod server;
 mod template;
 pub mod wire;
 
 pub use client::{Address, Answer, Client, ClientError, ConnectOptions};
+pub use postgres::{
+    POSTGRES_SKIPPED, PostgresBuilder, PostgresServer, SUPERUSER, postgres_or_skip,
+    postgres_program,
+};
 pub use programs::{Programs, SKIPPED, find_program};
 pub use server::{ACCOUNT, DATABASE, Server, ServerBuilder, Stopped};
 

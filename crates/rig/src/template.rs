@@ -10,6 +10,7 @@ use std::fs::{self, DirBuilder};
 use std::hash::{Hash, Hasher};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::Mutex;
@@ -58,6 +59,11 @@ impl Owner {
     /// The name to pass as `--user`.
     pub(crate) fn name(self) -> &'static str {
         UNPRIVILEGED
+    }
+
+    /// Makes a command run as this account.
+    pub(crate) fn run_as(self, command: &mut Command) {
+        command.uid(self.uid).gid(self.gid);
     }
 
     /// Whether this account can reach a directory: every parent must be searchable by others or by it.

@@ -1,7 +1,7 @@
 //! The exported symbols. `headworks_hooks::symbols::SYMBOLS` lists them.
 
 use crate::guard::{guarded, guarded_keeping_errno};
-use crate::real;
+use crate::{processes, real};
 use core::ffi::c_void;
 use headworks_hooks::conn::{self, Conn, Work};
 use headworks_hooks::ops;
@@ -10,9 +10,10 @@ use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t
 
 /// Flags of a `recv` that is no receipt of the stream's next bytes: they stay where they are, are
 /// thrown away without a look at the buffer (which may be null), or come from elsewhere.
-const NOT_THE_STREAM: c_int = libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_OOB | libc::MSG_ERRQUEUE;
+pub(crate) const NOT_THE_STREAM: c_int =
+    libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_OOB | libc::MSG_ERRQUEUE;
 
-fn errno() -> c_int {
+pub(crate) fn errno() -> c_int {
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() }
 }
@@ -59,15 +60,15 @@ pub unsafe extern "C-unwind" fn recv(
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
-    let conn = conn::find(fd);
-    if let Some(conn) = conn
-        && conn.work() != Work::None
-    {
+    let Some(conn) = conn::find(fd) else {
+        // SAFETY: the arguments are the caller's.
+        return unsafe { processes::recv(fd, buffer, len, flags) };
+    };
+    if conn.work() != Work::None {
         guarded(|| ops::about_to_receive(conn));
     }
     // SAFETY: the arguments are the caller's.
     let count = unsafe { real::recv(fd, buffer, len, flags) };
-    let Some(conn) = conn else { return count };
     if flags & NOT_THE_STREAM != 0 || conn.user().is_none() {
         return count;
     }
@@ -130,9 +131,15 @@ pub unsafe extern "C-unwind" fn send(
 ) -> ssize_t {
     // SAFETY: the arguments are the caller's.
     let count = unsafe { real::send(fd, buffer, len, flags) };
-    if count > 0
-        && let Some(conn) = followed(fd)
-    {
+    if count <= 0 {
+        return count;
+    }
+    let Some(conn) = conn::find(fd) else {
+        // SAFETY: the kernel has read `count` bytes from `buffer`.
+        unsafe { processes::sent(fd, buffer, (count as usize).min(len)) };
+        return count;
+    };
+    if conn.user().is_some() {
         // SAFETY: the kernel has read `count` bytes, and no more than `len`, from `buffer`.
         let bytes =
             unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
@@ -261,16 +268,13 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
 /// As the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    if let Some(conn) = followed(fd) {
-        guarded_keeping_errno(|| ops::closing(conn));
+    match conn::find(fd) {
+        Some(conn) if conn.user().is_some() => guarded_keeping_errno(|| ops::closing(conn)),
+        Some(_) => {}
+        None => processes::closing(fd),
     }
     // SAFETY: the argument is the caller's.
     unsafe { real::close(fd) }
-}
-
-/// The connection of a descriptor, if there is one and the gate follows it.
-fn followed(fd: c_int) -> Option<&'static Conn> {
-    conn::find(fd).filter(|conn| conn.user().is_some())
 }
 
 /// A poll of one descriptor whose user holds a token: its connection, and how long to sleep
@@ -288,7 +292,7 @@ unsafe fn staged(fds: *const pollfd, count: nfds_t) -> Option<(&'static Conn, Na
     ops::about_to_sleep(conn).map(|first| (conn, first))
 }
 
-fn timespec_of(time: Nanos) -> timespec {
+pub(crate) fn timespec_of(time: Nanos) -> timespec {
     timespec {
         tv_sec: (time.0 / 1_000_000_000) as libc::time_t,
         tv_nsec: (time.0 % 1_000_000_000) as libc::c_long,

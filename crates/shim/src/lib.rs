@@ -8,5 +8,6 @@
 
 mod guard;
 mod hooks;
+mod processes;
 mod real;
 mod start;

@@ -6,7 +6,8 @@
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
-    c_int, c_long, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
+    c_int, c_long, epoll_event, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
+    timespec,
 };
 
 /// A function of the next library in the search order.
@@ -35,12 +36,16 @@ static RECV: Real = Real::new(c"recv");
 static SEND: Real = Real::new(c"send");
 static POLL: Real = Real::new(c"poll");
 static PPOLL: Real = Real::new(c"ppoll");
+static EPOLL_CTL: Real = Real::new(c"epoll_ctl");
+static EPOLL_WAIT: Real = Real::new(c"epoll_wait");
 static SHUTDOWN: Real = Real::new(c"shutdown");
 static CLOSE: Real = Real::new(c"close");
 
 /// Looks all of them up.
 pub(crate) fn resolve_all() {
-    for real in [&ACCEPT, &ACCEPT4, &RECV, &SEND, &POLL, &PPOLL, &SHUTDOWN, &CLOSE] {
+    for real in
+        [&ACCEPT, &ACCEPT4, &RECV, &SEND, &POLL, &PPOLL, &EPOLL_CTL, &EPOLL_WAIT, &SHUTDOWN, &CLOSE]
+    {
         real.resolve();
     }
 }
@@ -117,6 +122,20 @@ real! {
         libc::syscall(libc::SYS_ppoll, fds, count, timeout, mask, 8)
     };
     (fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int
+}
+real! {
+    /// The real `epoll_ctl`.
+    epoll_ctl = EPOLL_CTL or |set: c_int, op: c_int, fd: c_int, event: *mut epoll_event| -> c_long {
+        libc::syscall(libc::SYS_epoll_ctl, set, op, fd, event)
+    };
+    (set: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int
+}
+real! {
+    /// The real `epoll_wait`.
+    epoll_wait = EPOLL_WAIT or |set: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int| -> c_long {
+        libc::syscall(libc::SYS_epoll_pwait, set, events, count, timeout_ms, 0, 8)
+    };
+    (set: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int) -> c_int
 }
 real! {
     /// The real `shutdown`.

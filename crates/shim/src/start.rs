@@ -1,13 +1,22 @@
 //! What happens when the library is loaded.
 
-use crate::guard::say;
+use crate::guard::{guarded_keeping_errno, say};
 use crate::real;
-use headworks_hooks::process;
+use headworks_hooks::{backend, process};
 use headworks_region::Mapping;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CONSTRUCTOR: extern "C" fn() = construct;
+
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = destruct;
+
+/// Runs when the process ends by `exit`, after what the program itself does then.
+extern "C" fn destruct() {
+    guarded_keeping_errno(backend::exiting);
+}
 
 /// Runs before `main`: the region is mapped here, while the process may still have the rights
 /// that a server drops later.

@@ -6,7 +6,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use headworks_volume::nbd::{Export, Exports, Limits, Listener, Stop, Volume, serve};
+use headworks_volume::nbd::{Backend, Export, Exports, Limits, Listener, Stop, serve};
 use headworks_volume::store::Memory;
 use headworks_volume::{Engine, EngineConfig};
 
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let size_bytes = size.parse::<u64>()? << 20;
         let store = Arc::new(Memory::new(size_bytes, size_bytes));
         let engine = Arc::new(Engine::start(EngineConfig::raw(store))?);
-        let volume: Arc<dyn Volume> = Arc::new(engine);
+        let volume: Arc<dyn Backend> = Arc::new(engine);
         exports.push(Export::new(name, volume).read_only(mode == "ro").fast_zeroes(true));
     }
     let exports = Exports::new(exports)?;

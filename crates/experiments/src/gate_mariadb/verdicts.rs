@@ -2,26 +2,11 @@
 
 use super::analyse::{Numbers, Row, ratio, row};
 use super::arms::Config::{Gated, Gated16, PoolOfThreads, Ungated, Ungated16};
+use crate::bound::Bound;
 use crate::record::Verdict;
 
 /// What the paper says about throughput.
 const PAPER_THROUGHPUT: &str = "1.10 to 1.28 × from 64 to 512 users (MySQL 8.0.15, TPC-C, Fig. 9)";
-
-/// A bound and its side.
-#[derive(Debug, Clone, Copy)]
-enum Bound {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
-impl Bound {
-    fn holds(self, value: f64) -> bool {
-        match self {
-            Self::AtLeast(bound) => value >= bound,
-            Self::AtMost(bound) => value <= bound,
-        }
-    }
-}
 
 /// All verdicts, in the order of the promise.
 pub(crate) fn verdicts(rows: &[Row], quick: bool) -> Vec<Verdict> {

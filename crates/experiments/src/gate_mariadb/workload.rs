@@ -1,18 +1,17 @@
 //! sysbench: the clients of the experiment, and the notebooks they leave.
 
-use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use headworks_rig::{ACCOUNT, find_program};
 
 use super::record::Client;
-use crate::interrupt::{self, monotonic_us};
+
 use crate::progress::Progress;
+use crate::running::Running;
 
 const SCRIPT: &str = include_str!("workload.lua");
 
@@ -21,9 +20,6 @@ pub(crate) const TABLES: u32 = 4;
 
 /// The database that holds them.
 pub(crate) const DATABASE: &str = "sbtest";
-
-/// How often a running client is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// sysbench with our script, for one size of tables.
 #[derive(Debug)]
@@ -62,7 +58,8 @@ impl Sysbench {
     pub(crate) fn prepare(&self, port: u16, progress: &Progress) -> Result<()> {
         let mut command = self.command(port, TABLES as usize);
         command.arg("prepare");
-        let mut running = Running::spawn(command, &self.directory.join("sysbench-prepare.log"))?;
+        let log = self.directory.join("sysbench-prepare.log");
+        let mut running = Running::spawn("sysbench", command, &log)?;
         running.wait(Duration::from_secs(1800), progress)
     }
 
@@ -87,7 +84,7 @@ impl Sysbench {
             .env("HEADWORKS_WINDOW_BEGIN_US", window.begin_us.to_string())
             .env("HEADWORKS_WINDOW_END_US", window.end_us.to_string())
             .env("HEADWORKS_NOTEBOOKS", notebooks);
-        Running::spawn(command, &self.directory.join("sysbench.log"))
+        Running::spawn("sysbench", command, &self.directory.join("sysbench.log"))
     }
 
     fn command(&self, port: u16, threads: usize) -> Command {
@@ -111,78 +108,6 @@ impl Sysbench {
             .env_remove("LUA_PATH")
             .current_dir(&self.directory);
         command
-    }
-}
-
-/// A sysbench that runs. It is killed when this is dropped, and by the kernel when our thread ends.
-#[derive(Debug)]
-pub(crate) struct Running {
-    child: Child,
-    log: PathBuf,
-}
-
-impl Running {
-    fn spawn(mut command: Command, log: &Path) -> Result<Self> {
-        let output =
-            File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
-        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
-        // SAFETY: prctl with PR_SET_PDEATHSIG only sets a field of the calling process, and may be called between fork
-        // and exec.
-        unsafe {
-            command.pre_exec(|| {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                Ok(())
-            });
-        }
-        let child = command.spawn().context("cannot start sysbench")?;
-        Ok(Self { child, log: log.to_owned() })
-    }
-
-    /// Waits until the clock reads `until_us`; a sysbench that ends before is an error.
-    pub(crate) fn wait_until(&mut self, until_us: u64, progress: &Progress) -> Result<()> {
-        loop {
-            let left = Duration::from_micros(until_us.saturating_sub(monotonic_us()));
-            if left.is_zero() {
-                return Ok(());
-            }
-            interrupt::check()?;
-            progress.tick();
-            if let Some(status) = self.child.try_wait()? {
-                bail!("sysbench ended too early ({status}):\n{}", self.log_tail());
-            }
-            sleep(left.min(LOOK_EVERY));
-        }
-    }
-
-    /// Waits until sysbench ends with success.
-    pub(crate) fn wait(&mut self, deadline: Duration, progress: &Progress) -> Result<()> {
-        let begun = Instant::now();
-        loop {
-            interrupt::check()?;
-            progress.tick();
-            match self.child.try_wait()? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => bail!("sysbench failed ({status}):\n{}", self.log_tail()),
-                None if begun.elapsed() > deadline => {
-                    bail!("sysbench has not ended after {deadline:?}:\n{}", self.log_tail())
-                }
-                None => sleep(LOOK_EVERY),
-            }
-        }
-    }
-
-    fn log_tail(&self) -> String {
-        let log = fs::read(&self.log).unwrap_or_default();
-        let log = String::from_utf8_lossy(&log);
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(15)..].join("\n")
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

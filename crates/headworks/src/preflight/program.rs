@@ -3,7 +3,7 @@
 use super::OUR_MACHINE;
 use super::elf::{Elf, ElfFault};
 use headworks_hooks::symbols::SYMBOLS;
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -201,6 +201,7 @@ pub(crate) fn resolve(name: &Path) -> Result<PathBuf, PreflightError> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path)
             .chain(MORE_DIRECTORIES.iter().map(PathBuf::from))
+            .chain(version_directories())
             .map(|directory| directory.join(name))
             .collect()
     };
@@ -214,10 +215,23 @@ pub(crate) fn resolve(name: &Path) -> Result<PathBuf, PreflightError> {
         Some(path) => PreflightError::NotExecutable { path },
         None => PreflightError::NotFound {
             name: name.display().to_string(),
-            place: if named { "on this machine" } else { "in PATH, /usr/sbin or /usr/libexec" },
+            place: if named {
+                "on this machine"
+            } else {
+                "in PATH, /usr/sbin, /usr/libexec or /usr/lib/postgresql"
+            },
             mend: not_found_mend(name),
         },
     })
+}
+
+/// Where Debian puts PostgreSQL's programs: one directory for each version, the newest first.
+fn version_directories() -> Vec<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let mut versions: Vec<u32> =
+        versions.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    versions.sort_unstable_by(|a, b| b.cmp(a));
+    versions.iter().map(|version| format!("/usr/lib/postgresql/{version}/bin").into()).collect()
 }
 
 fn not_found_mend(name: &Path) -> String {
@@ -225,6 +239,9 @@ fn not_found_mend(name: &Path) -> String {
     match &*name {
         "mariadbd" | "mysqld" | "mariadbd-safe" | "mysqld_safe" => {
             "Install it with `sudo apt-get install mariadb-server`, or give its full path after `--`.".to_owned()
+        }
+        "postgres" | "postmaster" => {
+            "Install it with `sudo apt-get install postgresql`, or give its full path after `--`.".to_owned()
         }
         other => format!("Check the spelling, or give its full path after `--`; `dpkg -S {other}` finds its package."),
     }
@@ -272,11 +289,6 @@ fn has_capabilities(path: &Path) -> bool {
         libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0)
     };
     size > 0
-}
-
-/// Name of a program's file without its directory.
-pub(super) fn file_name(path: &Path) -> &str {
-    path.file_name().and_then(OsStr::to_str).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 //! with `--help` behind them, which ends the server in any case; the rest of the command line is
 //! read here.
 
-use super::program::file_name;
+use crate::profile::known;
+use headworks_region::Protocol;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -59,12 +60,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// MySQL server. If the server does not tell what is in its option files, the command line alone
 /// is read.
 pub fn mariadb_settings(program: &Path, args: &[OsString]) -> Option<ServerSettings> {
-    let name = file_name(program);
-    let server = ["mariadbd", "mysqld"].iter().any(|known| {
-        let rest = name.strip_prefix(known);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-') || rest.starts_with('_'))
-    });
-    if !server {
+    if known(program).is_none_or(|profile| profile.protocol != Protocol::MySql) {
         return None;
     }
     let leading = args.iter().take_while(|arg| names_option_files(arg)).count();
@@ -91,9 +87,14 @@ fn names_option_files(arg: &OsStr) -> bool {
 
 /// What the server prints; `None` if it fails or takes too long.
 fn print_defaults(program: &Path, files: &[OsString]) -> Option<String> {
-    let mut child = Command::new(program)
-        .args(files)
-        .args(["--print-defaults", "--help"])
+    let mut command = Command::new(program);
+    command.args(files).args(["--print-defaults", "--help"]);
+    output_of(command)
+}
+
+/// What a command prints; `None` if it fails or takes too long.
+pub(super) fn output_of(mut command: Command) -> Option<String> {
+    let mut child = command
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

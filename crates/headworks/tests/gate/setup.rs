@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
 use headworks_rig::{Server, mariadb_or_skip};
 
-use crate::common::{DEADLINE, Gate, NAME};
+use crate::common::{Gate, NAME};
+pub use crate::directory::RunDirectory;
 
 /// How a gated server is to be started.
 pub struct Setup {
@@ -101,31 +99,5 @@ impl Setup {
         }
         text += &self.sections;
         text + "\n[[rule]]\naccount = \"root\"\nbypass = true\n"
-    }
-}
-
-/// A private directory for instances, in memory.
-pub struct RunDirectory(pub PathBuf);
-
-impl RunDirectory {
-    fn new() -> RunDirectory {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = format!("/dev/shm/headworks-gate-{}-{number}", std::process::id());
-        fs::create_dir(&path).unwrap();
-        // The server's own account, which is not ours when root starts it, has to enter.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o711)).unwrap();
-        RunDirectory(path.into())
-    }
-}
-
-impl Drop for RunDirectory {
-    fn drop(&mut self) {
-        // The daemon removes its own part at the same time.
-        let begun = Instant::now();
-        while fs::remove_dir_all(&self.0).is_err() && self.0.exists() && begun.elapsed() < DEADLINE
-        {
-            std::thread::sleep(Duration::from_millis(10));
-        }
     }
 }

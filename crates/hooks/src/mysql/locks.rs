@@ -11,7 +11,7 @@
 //!
 //! LOCK TABLES, XA START and HANDLER OPEN leave nothing of theirs behind when they fail.
 
-use super::holding::Holding;
+use crate::holding::Holding;
 
 /// What a text may take: a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

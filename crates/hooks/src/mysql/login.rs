@@ -2,8 +2,8 @@
 //! COM_CHANGE_USER). They take one byte at a time, so any chunking gives the same result; a
 //! login is a few hundred bytes once per connection.
 
-use super::identity::{Identity, InlineStr};
 use super::protocol::caps;
+use crate::identity::{Identity, InlineStr};
 
 /// The server's greeting: only its capabilities matter.
 #[derive(Clone, Debug)]

@@ -7,13 +7,13 @@ mod whole;
 use super::answer::Answer;
 use super::command::{Command, Request, RequestClass};
 use super::frames::{Frames, Piece};
-use super::holding::Holding;
-use super::identity::Identity;
 use super::locks::Locks;
 use super::login::{Greeting, Login};
 use super::pending::Pending;
 use super::protocol::Dialect;
 use super::scan::Scan;
+use crate::holding::Holding;
+use crate::identity::Identity;
 
 /// What the client's bytes meant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -52,12 +52,12 @@ pub(super) enum Word {
 
 /// Whether a byte is part of a word. Bytes above 0x7F are not: some character sets have white space there,
 /// and cutting a word at them can only find lock words that the server would not.
-pub(super) const fn is_word(byte: u8) -> bool {
+pub(crate) const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
 }
 
 /// White space between words, as the server's lexer skips it.
-pub(super) const fn is_space(byte: u8) -> bool {
+pub(crate) const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0B | 0x0C | 0)
 }
 
@@ -148,7 +148,7 @@ pub(super) fn classify_common(word: &[u8]) -> Option<Word> {
 /// The first position of `_` followed by `l` (every function that takes or frees a named lock has it), or of `;` if asked for.
 ///
 /// Eight bytes at a time: a few nanoseconds for an ordinary statement.
-pub(super) fn find_candidate(bytes: &[u8], semicolons: bool) -> Option<usize> {
+pub(crate) fn find_candidate(bytes: &[u8], semicolons: bool) -> Option<usize> {
     let last = bytes.len().checked_sub(1)?;
     let mut at = 0;
     // The last block overlaps the one before, so that no byte is looked at alone.

@@ -69,8 +69,16 @@ pub fn read(text: &str, name: &str) -> Result<Device, DeviceError> {
     }
     let Some((is_ssd, at, section)) = found else {
         let problem = "the file describes no device".to_owned();
-        let mend = "Begin with `[ssd]` or `[hdd]`; `headworks volume devices` shows examples.";
-        return Err(reader.error(&(0..0), problem, mend.to_owned()));
+        let needed = |fields: &[Field]| {
+            let fields = fields.iter().filter(|field| field.default.is_none());
+            fields.map(|field| field.key).collect::<Vec<_>>().join(", ")
+        };
+        let mend = format!(
+            "Write `[ssd]` and below it {}; or `[hdd]` and {}.",
+            needed(ssd::Parameters::FIELDS),
+            needed(hdd::Parameters::FIELDS)
+        );
+        return Err(reader.error(&(0..0), problem, mend));
     };
     let fields = if is_ssd { ssd::Parameters::FIELDS } else { hdd::Parameters::FIELDS };
     let numbers = numbers(&reader, &at, section, fields)?;
@@ -124,8 +132,8 @@ fn numbers<'f>(
         let Some(default) = field.default else {
             let problem = format!("`{}` is missing", field.key);
             let mend = format!(
-                "Add `{} = …`, from {} to {}; the files of known devices show usual values.",
-                field.key, field.least, field.most
+                "Add `{} = …`, from {} to {}.{}",
+                field.key, field.least, field.most, field.about
             );
             return Err(reader.error(at, problem, mend));
         };
@@ -211,7 +219,7 @@ pub fn write(about: &str, section: &str, fields: &[Field], numbers: &[f64]) -> S
             Form::Number => ((number * 1e4).round() / 1e4).to_string(),
         };
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{} = {value}", field.key);
+        let _ = writeln!(text, "#{}\n{} = {value}", field.about, field.key);
     }
     text
 }
@@ -272,6 +280,7 @@ mod tests {
     fn what_is_written_is_read_again() {
         let device = Device::from_toml(HDD, "my.toml").unwrap();
         let text = device.to_toml("A \"disk\"").unwrap();
+        assert!(text.contains("# Revolutions a minute.\nrpm = 7200\n"), "{text}");
         assert_eq!(Device::from_toml(&text, "written").unwrap(), device);
         let drive = Device::preset("ssd-c").unwrap();
         let text = drive.to_toml("again").unwrap();

@@ -6,6 +6,8 @@
 pub struct Field {
     /// Key in the file, with its unit at the end.
     pub key: &'static str,
+    /// What it is, in a sentence or two.
+    pub about: &'static str,
     /// Smallest value.
     pub least: f64,
     /// Largest value.
@@ -78,11 +80,11 @@ impl Value for bool {
 
 /// Declares parameters: `name: type, range, default;`.
 macro_rules! parameters {
-    ($($(#[$doc:meta])* $name:ident: $type:ty, $range:expr, $default:expr;)*) => {
+    ($($(#[doc = $doc:literal])* $name:ident: $type:ty, $range:expr, $default:expr;)*) => {
         /// Parameters of the model, in the units at the ends of their names.
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub struct Parameters {
-            $($(#[$doc])* pub $name: $type,)*
+            $($(#[doc = $doc])* pub $name: $type,)*
         }
 
         impl Parameters {
@@ -90,6 +92,7 @@ macro_rules! parameters {
             pub const FIELDS: &'static [$crate::model::parameters::Field] = &[$(
                 $crate::model::parameters::Field {
                     key: stringify!($name),
+                    about: concat!($($doc),*),
                     least: *($range).start(),
                     most: *($range).end(),
                     default: $default,

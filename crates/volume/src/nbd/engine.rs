@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use headworks_policy::block::Operation;
 
+use super::backend::{Backend, Work};
 use super::link::Ticket;
-use super::volume::{Volume, Work};
 use crate::buffer::Buffer;
 use crate::engine::{Engine, Submission};
 use crate::store::Extent;
@@ -15,12 +15,13 @@ use crate::store::Extent;
 /// Ranges are cut at multiples of this: whole chunks of any store, and a 32-bit length.
 const PIECE_BYTES: u64 = 2 << 30;
 
-impl Volume for Arc<Engine> {
+impl Backend for Arc<Engine> {
     fn size_bytes(&self) -> u64 {
         Engine::size_bytes(self)
     }
 
     fn submit(&self, work: Work, data: Buffer, ticket: Ticket) {
+        let cause = ticket.cause();
         let done = Box::new(move |result| ticket.done(result));
         // The protocol keeps payloads below 32 MiB.
         let data_len = data.len() as u32;
@@ -35,13 +36,13 @@ impl Volume for Arc<Engine> {
                 Submission { sync: true, ..Submission::new(Operation::Flush, 0, 0, done) }
             }
             Work::Discard { offset, len } => {
-                return Pieces::start(self, Operation::Discard, offset, len, work, done);
+                return Pieces::start(self, work, (offset, len), cause, done);
             }
             Work::WriteZeroes { offset, len, .. } => {
-                return Pieces::start(self, Operation::WriteZeroes, offset, len, work, done);
+                return Pieces::start(self, work, (offset, len), cause, done);
             }
         };
-        Engine::submit(self, submission);
+        Engine::submit(self, Submission { cause, ..submission });
     }
 
     fn read_now(&self, offset: u64, into: &mut [u8]) -> Option<io::Result<()>> {
@@ -60,8 +61,8 @@ impl Volume for Arc<Engine> {
 /// A range that is longer than a submission: its pieces go one after the other.
 struct Pieces {
     engine: Arc<Engine>,
-    operation: Operation,
     work: Work,
+    cause: u32,
     end: u64,
     left: Mutex<Left>,
 }
@@ -79,15 +80,14 @@ const COMPLETED: u8 = 2;
 impl Pieces {
     fn start(
         engine: &Arc<Engine>,
-        operation: Operation,
-        offset: u64,
-        len: u64,
         work: Work,
+        (offset, len): (u64, u64),
+        cause: u32,
         done: Box<dyn FnOnce(io::Result<Buffer>) + Send>,
     ) {
         let left = Mutex::new(Left { offset, done: Some(done) });
         let end = offset + len;
-        Arc::new(Pieces { engine: engine.clone(), operation, work, end, left }).go_on();
+        Arc::new(Pieces { engine: engine.clone(), work, cause, end, left }).go_on();
     }
 
     /// Submits piece after piece. A completion within `submit` lets the loop go on, so that the
@@ -125,8 +125,13 @@ impl Pieces {
                     pieces.go_on();
                 }
             });
+            let operation = match self.work {
+                Work::WriteZeroes { .. } => Operation::WriteZeroes,
+                _ => Operation::Discard,
+            };
             // 2 GiB at most.
-            let mut submission = Submission::new(self.operation, offset, len as u32, done);
+            let mut submission = Submission::new(operation, offset, len as u32, done);
+            submission.cause = self.cause;
             if let Work::WriteZeroes { fua, unmap, .. } = self.work {
                 (submission.fua, submission.unmap) = (fua, unmap);
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::volume::Volume;
+use super::backend::Backend;
 use super::wire::{STRING_BYTES_MAX, transmission_flag as flag};
 
 /// Exports that one server offers at most.
@@ -70,12 +70,12 @@ pub struct Export {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) facts: Facts,
-    pub(super) volume: Arc<dyn Volume>,
+    pub(super) volume: Arc<dyn Backend>,
 }
 
 impl Export {
     /// `volume` under `name`, writable, without a description.
-    pub fn new(name: impl Into<String>, volume: Arc<dyn Volume>) -> Export {
+    pub fn new(name: impl Into<String>, volume: Arc<dyn Backend>) -> Export {
         let facts = Facts {
             size_bytes: volume.size_bytes(),
             read_only: false,

@@ -18,11 +18,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 
+use super::backend::{Backend, Work};
 use super::export::Mode;
 use super::outbox::{Batch, Outgoing};
 use super::reply::{Reply, To};
 use super::request::Job;
-use super::volume::{Volume, Work};
 use super::wire::Error;
 use crate::buffer::Buffer;
 
@@ -79,7 +79,8 @@ pub(super) enum Flushed {
 pub(super) struct Link {
     pub(super) socket: OwnedFd,
     pub(super) mode: Mode,
-    pub(super) volume: Arc<dyn Volume>,
+    pub(super) cause: u32,
+    pub(super) volume: Arc<dyn Backend>,
     /// How long a client may leave replies unread, or a request unfinished.
     pub(super) patience: Duration,
     state: Mutex<State>,
@@ -92,7 +93,8 @@ impl Link {
     pub(super) fn new(
         socket: OwnedFd,
         mode: Mode,
-        volume: Arc<dyn Volume>,
+        cause: u32,
+        volume: Arc<dyn Backend>,
         patience: Duration,
     ) -> Link {
         let state = State {
@@ -108,6 +110,7 @@ impl Link {
         Link {
             socket,
             mode,
+            cause,
             volume,
             patience,
             state: Mutex::new(state),
@@ -211,6 +214,14 @@ impl Link {
         }
     }
 
+    /// Has the writer send what was added, if nobody else does.
+    pub(super) fn flush_elsewhere(&self) {
+        let mut state = self.lock();
+        if state.token == Token::Free && !state.replies.is_empty() {
+            self.pass(&mut state);
+        }
+    }
+
     /// Gives the caller's token to the writer.
     pub(super) fn pass_token(&self) {
         self.pass(&mut self.lock());
@@ -262,11 +273,13 @@ impl Link {
         }
     }
 
-    /// Waits until fewer than `requests` requests with fewer than `bytes` bytes are in flight. Not
-    /// with the token.
-    pub(super) fn wait_below(&self, requests: u32, bytes: u64) {
+    /// Waits until less than `most` is in flight, in each respect. Not with the token.
+    pub(super) fn wait_below(&self, most: Load) {
         let mut state = self.lock();
-        while state.requests >= requests || state.bytes >= bytes {
+        while state.requests >= most.requests
+            || state.bytes >= most.bytes
+            || state.unsent_bytes >= most.unsent_bytes
+        {
             state.waited_for = true;
             state = self.room.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -275,7 +288,7 @@ impl Link {
     /// Waits until nothing is in flight: every request was answered, and the answers went out or
     /// nobody wants them. Not with the token.
     pub(super) fn finish(&self) {
-        self.wait_below(1, u64::MAX);
+        self.wait_below(Load { requests: 1, bytes: u64::MAX, unsent_bytes: u64::MAX });
     }
 
     /// Nobody reads requests any more: the writer goes, the client is hung up, and what is still in
@@ -328,6 +341,11 @@ pub struct Ticket {
 }
 
 impl Ticket {
+    /// Who is to be charged: a number of the connection, not zero, the same for all its requests.
+    pub fn cause(&self) -> u32 {
+        self.link.as_ref().map_or(0, |link| link.cause)
+    }
+
     /// The request is over: the buffer is what was read, or what came along with the request.
     pub fn done(mut self, result: io::Result<Buffer>) {
         let reply = match result {

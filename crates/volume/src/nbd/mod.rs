@@ -18,10 +18,15 @@
 //! * A flush covers every write that was answered before it came, on whatever connection.
 //! * Offsets and lengths are multiples of 512 bytes; payloads have 32 MiB at most.
 //!
+//! # Who may come
+//! Whoever reaches the socket: there is no TLS and no login. A Unix socket has the permissions that the
+//! process's umask leaves; a TCP port belongs on a trusted network.
+//!
 //! # What a client cannot do
 //! Touch another export than the one it chose; make the server hold more than its [`Limits`] allow;
 //! stop it by saying something wrong, or by saying nothing.
 
+mod backend;
 mod connection;
 mod engine;
 pub mod export;
@@ -33,13 +38,12 @@ mod outbox;
 pub mod reply;
 pub mod request;
 mod server;
-mod volume;
 pub mod wire;
 
 #[cfg(test)]
 mod tests;
 
+pub use backend::{Backend, Work};
 pub use export::{Export, ExportError, Exports};
 pub use link::Ticket;
 pub use server::{Counts, Limits, Listener, Stop, serve};
-pub use volume::{Volume, Work};

@@ -204,19 +204,20 @@ impl Listener {
         match &self.kind {
             Kind::Tcp(listener) => {
                 let (stream, _) = listener.accept()?;
-                stream.set_nodelay(true)?;
+                // A client that is gone already shows it at its first read; no option is vital.
+                let _ = stream.set_nodelay(true);
                 // A peer whose machine vanished is noticed after two minutes.
-                sockopt::set_socket_keepalive(&stream, true)?;
-                sockopt::set_tcp_keepidle(&stream, Duration::from_secs(60))?;
-                sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(10))?;
-                sockopt::set_tcp_keepcnt(&stream, 6)?;
+                let _ = sockopt::set_socket_keepalive(&stream, true);
+                let _ = sockopt::set_tcp_keepidle(&stream, Duration::from_secs(60));
+                let _ = sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(10));
+                let _ = sockopt::set_tcp_keepcnt(&stream, 6);
                 Ok(stream.into())
             }
             Kind::Unix(listener, ..) => {
                 let (stream, _) = listener.accept()?;
                 // Large replies go out in fewer pieces. The kernel cuts it to its limit, and a TCP
                 // socket sizes its own.
-                sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES)?;
+                let _ = sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
                 Ok(stream.into())
             }
         }
@@ -311,13 +312,14 @@ fn accept_all(listener: &Listener, shared: &Arc<Shared>) -> io::Result<()> {
             Ok(socket) => welcome(shared, socket),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => match error.raw_os_error() {
-                // The client is gone already, or was interrupted.
-                Some(libc::ECONNABORTED | libc::EINTR | libc::EPROTO | libc::EINVAL) => {}
-                // Some connection will end; until then nobody else comes in.
-                Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-                    std::thread::sleep(Duration::from_millis(100));
+                // The listener is no listener: there is nothing to wait for.
+                Some(libc::EBADF | libc::ENOTSOCK | libc::EINVAL | libc::EOPNOTSUPP) => {
+                    return Err(error);
                 }
-                _ => return Err(error),
+                Some(libc::ECONNABORTED | libc::EINTR) => {}
+                // No descriptor or memory is left, or the network is down for that client. Some
+                // connection will end; until then nobody else comes in.
+                _ => std::thread::sleep(Duration::from_millis(100)),
             },
         }
     }

@@ -125,6 +125,23 @@ fn the_volume_is_asked_what_the_client_asked() {
 }
 
 #[test]
+fn requests_are_charged_to_their_connection() {
+    let (served, held) = held(Limits::default());
+    let mut clients: Vec<_> =
+        (0..2).map(|_| Client::new(&served.path, Mode::Simple, "data")).collect();
+    let mut causes = Vec::new();
+    for at in [0, 1, 0] {
+        clients[at].send(cmd::FLUSH, 0, 0, 0, &[]);
+        let (_, data, ticket) = held.take(1).remove(0);
+        causes.push(ticket.cause());
+        ticket.done(Ok(data));
+        clients[at].answer(0);
+    }
+    assert!(causes[0] != 0 && causes[1] != 0);
+    assert!(causes[0] == causes[2] && causes[0] != causes[1], "{causes:?}");
+}
+
+#[test]
 fn a_durable_trim_is_answered_after_a_flush() {
     let (served, held) = held(Limits::default());
     let mut client = Client::new(&served.path, Mode::Simple, "data");

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use headworks_volume::nbd::{
-    Counts, Export, Exports, Limits, Listener, Stop, Ticket, Volume, Work, serve,
+    Backend, Counts, Export, Exports, Limits, Listener, Stop, Ticket, Work, serve,
 };
 use headworks_volume::store::Memory;
 use headworks_volume::{Buffer, Engine, EngineConfig};
@@ -15,7 +15,7 @@ use headworks_volume::{Buffer, Engine, EngineConfig};
 pub const MIB: u64 = 1 << 20;
 
 /// A raw engine over memory.
-pub fn memory(size_bytes: u64) -> Arc<dyn Volume> {
+pub fn memory(size_bytes: u64) -> Arc<dyn Backend> {
     let store = Arc::new(Memory::new(size_bytes, size_bytes));
     Arc::new(Arc::new(Engine::start(EngineConfig::raw(store)).unwrap()))
 }
@@ -144,7 +144,7 @@ impl Held {
 /// So that the test keeps a hand on it.
 pub struct Hold(pub Arc<Held>);
 
-impl Volume for Hold {
+impl Backend for Hold {
     fn size_bytes(&self) -> u64 {
         self.0.size_bytes
     }

@@ -1,10 +1,10 @@
 //! The client's side of a session: what each of its packets is, and what a command will do once it is answered.
 
 use super::{Phase, Route, Session};
+use crate::identity::Identity;
 use crate::mysql::answer::Expect;
 use crate::mysql::command::{Command, Request, RequestClass};
 use crate::mysql::frames::Piece;
-use crate::mysql::identity::Identity;
 use crate::mysql::locks::{Effect, Op, Takes};
 use crate::mysql::protocol::{Dialect, caps};
 use crate::mysql::session::Opaque;

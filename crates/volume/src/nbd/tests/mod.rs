@@ -9,17 +9,17 @@ mod requests;
 
 use std::sync::Arc;
 
+use super::backend::{Backend, Work};
 use super::export::{Export, Exports, Facts};
 use super::handshake::{Handshake, Step};
 use super::link::Ticket;
-use super::volume::{Volume, Work};
 use super::wire::{OPTION_MAGIC, OPTION_REPLY_MAGIC, u32_at, u64_at};
 use crate::buffer::Buffer;
 
 /// A volume that only has a size: nothing here gets as far as asking it for anything.
 struct Size(u64);
 
-impl Volume for Size {
+impl Backend for Size {
     fn size_bytes(&self) -> u64 {
         self.0
     }
@@ -29,7 +29,7 @@ impl Volume for Size {
     }
 }
 
-fn volume(size_bytes: u64) -> Arc<dyn Volume> {
+fn volume(size_bytes: u64) -> Arc<dyn Backend> {
     Arc::new(Size(size_bytes))
 }
 

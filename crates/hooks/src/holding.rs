@@ -4,14 +4,15 @@ use core::fmt;
 
 /// A set of reasons for which a connection must keep its slot.
 ///
-/// Invariant: the set of a [`Session`](super::Session) contains every reason that really applies; it may contain more.
+/// Invariant: the set of a session contains every reason that really applies; it may contain more.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Holding(u16);
 
 impl Holding {
     /// Nothing is held.
     pub const NONE: Holding = Holding(0);
-    /// The server said SERVER_STATUS_IN_TRANS (0x0001) or IN_TRANS_READONLY (0x2000) in its latest status.
+    /// MySQL: the server said SERVER_STATUS_IN_TRANS (0x0001) or IN_TRANS_READONLY (0x2000) in its latest status.
+    /// PostgreSQL: its latest ReadyForQuery said `T` or `E`.
     pub const TRANSACTION: Holding = Holding(1);
     /// A statement failed that may have opened a transaction (autocommit is off, or the text could
     /// run several statements); the next status word clears this.
@@ -31,7 +32,10 @@ impl Holding {
     /// A text that could take any lock and cannot be judged (dynamic SQL, locking services, overlong text).
     pub const UNKNOWN: Holding = Holding(1 << 8);
 
-    const NAMES: [(Holding, &'static str); 9] = [
+    /// PostgreSQL: a session-level advisory lock (pg_advisory_lock and its like).
+    pub const ADVISORY_LOCK: Holding = Holding(1 << 9);
+
+    const NAMES: [(Holding, &'static str); 10] = [
         (Holding::TRANSACTION, "transaction"),
         (Holding::AUTOCOMMIT_OFF_AFTER_ERROR, "autocommit-off-after-error"),
         (Holding::LOCK_TABLES, "lock-tables"),
@@ -41,6 +45,7 @@ impl Holding {
         (Holding::XA, "xa"),
         (Holding::HANDLER, "handler"),
         (Holding::UNKNOWN, "unknown"),
+        (Holding::ADVISORY_LOCK, "advisory-lock"),
     ];
 
     /// The raw bits, for a counter or a shared-memory word; stable within one build.
@@ -69,7 +74,7 @@ impl Holding {
     }
 
     /// This set, with `other` added if `condition`.
-    pub(super) const fn with_if(self, other: Holding, condition: bool) -> Holding {
+    pub(crate) const fn with_if(self, other: Holding, condition: bool) -> Holding {
         if condition { self.union(other) } else { self }
     }
 

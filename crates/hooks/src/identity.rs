@@ -1,4 +1,4 @@
-//! Who a connection is, as told in its handshake response.
+//! Who a connection is, as told at its login.
 
 use core::fmt;
 
@@ -43,7 +43,7 @@ impl InlineStr {
         self.len == 0
     }
 
-    pub(super) fn push(&mut self, byte: u8) {
+    pub(crate) fn push(&mut self, byte: u8) {
         if let Some(slot) = self.bytes.get_mut(usize::from(self.len)) {
             *slot = byte;
             self.len += 1;
@@ -69,15 +69,16 @@ impl fmt::Display for InlineStr {
     }
 }
 
-/// Who a connection is: read from the handshake response, replaced by a successful COM_CHANGE_USER.
+/// Who a connection is: read from the client's part of the login, replaced by a successful COM_CHANGE_USER (MySQL)
+/// or, for the application's name alone, by what the server reports (PostgreSQL).
 ///
 /// The account is what the client claims; it is proven only once the connection reached the command
 /// phase. `database` is the one of the login: a later `USE` does not change a connection's class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Identity {
-    pub(super) account: InlineStr,
-    pub(super) database: InlineStr,
-    pub(super) application: InlineStr,
+    pub(crate) account: InlineStr,
+    pub(crate) database: InlineStr,
+    pub(crate) application: InlineStr,
 }
 
 impl Identity {
@@ -100,7 +101,8 @@ impl Identity {
         self.database.as_bytes()
     }
 
-    /// The connection attribute `program_name`, empty if the client sends none (at most 64 bytes).
+    /// The connection attribute `program_name` or the parameter `application_name`, empty if the client sends none (at
+    /// most 64 bytes).
     pub fn application(&self) -> &[u8] {
         self.application.as_bytes()
     }

@@ -44,7 +44,7 @@ pub enum Work {
 }
 
 /// What lies behind an export. Called from one thread for each connection.
-pub trait Volume: Send + Sync {
+pub trait Backend: Send + Sync {
     /// Size in bytes, a multiple of 512. Does not change.
     fn size_bytes(&self) -> u64;
 

@@ -1,0 +1,124 @@
+//! What a hit costs: pin and unpin, against `quick_cache` on the same trace.
+//!
+//! `cargo bench -p headworks-bufferpool --bench hits`. Every page is in memory. A trace is a million
+//! accesses, skewed (the most accessed tenth gets about six tenths) or uniform. `quick_cache` holds
+//! `Arc`s: cloning and dropping one is what keeps a value alive while it is used, as a pin does; with
+//! plain numbers as values it does less than a pool must. Rounds alternate, the best of each is shown.
+
+use headworks_bufferpool::storage::MemStorage;
+use headworks_bufferpool::{BufferPool, Lsn, NoWal, PageId, PoolConfig, StrategyKind};
+use quick_cache::sync::Cache;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::Barrier;
+use std::time::Instant;
+
+const PAGES: u64 = 16_384;
+const PAGE_SIZE: usize = 4096;
+const ACCESSES: usize = 1_000_000;
+const ROUNDS: usize = 5;
+
+fn trace(skewed: bool, seed: u64) -> Vec<u64> {
+    let mut random = seed;
+    let mut unit = || {
+        random =
+            random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 11) as f64 / (1u64 << 53) as f64
+    };
+    let mut page = || {
+        let rank = if skewed { unit().powf(4.5) } else { unit() };
+        ((rank * PAGES as f64) as u64).wrapping_mul(7919) % PAGES
+    };
+    (0..ACCESSES).map(|_| page()).collect()
+}
+
+/// Million accesses a second of all threads together.
+fn rate(threads: u64, traces: &[Vec<u64>], access: &(dyn Fn(u64) + Sync)) -> f64 {
+    let barrier = Barrier::new(threads as usize + 1);
+    let mut start = None;
+    std::thread::scope(|scope| {
+        let running: Vec<_> = traces[..threads as usize]
+            .iter()
+            .map(|trace| {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    barrier.wait();
+                    trace.iter().for_each(|&page| access(page));
+                })
+            })
+            .collect();
+        barrier.wait();
+        start = Some(Instant::now());
+        running.into_iter().for_each(|thread| thread.join().expect("no access panics"));
+    });
+    let seconds = start.map_or(1.0, |start| start.elapsed().as_secs_f64());
+    threads as f64 * ACCESSES as f64 / seconds / 1e6
+}
+
+fn pool(strategy: StrategyKind) -> BufferPool {
+    let config = PoolConfig {
+        frames: PAGES as usize + 1024,
+        page_size: PAGE_SIZE,
+        strategy,
+        ..PoolConfig::default()
+    };
+    let storage = Arc::new(MemStorage::new(PAGE_SIZE, PAGES));
+    let pool = BufferPool::new(config, storage, Arc::new(NoWal), None).expect("a small pool fits");
+    for page in 0..PAGES {
+        drop(pool.create(PageId(page), Lsn(1)).expect("a frame is free"));
+    }
+    pool
+}
+
+fn main() {
+    // `cargo test` runs benches with --test; there is nothing to test here that tests do not.
+    if std::env::args().any(|word| word == "--test") {
+        return;
+    }
+    let (vanilla, lruc) = (pool(StrategyKind::Vanilla), pool(StrategyKind::LRU_C));
+    let arcs: Cache<u64, Arc<[u8]>> = Cache::new(PAGES as usize * 2);
+    let numbers: Cache<u64, u64> = Cache::new(PAGES as usize * 2);
+    for page in 0..PAGES {
+        arcs.insert(page, vec![0u8; 64].into());
+        numbers.insert(page, page);
+    }
+    let pin = |pool: &BufferPool, page| drop(black_box(pool.pin(PageId(page)).expect("a hit")));
+    let read = |page| {
+        black_box(lruc.read(PageId(page)).expect("a hit")[40]);
+    };
+    let found = |page| drop(black_box(arcs.get(&page).expect("a hit")));
+    let number = |page| {
+        black_box(numbers.get(&page).expect("a hit"));
+    };
+    let (pin_vanilla, pin_lruc) = (|page| pin(&vanilla, page), |page| pin(&lruc, page));
+    let arms: [(&str, &(dyn Fn(u64) + Sync)); 5] = [
+        ("pool, Vanilla: pin, unpin", &pin_vanilla),
+        ("pool, LRU-C: pin, unpin", &pin_lruc),
+        ("pool, LRU-C: pin, shared latch, read a byte", &read),
+        ("quick_cache: get an Arc, drop it", &found),
+        ("quick_cache: get a number", &number),
+    ];
+    println!("million accesses a second, best of {ROUNDS} rounds");
+    println!(
+        "{:<46} {:>10} {:>10} {:>10} {:>10}",
+        "", "skewed, 1", "skewed, 2", "uniform, 1", "uniform, 2"
+    );
+    let cases: Vec<_> = [true, false]
+        .into_iter()
+        .flat_map(|skewed| [1, 2].map(|threads| (threads, [trace(skewed, 3), trace(skewed, 4)])))
+        .collect();
+    let mut best = vec![[0f64; 4]; arms.len()];
+    for _ in 0..ROUNDS {
+        for (at, (threads, traces)) in cases.iter().enumerate() {
+            for (arm, best) in arms.iter().zip(&mut best) {
+                best[at] = best[at].max(rate(*threads, traces, arm.1));
+            }
+        }
+    }
+    for ((name, _), best) in arms.iter().zip(&best) {
+        println!(
+            "{name:<46} {:>10.1} {:>10.1} {:>10.1} {:>10.1}",
+            best[0], best[1], best[2], best[3]
+        );
+    }
+}

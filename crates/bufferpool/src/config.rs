@@ -1,0 +1,135 @@
+//! Settings of a pool.
+
+use crate::error::PoolError;
+use std::time::Duration;
+
+/// Which page makes room for a missing one, and who writes dirty pages when.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StrategyKind {
+    /// InnoDB's way: the free list; else a clean page among the last `scan_depth` of the LRU list;
+    /// else the page at the tail is written while the reader waits (a read stall). The flusher
+    /// works through the last `flush_batch` pages in every round.
+    Vanilla,
+    /// Clean-first LRU (Park et al., CASES 2006): as Vanilla, with a window of its own for the
+    /// search and the flusher, as the LRU-C paper emulates it (section 5.2.3).
+    CfLru {
+        /// Pages from the tail in which a clean page goes before a dirty one.
+        window: usize,
+    },
+    /// Write after read (An et al., SIGMOD 2022): as Vanilla, but a dirty victim is copied to a
+    /// temporary write buffer, and the frame is used at once. Readers wait while the buffer is full.
+    War {
+        /// Pages of the buffer, per instance.
+        buffer_pages: usize,
+    },
+    /// The LRU-C pointer (LRU-C paper, section 4).
+    LruC {
+        /// The flusher writes all pages behind the pointer, not `flush_batch` of them.
+        dynamic_batch: bool,
+        /// A second mutex guards the pages behind the pointer.
+        dirty_mutex: bool,
+    },
+}
+
+impl StrategyKind {
+    /// LRU-C without its optimizations.
+    pub const LRU_C_BASIC: Self = Self::LruC { dynamic_batch: false, dirty_mutex: false };
+    /// LRU-C with dynamic batch writes.
+    pub const LRU_C_DYNAMIC: Self = Self::LruC { dynamic_batch: true, dirty_mutex: false };
+    /// The full method: dynamic batch writes and the LRU-D mutex.
+    pub const LRU_C: Self = Self::LruC { dynamic_batch: true, dirty_mutex: true };
+    /// Clean-first with the window that the LRU-C paper found best at a buffer of 10 % (Table 4).
+    pub const CF_LRU: Self = Self::CfLru { window: 4096 };
+    /// Write after read with a buffer of 512 pages (8 MiB at 16 KiB).
+    pub const WAR: Self = Self::War { buffer_pages: 512 };
+}
+
+/// Settings of a pool. `Default` is InnoDB's, with the full LRU-C method and one instance.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolConfig {
+    /// Page frames of all instances together: at least 16 per instance.
+    pub frames: usize,
+    /// Bytes of a page: a power of two from 4096 on, default 16384. It is the storage's.
+    pub page_size: usize,
+    /// Instances with lists and mutexes of their own, default 1. More of them conflict less, and
+    /// evict less well.
+    pub instances: usize,
+    /// Default: [`StrategyKind::LRU_C`].
+    pub strategy: StrategyKind,
+    /// Pages that a miss looks at from the tail, default 1,024 (`innodb_lru_scan_depth`).
+    pub scan_depth: usize,
+    /// Pages of a flusher's round, default 1,024.
+    pub flush_batch: usize,
+    /// Time between the flusher's rounds, default 1 s. A read stall wakes it earlier.
+    pub flush_interval: Duration,
+    /// Insert read pages at 3/8 from the tail, not at the head; default no.
+    pub midpoint: bool,
+    /// Pages copied and given to storage at once, default 256. Costs as much memory per flusher.
+    pub io_batch: usize,
+    /// The flusher writes old pages from the mixed region too when the log from the oldest change
+    /// on is longer than this; default 1 GiB.
+    pub checkpoint_age_bytes: u64,
+    /// Sync storage after the write of a read stall, default yes, as InnoDB does.
+    pub sync_stall_flush: bool,
+    /// How long a miss tries to get a frame before [`PoolError::Exhausted`]; default 10 s.
+    pub exhausted_after: Duration,
+    /// Run the flushers' threads, default yes. Without them call
+    /// [`crate::BufferPool::flush_round`].
+    pub background: bool,
+}
+
+impl Default for PoolConfig {
+    fn default() -> Self {
+        Self {
+            frames: 8192,
+            page_size: 16 * 1024,
+            instances: 1,
+            strategy: StrategyKind::LRU_C,
+            scan_depth: 1024,
+            flush_batch: 1024,
+            flush_interval: Duration::from_secs(1),
+            midpoint: false,
+            io_batch: 256,
+            checkpoint_age_bytes: 1 << 30,
+            sync_stall_flush: true,
+            exhausted_after: Duration::from_secs(10),
+            background: true,
+        }
+    }
+}
+
+impl PoolConfig {
+    pub(crate) fn check(&self, storage_page_size: usize) -> Result<(), PoolError> {
+        let wrong = |setting, reason: String| Err(PoolError::Config { setting, reason });
+        if self.page_size != storage_page_size {
+            let reason = format!("{} here, {storage_page_size} in the storage", self.page_size);
+            return wrong("page_size", reason);
+        }
+        if !self.page_size.is_power_of_two() || self.page_size < 4096 {
+            return wrong(
+                "page_size",
+                format!("{} is no power of two from 4096 on", self.page_size),
+            );
+        }
+        if self.instances == 0 || self.frames / self.instances < 16 {
+            let reason = format!(
+                "{} frames give {} instances less than 16 each",
+                self.frames, self.instances
+            );
+            return wrong("frames", reason);
+        }
+        if self.frames > (1 << 31) {
+            return wrong("frames", format!("{} are more than 2^31", self.frames));
+        }
+        if self.io_batch == 0 || self.flush_batch == 0 || self.scan_depth == 0 {
+            return wrong("io_batch, flush_batch, scan_depth", "each is at least 1".into());
+        }
+        match self.strategy {
+            StrategyKind::CfLru { window: 0 } => wrong("window", "it is at least 1".into()),
+            StrategyKind::War { buffer_pages: 0 } => {
+                wrong("buffer_pages", "it is at least 1".into())
+            }
+            _ => Ok(()),
+        }
+    }
+}

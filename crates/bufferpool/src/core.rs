@@ -1,0 +1,356 @@
+//! The parts of a pool, and what happens to a page on its way in and out.
+
+use crate::config::PoolConfig;
+use crate::doublewrite::Doublewrite;
+use crate::error::PoolError;
+use crate::frames::{DIRTY, Frames, LOADING};
+use crate::ids::{FrameId, Lsn, PageId, mix};
+use crate::lru::Lru;
+use crate::memory::{ExclusiveBytes, PageMemory};
+use crate::page;
+use crate::stats::{Counters, bump};
+use crate::storage::{IoKind, IoTag, Storage};
+use crate::strategy::{self, Strategy};
+use crate::table::PageTable;
+use crate::wal::Wal;
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Between two attempts to get a frame.
+const RETRY: Duration = Duration::from_millis(10);
+
+/// A stretch of the frames with lists and mutexes of its own.
+pub(crate) struct Instance {
+    pub(crate) first: FrameId,
+    pub(crate) count: u32,
+    /// Frames from `first + active` on are withdrawn.
+    pub(crate) active: AtomicU32,
+    pub(crate) lru: Lru<Arc<Frames>>,
+    pub(crate) free: Mutex<Vec<FrameId>>,
+    /// A frame came free, or could be taken.
+    freed: Condvar,
+    pub(crate) withdrawn: Mutex<Vec<FrameId>>,
+    /// Dirty pages by the oldest change that storage lacks. WAR's buffer slots come after the
+    /// frames' numbers.
+    pub(crate) flush_list: Mutex<BTreeSet<(Lsn, FrameId)>>,
+    pub(crate) counters: Counters,
+    pub(crate) last_error: Mutex<Option<PoolError>>,
+    /// Somebody wants the flusher to begin a round.
+    wanted: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Instance {
+    fn new(first: FrameId, count: u32, frames: &Arc<Frames>, midpoint: bool) -> Self {
+        Self {
+            first,
+            count,
+            active: AtomicU32::new(count),
+            lru: Lru::new(Arc::clone(frames), midpoint),
+            free: Mutex::new((first..first + count).rev().collect()),
+            freed: Condvar::new(),
+            withdrawn: Mutex::default(),
+            flush_list: Mutex::default(),
+            counters: Counters::default(),
+            last_error: Mutex::default(),
+            wanted: Mutex::new(false),
+            wake: Condvar::new(),
+        }
+    }
+
+    /// Gives an empty, closed frame to the free list.
+    pub(crate) fn push_free(&self, frame: FrameId) {
+        if frame - self.first >= self.active.load(Ordering::Acquire) {
+            self.withdrawn.lock().push(frame);
+            return;
+        }
+        self.free.lock().push(frame);
+        self.freed.notify_one();
+    }
+
+    pub(crate) fn quarter(&self) -> u32 {
+        self.active.load(Ordering::Relaxed) / 4
+    }
+
+    /// Asks the flusher for a round at once.
+    pub(crate) fn wake_flusher(&self) {
+        *self.wanted.lock() = true;
+        self.wake.notify_all();
+    }
+
+    /// Sleeps until a round is due or wanted.
+    pub(crate) fn await_round(&self, interval: Duration) {
+        let mut wanted = self.wanted.lock();
+        if !*wanted {
+            self.wake.wait_for(&mut wanted, interval);
+        }
+        *wanted = false;
+    }
+
+    fn wait_for_frame(&self) {
+        let mut free = self.free.lock();
+        if free.is_empty() {
+            self.freed.wait_for(&mut free, RETRY);
+        }
+    }
+}
+
+/// What to do with a page that storage does not have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Read it; it is an error if it was never written.
+    Existing,
+    /// Read it; all zeroes if it was never written.
+    OrZero,
+    /// Do not read: the caller makes it.
+    Fresh,
+}
+
+/// A pool without its threads.
+pub(crate) struct Core {
+    pub(crate) config: PoolConfig,
+    pub(crate) memory: PageMemory,
+    pub(crate) frames: Arc<Frames>,
+    pub(crate) table: PageTable,
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) wal: Arc<dyn Wal>,
+    pub(crate) doublewrite: Option<Arc<Doublewrite>>,
+    pub(crate) instances: Box<[Instance]>,
+    pub(crate) strategies: Box<[Box<dyn Strategy>]>,
+    frames_per_instance: u32,
+    pub(crate) stop: AtomicBool,
+}
+
+impl Core {
+    pub(crate) fn new(
+        config: PoolConfig,
+        storage: Arc<dyn Storage>,
+        wal: Arc<dyn Wal>,
+        doublewrite: Option<Arc<Doublewrite>>,
+    ) -> Result<Self, PoolError> {
+        config.check(storage.page_size())?;
+        let each = config.frames / config.instances;
+        let count = each * config.instances;
+        let memory = PageMemory::new(count, config.page_size)?;
+        let frames = Frames::new(count);
+        // `check` keeps the number of frames below 2^31.
+        let each = each as u32;
+        let instances = (0..config.instances as u32)
+            .map(|at| Instance::new(at * each, each, &frames, config.midpoint))
+            .collect();
+        let strategies =
+            (0..config.instances).map(|_| strategy::new(&config, count as u32)).collect();
+        Ok(Self {
+            memory,
+            table: PageTable::new(Arc::clone(&frames), count),
+            frames,
+            storage,
+            wal,
+            doublewrite,
+            instances,
+            strategies,
+            frames_per_instance: each,
+            config,
+            stop: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn index_of_page(&self, page: PageId) -> usize {
+        // The upper half: the lower bits choose the bucket. Less than the number of instances.
+        ((mix(page) >> 32) as usize * self.instances.len()) >> 32
+    }
+
+    pub(crate) fn instance_of_frame(&self, frame: FrameId) -> &Instance {
+        &self.instances[(frame / self.frames_per_instance) as usize]
+    }
+
+    /// Pins a page, bringing it in if need be.
+    pub(crate) fn pin(&self, page: PageId, mode: Mode) -> Result<FrameId, PoolError> {
+        loop {
+            let found = self.table.pin(page).or_else(|| {
+                let bucket = self.table.lock(page);
+                bucket.find(page).map(|frame| {
+                    if self.frames.get(frame).try_pin() { frame } else { FrameId::MAX }
+                })
+            });
+            match found {
+                // Its frame is being emptied.
+                Some(FrameId::MAX) => std::thread::yield_now(),
+                Some(frame) => {
+                    if self.settle_hit(frame, page) {
+                        return Ok(frame);
+                    }
+                }
+                None => {
+                    if let Some(frame) = self.bring_in(page, mode)? {
+                        return Ok(frame);
+                    }
+                }
+            }
+        }
+    }
+
+    /// After a hit: waits for a load under way, and keeps the LRU order.
+    fn settle_hit(&self, frame: FrameId, page: PageId) -> bool {
+        let it = self.frames.get(frame);
+        if it.flags() & LOADING != 0 {
+            drop(self.memory.read(frame));
+        }
+        // A load that failed took the page's number away before it ended.
+        if it.page() != page {
+            it.unpin();
+            return false;
+        }
+        let instance = self.instance_of_frame(frame);
+        if instance.lru.is_due(frame, instance.quarter()) && instance.lru.touch(frame) {
+            bump(&instance.counters.dirty_region_hits);
+        }
+        true
+    }
+
+    /// A miss: a frame, the page's bytes, a place in table and list. `None`: somebody was faster.
+    fn bring_in(&self, page: PageId, mode: Mode) -> Result<Option<FrameId>, PoolError> {
+        let at = self.index_of_page(page);
+        let instance = &self.instances[at];
+        let frame = self.allocate(at, page)?;
+        let it = self.frames.get(frame);
+        it.set_page(page);
+        it.set_flags(LOADING);
+        let mut bytes = self.memory.write(frame);
+        {
+            let bucket = self.table.lock(page);
+            if bucket.find(page).is_some() {
+                drop(bucket);
+                it.set_page(PageId::NONE);
+                it.clear_flags(LOADING);
+                drop(bytes);
+                instance.push_free(frame);
+                return Ok(None);
+            }
+            bucket.insert(frame);
+            it.open_pinned();
+        }
+        bump(&instance.counters.misses);
+        match self.load(at, page, frame, mode, &mut bytes) {
+            Ok(()) => {
+                instance.lru.insert(frame);
+                it.clear_flags(LOADING);
+                Ok(Some(frame))
+            }
+            Err(error) => {
+                self.table.remove(page, frame);
+                it.clear_flags(LOADING);
+                drop(bytes);
+                // Those who found it meanwhile see that its page is gone, and let go.
+                while !it.try_close(1) {
+                    std::thread::yield_now();
+                }
+                instance.push_free(frame);
+                Err(error)
+            }
+        }
+    }
+
+    fn load(
+        &self,
+        at: usize,
+        page: PageId,
+        frame: FrameId,
+        mode: Mode,
+        bytes: &mut ExclusiveBytes<'_>,
+    ) -> Result<(), PoolError> {
+        if mode == Mode::Fresh {
+            bytes.fill(0);
+            // A copy of the page's former self that is still on its way out must not come after us.
+            let mut scratch = None;
+            self.strategies[at].take_back(self, &self.instances[at], page, frame, &mut scratch);
+            return Ok(());
+        }
+        let mut target = Some(&mut **bytes);
+        if self.strategies[at].take_back(self, &self.instances[at], page, frame, &mut target) {
+            return Ok(());
+        }
+        let tag = IoTag { kind: IoKind::Miss, cause: crate::cause::current() };
+        self.storage.read(page, bytes, tag)?;
+        bump(&self.instances[at].counters.reads[IoKind::Miss.index()]);
+        match page::verify(bytes, page) {
+            Err(PoolError::NeverWritten { .. }) if mode == Mode::OrZero => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Gets an empty, closed frame.
+    fn allocate(&self, at: usize, page: PageId) -> Result<FrameId, PoolError> {
+        let instance = &self.instances[at];
+        let mut since = None;
+        loop {
+            let free = instance.free.lock().pop();
+            if let Some(frame) = free {
+                bump(&instance.counters.from_free_list);
+                return Ok(frame);
+            }
+            match self.strategies[at].victim(self, instance) {
+                Ok(Some(frame)) => return Ok(frame),
+                Ok(None) => {}
+                // The next attempt takes another page.
+                Err(error) => *instance.last_error.lock() = Some(error),
+            }
+            instance.wake_flusher();
+            let start = *since.get_or_insert_with(Instant::now);
+            if start.elapsed() > self.config.exhausted_after {
+                return Err(self.exhausted(instance, page, start));
+            }
+            instance.wait_for_frame();
+        }
+    }
+
+    fn exhausted(&self, instance: &Instance, page: PageId, start: Instant) -> PoolError {
+        let all = instance.first..instance.first + instance.count;
+        let last = instance.last_error.lock().take();
+        PoolError::Exhausted {
+            page,
+            // Settings are far below 584 million years.
+            waited_ms: start.elapsed().as_millis() as u64,
+            pinned: all.filter(|&frame| self.frames.get(frame).is_pinned()).count(),
+            frames: instance.active.load(Ordering::Relaxed) as usize,
+            last_error: last.map_or_else(String::new, |error| format!("; last error: {error}")),
+        }
+    }
+
+    /// Empties a claimed frame: its page leaves the table.
+    pub(crate) fn detach(&self, frame: FrameId) {
+        let page = self.frames.get(frame).page();
+        self.table.remove(page, frame);
+    }
+
+    /// Notes that the holder of the exclusive latch is about to change a page.
+    ///
+    /// `rec_lsn` is a lower bound for the position of the change in the log.
+    pub(crate) fn mark_dirty(&self, frame: FrameId, rec_lsn: Lsn) {
+        let it = self.frames.get(frame);
+        it.cause.store(crate::cause::current(), Ordering::Relaxed);
+        if it.flags() & (DIRTY | crate::frames::WRITING) == DIRTY {
+            return;
+        }
+        let mut state = self.frames.flush_state(frame).lock();
+        if it.flags() & DIRTY == 0 {
+            state.oldest = rec_lsn;
+            state.redirtied = None;
+            it.set_flags(DIRTY);
+            self.instance_of_frame(frame).flush_list.lock().insert((rec_lsn, frame));
+        } else if state.redirtied.is_none() {
+            state.redirtied = Some(rec_lsn);
+        }
+    }
+
+    /// The position from which on the log is needed, as far as pages go.
+    pub(crate) fn oldest_change(&self) -> Option<Lsn> {
+        self.instances
+            .iter()
+            .filter_map(|instance| instance.flush_list.lock().first().map(|&(lsn, _)| lsn))
+            .min()
+    }
+}

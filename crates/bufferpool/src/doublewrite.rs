@@ -1,0 +1,149 @@
+//! The doublewrite area: a page is written whole elsewhere before it is written in place, so that
+//! a power cut within a write leaves one whole copy.
+//!
+//! As in InnoDB up to 8.0.19, the area has room for a batch of the flusher and a few slots for
+//! pages that are written one by one; a read stall waits for a slot when all are taken.
+
+use crate::error::{PoolError, StorageError};
+use crate::ids::{Lsn, PageId};
+use crate::memory::AlignedBuffer;
+use crate::page;
+use crate::storage::{IoKind, IoTag, PageWrite, Storage};
+use parking_lot::{Condvar, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// InnoDB's default of `innodb_doublewrite_batch_size`.
+const BATCH_PAGES: u64 = 120;
+/// What is left of InnoDB's 128 pages.
+const SINGLE_SLOTS: u64 = 8;
+
+/// Where copies go, and who may write there.
+pub struct Doublewrite {
+    area: Arc<dyn Storage>,
+    batch_pages: u64,
+    batch: Mutex<()>,
+    free: Mutex<Vec<PageId>>,
+    came_free: Condvar,
+}
+
+impl Doublewrite {
+    /// Pages that an area of the usual size takes.
+    pub const AREA_PAGES: u64 = BATCH_PAGES + SINGLE_SLOTS;
+
+    /// Uses `area`: its last 8 pages for single pages, the rest for batches.
+    ///
+    /// [`Doublewrite::AREA_PAGES`] is InnoDB's size. A larger area costs fewer syncs per page: a batch
+    /// has two, however long it is.
+    ///
+    /// # Errors
+    /// [`PoolError::Config`] if the area has fewer than [`Doublewrite::AREA_PAGES`] pages.
+    pub fn new(area: Arc<dyn Storage>) -> Result<Self, PoolError> {
+        if area.pages() < Self::AREA_PAGES {
+            let reason =
+                format!("{} pages, at least {} are needed", area.pages(), Self::AREA_PAGES);
+            return Err(PoolError::Config { setting: "doublewrite area", reason });
+        }
+        let batch_pages = area.pages() - SINGLE_SLOTS;
+        let free = (batch_pages..area.pages()).map(PageId).collect();
+        Ok(Self {
+            area,
+            batch_pages,
+            batch: Mutex::new(()),
+            free: Mutex::new(free),
+            came_free: Condvar::new(),
+        })
+    }
+
+    /// Most pages of one batch.
+    pub(crate) fn batch_pages(&self) -> usize {
+        // Larger areas than memory are of no use.
+        usize::try_from(self.batch_pages).unwrap_or(usize::MAX)
+    }
+
+    /// Writes one page: copy, sync, in place, sync.
+    pub(crate) fn write_single(
+        &self,
+        storage: &dyn Storage,
+        write: PageWrite<'_>,
+    ) -> Result<(), StorageError> {
+        let slot = {
+            let mut free = self.free.lock();
+            loop {
+                match free.pop() {
+                    Some(slot) => break slot,
+                    None => self.came_free.wait(&mut free),
+                }
+            }
+        };
+        let copy = IoTag { kind: IoKind::Doublewrite, ..write.tag };
+        let written = self
+            .area
+            .write(slot, write.bytes, copy)
+            .and_then(|()| self.area.sync())
+            .and_then(|()| storage.write(write.page, write.bytes, write.tag))
+            .and_then(|()| storage.sync());
+        self.free.lock().push(slot);
+        self.came_free.notify_one();
+        written
+    }
+
+    /// Writes a batch: `bytes` holds the pages of `writes` one after another.
+    pub(crate) fn write_batch(
+        &self,
+        storage: &dyn Storage,
+        bytes: &[u8],
+        writes: &[PageWrite<'_>],
+        done: &mut dyn FnMut(usize, Result<(), StorageError>),
+    ) {
+        let _batch = self.batch.lock();
+        let copy = IoTag::of(IoKind::Doublewrite);
+        let copied = self.area.write_run(PageId(0), bytes, copy).and_then(|()| self.area.sync());
+        if let Err(error) = copied {
+            for at in 0..writes.len() {
+                done(at, Err(error.clone()));
+            }
+            return;
+        }
+        // A page counts as written only when its copy may be overwritten: after the sync.
+        let mut results = vec![None; writes.len()];
+        storage.write_batch(writes, &mut |at, result| results[at] = Some(result));
+        let synced = storage.sync();
+        for (at, result) in results.into_iter().enumerate() {
+            done(at, result.unwrap_or(Ok(())).and_then(|()| synced.clone()));
+        }
+    }
+
+    /// Puts whole copies in place of torn pages; call it before the log is replayed.
+    ///
+    /// Returns the pages that were mended.
+    ///
+    /// # Errors
+    /// Those of storage. A page that is torn in both places is left for the pool to report.
+    pub fn recover(&self, storage: &dyn Storage) -> Result<Vec<PageId>, PoolError> {
+        let tag = IoTag::of(IoKind::Other);
+        let mut copy = AlignedBuffer::new(storage.page_size());
+        let mut there = AlignedBuffer::new(storage.page_size());
+        // A page may have left copies in several slots: only the latest is no step back.
+        let mut latest: BTreeMap<PageId, (Lsn, PageId)> = BTreeMap::new();
+        for slot in (0..self.area.pages()).map(PageId) {
+            self.area.read(slot, &mut copy, tag)?;
+            let Some(home) = page::identify(&copy) else { continue };
+            let lsn = page::page_lsn(&copy);
+            if home.0 < storage.pages() && latest.get(&home).is_none_or(|&(best, _)| best < lsn) {
+                latest.insert(home, (lsn, slot));
+            }
+        }
+        let mut mended = Vec::new();
+        for (home, (_, slot)) in latest {
+            storage.read(home, &mut there, tag)?;
+            if page::identify(&there) != Some(home) {
+                self.area.read(slot, &mut copy, tag)?;
+                storage.write(home, &copy, tag)?;
+                mended.push(home);
+            }
+        }
+        storage.sync()?;
+        Ok(mended)
+    }
+}

@@ -1,0 +1,173 @@
+//! What can go wrong, and what it means for the pool.
+//!
+//! After every error listed here the pool stays usable. A page whose write failed stays dirty and
+//! in memory, and is tried again in the next round; a page whose read failed is not in the pool.
+
+use crate::ids::{Lsn, PageId};
+use std::path::PathBuf;
+
+/// A failed operation on storage.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StorageError {
+    /// The device or the kernel refused the operation (EIO and its like).
+    #[error(
+        "{operation} of page {page} failed: {message}; the device may be failing, look at `dmesg`"
+    )]
+    Io {
+        /// `"read"`, `"write"` or `"sync"`.
+        operation: &'static str,
+        /// The page, [`PageId::NONE`] for a sync.
+        page: PageId,
+        /// The system's error number, if it was a system error.
+        errno: Option<i32>,
+        /// The system's words.
+        message: String,
+    },
+    /// No space for the page.
+    #[error(
+        "no space left for page {page}: free some space or enlarge the volume; the page stays in \
+         memory and is written again later"
+    )]
+    NoSpace {
+        /// The page that found no room.
+        page: PageId,
+    },
+    /// The storage ends before the page does.
+    #[error(
+        "page {page} lies beyond the end of the storage ({pages} pages): a truncated file, or a \
+         page number that does not belong to it"
+    )]
+    OutOfRange {
+        /// The page asked for.
+        page: PageId,
+        /// Pages that the storage has.
+        pages: u64,
+    },
+    /// Fewer bytes came back than a page has.
+    #[error("page {page} is cut short, {got} of {want} bytes: the file was truncated")]
+    Short {
+        /// The page asked for.
+        page: PageId,
+        /// Bytes that came.
+        got: usize,
+        /// Bytes of a page.
+        want: usize,
+    },
+    /// The file is not one of ours.
+    #[error("{path} is not a page file: {reason}; create one with FileStorage::create")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What does not fit.
+        reason: String,
+    },
+    /// The file could not be opened, created or sized.
+    #[error("{path}: {message}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        message: String,
+    },
+}
+
+impl StorageError {
+    /// Sorts a system error: ENOSPC and EDQUOT are [`StorageError::NoSpace`], the rest `Io`.
+    pub fn from_io(operation: &'static str, page: PageId, error: &std::io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => Self::NoSpace { page },
+            errno => Self::Io { operation, page, errno, message: error.to_string() },
+        }
+    }
+}
+
+/// The log could not be made durable; no page that depends on it is written.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the log is not durable up to {wanted}: {message}; pages that need it stay in memory")]
+pub struct WalError {
+    /// The position that had to be durable.
+    pub wanted: Lsn,
+    /// Why it is not.
+    pub message: String,
+}
+
+/// A failed operation of the pool.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PoolError {
+    /// Storage failed.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The write-ahead log failed.
+    #[error(transparent)]
+    Wal(#[from] WalError),
+    /// The bytes of a page are not the ones that were written.
+    #[error(
+        "page {page} fails its checksum (stored {stored:#010x}, computed {computed:#010x}): a torn \
+         or damaged page; recover it from the doublewrite area or a backup"
+    )]
+    Checksum {
+        /// The page.
+        page: PageId,
+        /// The checksum in its header.
+        stored: u32,
+        /// The checksum of its bytes.
+        computed: u32,
+    },
+    /// The page is intact, but it is another one or no page of ours.
+    #[error(
+        "page {page} carries another identity ({reason}): a foreign file or a misdirected write"
+    )]
+    Misplaced {
+        /// The page asked for.
+        page: PageId,
+        /// What was found.
+        reason: String,
+    },
+    /// Nothing was ever written there (all bytes zero).
+    #[error("page {page} was never written: create it before it is read")]
+    NeverWritten {
+        /// The page.
+        page: PageId,
+    },
+    /// Every frame is pinned or cannot be written, for longer than the configured wait.
+    #[error(
+        "no frame came free within {waited_ms} ms for page {page}: {pinned} of {frames} frames are \
+         pinned; pin fewer pages at once or give the pool more frames{last_error}"
+    )]
+    Exhausted {
+        /// The page that wanted a frame.
+        page: PageId,
+        /// How long it waited.
+        waited_ms: u64,
+        /// Pinned frames of the instance.
+        pinned: usize,
+        /// Frames of the instance.
+        frames: usize,
+        /// The last error of a write, if writes fail, else empty.
+        last_error: String,
+    },
+    /// The pool does not fit in memory.
+    #[error(
+        "a pool of {wanted_bytes} bytes does not fit in memory ({limit_bytes} bytes): give it fewer frames"
+    )]
+    TooLarge {
+        /// Bytes of all frames.
+        wanted_bytes: u64,
+        /// What the machine has.
+        limit_bytes: u64,
+    },
+    /// A setting is out of its range.
+    #[error("{setting}: {reason}")]
+    Config {
+        /// The setting's name.
+        setting: &'static str,
+        /// What is wrong and what would be right.
+        reason: String,
+    },
+    /// Frames that the pool wanted to give up are still pinned.
+    #[error("{left} frames are still in use: the pool has shrunk in part; try again")]
+    ShrinkIncomplete {
+        /// Frames that could not be given up.
+        left: usize,
+    },
+}

@@ -1,0 +1,234 @@
+//! What the pool knows of each frame besides its bytes: pins, page, state, place in the lists.
+//!
+//! The life of a frame: *closed* (free, or being filled or emptied; nobody can pin it) → *open*
+//! (holds a page; hits pin it) → closed again by [`Nodes::claim`], which succeeds only while nobody
+//! has a pin and the page is clean.
+
+use crate::ids::{FrameId, Lsn, NIL, PageId};
+use crate::lru::node::Node;
+use crate::lru::{Claim, Nodes};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// One pin.
+const PIN: u64 = 1;
+/// The bits that count pins.
+const PINS: u64 = (1 << 24) - 1;
+/// Nobody may pin.
+const CLOSED: u64 = 1 << 31;
+/// One hit. The upper half of the word counts hits, so that a hit costs no instruction of its own;
+/// what overflows after 2^32 hits is lost and disturbs nothing.
+const HIT: u64 = 1 << 32;
+
+/// The page differs from storage.
+pub(crate) const DIRTY: u32 = 1;
+/// A write of the page is under way.
+pub(crate) const WRITING: u32 = 2;
+/// The page is being read; its loader holds the exclusive latch.
+pub(crate) const LOADING: u32 = 4;
+
+/// All that a hit touches of a frame: one cache line.
+#[repr(align(64))]
+pub(crate) struct Frame {
+    /// Pins, the closed bit and hits.
+    pins: AtomicU64,
+    /// [`PageId`] of the page held. Written by whoever closed the frame.
+    page: AtomicU64,
+    flags: AtomicU32,
+    /// Next frame of the same bucket of the page table.
+    pub(crate) chain: AtomicU32,
+    pub(crate) node: Node,
+    /// Whoever dirtied the page last (see [`crate::storage::IoTag`]).
+    pub(crate) cause: AtomicU32,
+}
+
+/// When a dirty page was first changed.
+#[derive(Clone, Copy)]
+pub(crate) struct FlushState {
+    /// Position of the oldest change that storage lacks.
+    pub(crate) oldest: Lsn,
+    /// Position of the first change after the copy that is being written, if there is one.
+    pub(crate) redirtied: Option<Lsn>,
+}
+
+/// The frames of a pool.
+pub(crate) struct Frames {
+    frames: Box<[Frame]>,
+    flush: Box<[Mutex<FlushState>]>,
+}
+
+impl Frames {
+    /// `count` frames, all closed and empty.
+    pub(crate) fn new(count: usize) -> Arc<Self> {
+        let frame = |_| Frame {
+            pins: AtomicU64::new(CLOSED),
+            page: AtomicU64::new(PageId::NONE.0),
+            flags: AtomicU32::new(0),
+            chain: AtomicU32::new(NIL),
+            node: Node::new(),
+            cause: AtomicU32::new(0),
+        };
+        let flush = |_| Mutex::new(FlushState { oldest: Lsn::MAX, redirtied: None });
+        Arc::new(Self {
+            frames: (0..count).map(frame).collect(),
+            flush: (0..count).map(flush).collect(),
+        })
+    }
+
+    pub(crate) fn get(&self, frame: FrameId) -> &Frame {
+        &self.frames[frame as usize]
+    }
+
+    pub(crate) fn flush_state(&self, frame: FrameId) -> &Mutex<FlushState> {
+        &self.flush[frame as usize]
+    }
+}
+
+impl Frame {
+    /// Takes a pin and counts a hit, unless the frame is closed.
+    ///
+    /// The pin is added first and taken back if the frame turns out to be closed: one atomic
+    /// addition on the way that matters, no loop.
+    pub(crate) fn try_pin(&self) -> bool {
+        // Acquire: pairs with the release in `open`, so the page's fields are seen.
+        let before = self.pins.fetch_add(PIN + HIT, Ordering::Acquire);
+        if before & CLOSED != 0 {
+            self.pins.fetch_sub(PIN + HIT, Ordering::Relaxed);
+            return false;
+        }
+        debug_assert!(before & PINS < PINS, "2^24 pins of one page");
+        true
+    }
+
+    /// Takes a pin that is no hit.
+    pub(crate) fn try_pin_quietly(&self) -> bool {
+        let before = self.pins.fetch_add(PIN, Ordering::Acquire);
+        if before & CLOSED != 0 {
+            self.pins.fetch_sub(PIN, Ordering::Relaxed);
+            return false;
+        }
+        true
+    }
+
+    pub(crate) fn unpin(&self) {
+        // Release: whoever closes the frame sees all that was done under the pin.
+        let before = self.pins.fetch_sub(PIN, Ordering::Release);
+        debug_assert!(before & PINS > 0, "a pin was given back twice");
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.pins.load(Ordering::Relaxed) & PINS != 0
+    }
+
+    /// Hits on whatever the frame held since the pool was made.
+    pub(crate) fn hits(&self) -> u64 {
+        self.pins.load(Ordering::Relaxed) >> 32
+    }
+
+    /// Closes the frame if nobody has a pin; `pins_of_caller` are not counted but consumed.
+    pub(crate) fn try_close(&self, pins_of_caller: u64) -> bool {
+        let mut word = self.pins.load(Ordering::Relaxed);
+        loop {
+            if word & CLOSED != 0 || word & PINS != pins_of_caller {
+                return false;
+            }
+            let closed = (word | CLOSED) - pins_of_caller;
+            match self.pins.compare_exchange_weak(word, closed, Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Opens the frame with one pin, the caller's.
+    ///
+    /// Additions, not a store: somebody who tried to pin the closed frame may be about to take its
+    /// pin back.
+    pub(crate) fn open_pinned(&self) {
+        self.pins.fetch_add(PIN, Ordering::Relaxed);
+        self.pins.fetch_and(!CLOSED, Ordering::Release);
+    }
+
+    /// Opens a frame that was closed a moment ago, unchanged.
+    pub(crate) fn reopen(&self) {
+        self.pins.fetch_and(!CLOSED, Ordering::Release);
+    }
+
+    pub(crate) fn page(&self) -> PageId {
+        PageId(self.page.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_page(&self, page: PageId) {
+        self.page.store(page.0, Ordering::Release);
+    }
+
+    pub(crate) fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_flags(&self, flags: u32) {
+        self.flags.fetch_or(flags, Ordering::AcqRel);
+    }
+
+    pub(crate) fn clear_flags(&self, flags: u32) {
+        self.flags.fetch_and(!flags, Ordering::AcqRel);
+    }
+}
+
+impl Nodes for Arc<Frames> {
+    fn node(&self, frame: FrameId) -> &Node {
+        &self.get(frame).node
+    }
+
+    fn is_dirty(&self, frame: FrameId) -> bool {
+        self.get(frame).flags() & (DIRTY | WRITING) != 0
+    }
+
+    fn claim(&self, frame: FrameId) -> Claim {
+        let it = self.get(frame);
+        if it.flags() & (DIRTY | WRITING) != 0 {
+            return Claim::Dirty;
+        }
+        if !it.try_close(0) {
+            return Claim::Pinned;
+        }
+        // Pins make pages dirty, and there is none any more: this look is final.
+        if it.flags() & (DIRTY | WRITING) != 0 {
+            it.reopen();
+            return Claim::Dirty;
+        }
+        Claim::Claimed
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_fills_one_cache_line() {
+        assert_eq!(std::mem::size_of::<Frame>(), 64);
+    }
+
+    #[test]
+    fn a_pinned_or_dirty_frame_is_not_claimed() {
+        let frames = Frames::new(1);
+        assert!(!frames.get(0).try_pin(), "closed at birth");
+        frames.get(0).open_pinned();
+        assert_eq!(frames.claim(0), Claim::Pinned);
+        assert!(frames.get(0).try_pin());
+        frames.get(0).unpin();
+        frames.get(0).unpin();
+        frames.get(0).set_flags(DIRTY);
+        assert_eq!(frames.claim(0), Claim::Dirty);
+        frames.get(0).clear_flags(DIRTY);
+        assert_eq!(frames.claim(0), Claim::Claimed);
+        assert!(!frames.get(0).try_pin());
+        assert_eq!(frames.get(0).hits(), 1);
+        frames.get(0).open_pinned();
+        assert!(frames.get(0).try_pin());
+        assert_eq!(frames.get(0).hits(), 2);
+    }
+}

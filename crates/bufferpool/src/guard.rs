@@ -1,0 +1,140 @@
+//! Pins and latches as values: what is taken is given back when they are dropped.
+
+use crate::core::Core;
+use crate::ids::{FrameId, Lsn, PageId};
+use crate::memory::{ExclusiveBytes, SharedBytes};
+use crate::page;
+use std::ops::Deref;
+
+/// A pinned page: it stays in memory, its bytes may change.
+pub struct PagePin<'p> {
+    pub(crate) core: &'p Core,
+    pub(crate) frame: FrameId,
+    pub(crate) page: PageId,
+}
+
+impl<'p> PagePin<'p> {
+    /// The page.
+    #[must_use]
+    pub fn page(&self) -> PageId {
+        self.page
+    }
+
+    /// Takes the shared latch; waits while somebody has the exclusive one.
+    #[must_use]
+    pub fn read(self) -> ReadGuard<'p> {
+        ReadGuard { bytes: self.core.memory.read(self.frame), pin: self }
+    }
+
+    /// Takes the exclusive latch; waits while somebody has a latch.
+    #[must_use]
+    pub fn write(self) -> WriteGuard<'p> {
+        WriteGuard { bytes: self.core.memory.write(self.frame), pin: self }
+    }
+
+    /// Takes the exclusive latch if nobody has a latch, else gives the pin back.
+    ///
+    /// # Errors
+    /// The pin itself.
+    pub fn try_write(self) -> Result<WriteGuard<'p>, Self> {
+        match self.core.memory.try_write(self.frame) {
+            Some(bytes) => Ok(WriteGuard { bytes, pin: self }),
+            None => Err(self),
+        }
+    }
+}
+
+impl Drop for PagePin<'_> {
+    fn drop(&mut self) {
+        self.core.frames.get(self.frame).unpin();
+    }
+}
+
+/// A page under its shared latch: as many readers as like, no writer.
+///
+/// Dereferences to the whole page, with its header of [`crate::PAGE_HEADER_BYTES`].
+pub struct ReadGuard<'p> {
+    // The latch is given back before the pin.
+    bytes: SharedBytes<'p>,
+    pin: PagePin<'p>,
+}
+
+impl<'p> ReadGuard<'p> {
+    /// The page.
+    #[must_use]
+    pub fn page(&self) -> PageId {
+        self.pin.page
+    }
+
+    /// The LSN of the last change.
+    #[must_use]
+    pub fn lsn(&self) -> Lsn {
+        page::page_lsn(&self.bytes)
+    }
+
+    /// Gives the latch back and keeps the pin.
+    #[must_use]
+    pub fn unlatch(self) -> PagePin<'p> {
+        self.pin
+    }
+}
+
+impl Deref for ReadGuard<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// A page under its exclusive latch. Dereferences to the whole page, read only; see
+/// [`WriteGuard::change`].
+pub struct WriteGuard<'p> {
+    bytes: ExclusiveBytes<'p>,
+    pin: PagePin<'p>,
+}
+
+impl WriteGuard<'_> {
+    /// The page.
+    #[must_use]
+    pub fn page(&self) -> PageId {
+        self.pin.page
+    }
+
+    /// The LSN of the last change.
+    #[must_use]
+    pub fn lsn(&self) -> Lsn {
+        page::page_lsn(&self.bytes)
+    }
+
+    /// The bytes, to be changed. The page is dirty from here on.
+    ///
+    /// `rec_lsn` is a position of the log at or before that of the record which describes the
+    /// change: the end of the log, read before the record is appended. A checkpoint that begins
+    /// between the two then knows that the record is needed.
+    ///
+    /// The first 32 bytes are the pool's; [`WriteGuard::set_lsn`] writes there.
+    pub fn change(&mut self, rec_lsn: Lsn) -> &mut [u8] {
+        self.pin.core.mark_dirty(self.pin.frame, rec_lsn);
+        &mut self.bytes
+    }
+
+    /// Notes the LSN of the change just made: the end of its record. The page is not written before
+    /// the log is durable up to there.
+    ///
+    /// # Panics
+    /// If the page was not changed: an LSN on a clean page would be lost.
+    pub fn set_lsn(&mut self, lsn: Lsn) {
+        let flags = self.pin.core.frames.get(self.pin.frame).flags();
+        assert!(flags & crate::frames::DIRTY != 0, "page {} is clean", self.pin.page);
+        page::set_page_lsn(&mut self.bytes, lsn);
+    }
+}
+
+impl Deref for WriteGuard<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
+}

@@ -1,0 +1,50 @@
+//! A database buffer manager without I/O serialization.
+//!
+//! Pages of a fixed size live in frames of memory; a page that is needed and not there is read, and
+//! another makes room for it. On flash, where a write takes ten times as long as a read, the usual
+//! way to make room loses most of the device's speed: a reader that finds only dirty pages at the
+//! end of the LRU list waits for a write (a *read stall*), and everybody waits for the list's mutex.
+//! LRU-C (Lee, An, Lee: *LRU-C: Parallelizing Database I/Os for Flash SSDs*, PVLDB 16(9), 2023)
+//! keeps a pointer to the least recently used *clean* page, lets the flusher write all that is
+//! behind it, and guards the two regions by two mutexes.
+//!
+//! [`BufferPool`] is the pool; [`StrategyKind`] swaps LRU-C for its versions and rivals. Pages come
+//! as guards ([`PagePin`], [`ReadGuard`], [`WriteGuard`]), storage behind [`storage::Storage`], the
+//! log behind [`Wal`].
+//!
+//! What holds, whatever fails:
+//! - A page is not written before the log is durable up to its LSN.
+//! - A page leaves the pool only when storage has it; a failed write leaves it dirty.
+//! - A pinned page stays where it is; its bytes change only under the exclusive latch.
+//! - Bytes that fail their checksum are never handed out.
+
+pub mod cause;
+mod config;
+mod core;
+mod doublewrite;
+mod error;
+mod frames;
+mod guard;
+mod ids;
+mod lru;
+mod memory;
+mod page;
+mod pool;
+mod stats;
+pub mod storage;
+mod strategy;
+mod sync;
+mod table;
+mod wal;
+mod write;
+
+pub use config::{PoolConfig, StrategyKind};
+pub use doublewrite::Doublewrite;
+pub use error::{PoolError, StorageError, WalError};
+pub use guard::{PagePin, ReadGuard, WriteGuard};
+pub use ids::{Lsn, PageId};
+pub use memory::AlignedBuffer;
+pub use page::{PAGE_HEADER_BYTES, page_lsn};
+pub use pool::{BufferPool, CloseError};
+pub use stats::PoolStats;
+pub use wal::{NoWal, Wal};

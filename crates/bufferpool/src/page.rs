@@ -1,0 +1,93 @@
+//! The header that every page carries, and its checksum.
+//!
+//! | bytes | content (little endian) |
+//! | --- | --- |
+//! | 0..4 | CRC-32C of bytes 4.. to the end of the page |
+//! | 4..8 | `HWP1` |
+//! | 8..16 | the page's number |
+//! | 16..24 | LSN of the last change |
+//! | 24..32 | the user's |
+//!
+//! Checksum and number are stamped into the copy that is written; in memory they may be stale.
+
+use crate::error::PoolError;
+use crate::ids::{Lsn, PageId};
+
+/// Bytes of the header; a user's data follow.
+pub const PAGE_HEADER_BYTES: usize = 32;
+
+const MAGIC: [u8; 4] = *b"HWP1";
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let mut out = [0; 8];
+    out.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(out)
+}
+
+/// The LSN in a page's header.
+#[must_use]
+pub fn page_lsn(bytes: &[u8]) -> Lsn {
+    Lsn(word(bytes, 16))
+}
+
+pub(crate) fn set_page_lsn(bytes: &mut [u8], lsn: Lsn) {
+    bytes[16..24].copy_from_slice(&lsn.0.to_le_bytes());
+}
+
+/// Makes `bytes` ready to be written as `page`.
+pub(crate) fn stamp(bytes: &mut [u8], page: PageId) {
+    bytes[4..8].copy_from_slice(&MAGIC);
+    bytes[8..16].copy_from_slice(&page.0.to_le_bytes());
+    let sum = crc32c::crc32c(&bytes[4..]);
+    bytes[0..4].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// The number in a page's header, if header and checksum are sound.
+pub(crate) fn identify(bytes: &[u8]) -> Option<PageId> {
+    let sound = bytes[4..8] == MAGIC && stored_sum(bytes) == crc32c::crc32c(&bytes[4..]);
+    sound.then(|| PageId(word(bytes, 8)))
+}
+
+fn stored_sum(bytes: &[u8]) -> u32 {
+    u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+/// Checks that `bytes`, as read from storage, are `page` whole.
+pub(crate) fn verify(bytes: &[u8], page: PageId) -> Result<(), PoolError> {
+    if bytes[4..8] != MAGIC {
+        if bytes.iter().all(|&b| b == 0) {
+            return Err(PoolError::NeverWritten { page });
+        }
+        let reason = format!("its header says {:02x?} where ours says {MAGIC:02x?}", &bytes[4..8]);
+        return Err(PoolError::Misplaced { page, reason });
+    }
+    let (stored, computed) = (stored_sum(bytes), crc32c::crc32c(&bytes[4..]));
+    if stored != computed {
+        return Err(PoolError::Checksum { page, stored, computed });
+    }
+    let found = word(bytes, 8);
+    if found != page.0 {
+        return Err(PoolError::Misplaced { page, reason: format!("it is page {found}") });
+    }
+    Ok(())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn damage_is_named() {
+        let mut bytes = vec![0u8; 4096];
+        assert!(matches!(verify(&bytes, PageId(3)), Err(PoolError::NeverWritten { .. })));
+        bytes[100] = 1;
+        assert!(matches!(verify(&bytes, PageId(3)), Err(PoolError::Misplaced { .. })));
+        stamp(&mut bytes, PageId(3));
+        verify(&bytes, PageId(3)).unwrap();
+        assert_eq!(identify(&bytes), Some(PageId(3)));
+        assert!(matches!(verify(&bytes, PageId(4)), Err(PoolError::Misplaced { .. })));
+        bytes[4095] ^= 1;
+        assert!(matches!(verify(&bytes, PageId(3)), Err(PoolError::Checksum { .. })));
+        assert_eq!(identify(&bytes), None);
+    }
+}

@@ -1,0 +1,403 @@
+//! The pool as its users see it.
+
+use crate::config::PoolConfig;
+use crate::core::{Core, Mode};
+use crate::doublewrite::Doublewrite;
+use crate::error::PoolError;
+use crate::frames::LOADING;
+use crate::guard::{PagePin, ReadGuard, WriteGuard};
+use crate::ids::{Lsn, PageId};
+use crate::stats::PoolStats;
+use crate::storage::Storage;
+use crate::wal::Wal;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Pages of a checkpoint written between two looks at the flush list ("small batches", LRU-C
+/// paper, section 4.3).
+const CHECKPOINT_BATCH: usize = 128;
+
+/// A buffer pool.
+///
+/// ```
+/// use headworks_bufferpool::{BufferPool, Lsn, NoWal, PageId, PoolConfig, storage::MemStorage};
+/// use std::sync::Arc;
+///
+/// let storage = Arc::new(MemStorage::new(16 * 1024, 1000));
+/// let config = PoolConfig { frames: 64, ..PoolConfig::default() };
+/// let pool = BufferPool::new(config, storage, Arc::new(NoWal), None)?;
+/// pool.create(PageId(7), Lsn(1))?.change(Lsn(1))[32] = 42;
+/// assert_eq!(pool.read(PageId(7))?[32], 42);
+/// pool.close()?;
+/// # Ok::<(), headworks_bufferpool::PoolError>(())
+/// ```
+pub struct BufferPool {
+    core: Arc<Core>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl BufferPool {
+    /// Makes a pool over `storage` and starts its flushers, one per instance.
+    ///
+    /// With a doublewrite area, call [`Doublewrite::recover`] after a crash, before this.
+    ///
+    /// # Errors
+    /// [`PoolError::Config`], [`PoolError::TooLarge`].
+    ///
+    /// # Panics
+    /// If the system gives no threads.
+    pub fn new(
+        config: PoolConfig,
+        storage: Arc<dyn Storage>,
+        wal: Arc<dyn Wal>,
+        doublewrite: Option<Arc<Doublewrite>>,
+    ) -> Result<Self, PoolError> {
+        let core = Arc::new(Core::new(config, storage, wal, doublewrite)?);
+        let mut threads = Vec::new();
+        if config.background {
+            for at in 0..core.instances.len() {
+                let flusher = Arc::clone(&core);
+                threads.push(spawn("flusher", move || run_flusher(&flusher, at)));
+                let assistant = Arc::clone(&core);
+                threads.push(spawn("assistant", move || run_assistant(&assistant, at)));
+            }
+        }
+        Ok(Self { core, threads })
+    }
+
+    /// Pins a page, reading it if it is not in the pool.
+    ///
+    /// # Errors
+    /// Those of storage, of the checksum, [`PoolError::NeverWritten`], [`PoolError::Exhausted`].
+    pub fn pin(&self, page: PageId) -> Result<PagePin<'_>, PoolError> {
+        let frame = self.core.pin(page, Mode::Existing)?;
+        Ok(PagePin { core: &self.core, frame, page })
+    }
+
+    /// Pins a page and takes its shared latch.
+    ///
+    /// # Errors
+    /// As [`BufferPool::pin`].
+    pub fn read(&self, page: PageId) -> Result<ReadGuard<'_>, PoolError> {
+        Ok(self.pin(page)?.read())
+    }
+
+    /// Pins a page and takes its exclusive latch.
+    ///
+    /// # Errors
+    /// As [`BufferPool::pin`].
+    pub fn write(&self, page: PageId) -> Result<WriteGuard<'_>, PoolError> {
+        Ok(self.pin(page)?.write())
+    }
+
+    /// As [`BufferPool::write`], but a page that was never written comes as zeroes: for recovery.
+    ///
+    /// # Errors
+    /// As [`BufferPool::pin`], without [`PoolError::NeverWritten`].
+    pub fn write_or_zero(&self, page: PageId) -> Result<WriteGuard<'_>, PoolError> {
+        let frame = self.core.pin(page, Mode::OrZero)?;
+        Ok(PagePin { core: &self.core, frame, page }.write())
+    }
+
+    /// Makes a page anew, all zeroes and dirty, without reading it.
+    ///
+    /// `rec_lsn` as for [`WriteGuard::change`].
+    ///
+    /// # Errors
+    /// [`PoolError::Exhausted`].
+    pub fn create(&self, page: PageId, rec_lsn: Lsn) -> Result<WriteGuard<'_>, PoolError> {
+        let frame = self.core.pin(page, Mode::Fresh)?;
+        let mut guard = PagePin { core: &self.core, frame, page }.write();
+        guard.change(rec_lsn).fill(0);
+        Ok(guard)
+    }
+
+    /// Whether the page is in the pool, whole. Says nothing about the next moment.
+    #[must_use]
+    pub fn contains(&self, page: PageId) -> bool {
+        let found = self.core.table.lock(page).find(page);
+        found.is_some_and(|frame| self.core.frames.get(frame).flags() & LOADING == 0)
+    }
+
+    /// Brings pages in that are not there, one after another, and leaves them unpinned. Run it on a
+    /// thread of its own to read ahead of somebody.
+    ///
+    /// # Errors
+    /// The first page's that cannot be read; those after it are not tried.
+    pub fn prefetch(&self, pages: impl IntoIterator<Item = PageId>) -> Result<(), PoolError> {
+        for page in pages {
+            if !self.contains(page) {
+                drop(self.pin(page)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// One round of every flusher, on the calling thread.
+    ///
+    /// # Errors
+    /// The first write's that failed; its page stays dirty.
+    pub fn flush_round(&self) -> Result<(), PoolError> {
+        (0..self.core.instances.len()).try_for_each(|at| round(&self.core, at))
+    }
+
+    /// Writes every page that was dirty when the call began, and syncs storage.
+    ///
+    /// Pages that stay under an exclusive latch for long hold it up.
+    ///
+    /// # Errors
+    /// The first write's that failed; its page stays dirty.
+    pub fn flush_all(&self) -> Result<(), PoolError> {
+        let limit = Lsn(self.core.wal.end_lsn().0 + 1);
+        for (instance, strategy) in self.core.instances.iter().zip(&self.core.strategies) {
+            loop {
+                strategy.drain(&self.core, instance)?;
+                self.core.flush_older(instance, limit, CHECKPOINT_BATCH)?;
+                let oldest = instance.flush_list.lock().first().map(|&(lsn, _)| lsn);
+                if oldest.is_none_or(|lsn| lsn >= limit) {
+                    break;
+                }
+                // Somebody is changing or writing what is left.
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+        self.core.storage.sync()?;
+        Ok(())
+    }
+
+    /// Takes a checkpoint: writes what was changed before now, syncs, and says from where on the
+    /// log is needed to recover the pages.
+    ///
+    /// # Errors
+    /// As [`BufferPool::flush_all`]; the earlier checkpoint then still holds.
+    pub fn checkpoint(&self) -> Result<Lsn, PoolError> {
+        self.flush_all()?;
+        self.checkpoint_lsn()
+    }
+
+    /// From where on the log is needed to recover the pages, without writing any.
+    ///
+    /// # Errors
+    /// Storage's, if it does not sync.
+    pub fn checkpoint_lsn(&self) -> Result<Lsn, PoolError> {
+        // The end is read first: a page that is not dirty yet will get a later record. Storage is
+        // synced last: pages that left the flush list before are durable then.
+        let end = self.core.wal.end_lsn();
+        let oldest = self.core.oldest_change();
+        self.core.storage.sync()?;
+        Ok(oldest.map_or(end, |lsn| lsn.min(end)))
+    }
+
+    /// Gives frames up, or takes back those that were given up.
+    ///
+    /// `frames` counts all instances together; there are never more than at first.
+    ///
+    /// # Errors
+    /// [`PoolError::ShrinkIncomplete`] if frames stay in use for 5 seconds, and errors of writes. The
+    /// pool is usable, with the frames that it has, and the call may be repeated.
+    pub fn resize(&self, frames: usize) -> Result<(), PoolError> {
+        let each = frames / self.core.instances.len();
+        if each < 16 {
+            let reason = format!("{frames} frames give an instance less than 16");
+            return Err(PoolError::Config { setting: "frames", reason });
+        }
+        for instance in &self.core.instances {
+            // Limited by what the instance has, which is a u32.
+            let active = (each as u64).min(u64::from(instance.count)) as u32;
+            instance.active.store(active, Ordering::Release);
+            let came_back = std::mem::take(&mut *instance.withdrawn.lock());
+            let free = std::mem::take(&mut *instance.free.lock());
+            came_back.into_iter().chain(free).for_each(|frame| instance.push_free(frame));
+            self.withdraw(instance)?;
+        }
+        Ok(())
+    }
+
+    fn withdraw(&self, instance: &crate::core::Instance) -> Result<(), PoolError> {
+        let core = &self.core;
+        let start = Instant::now();
+        loop {
+            let active = instance.active.load(Ordering::Acquire);
+            let (first, end) = (instance.first + active, instance.first + instance.count);
+            // A frame between two states shows up in a later pass.
+            let held = (first..end).filter(|&frame| core.frames.get(frame).page() != PageId::NONE);
+            for frame in held {
+                if core.begin_write(frame) {
+                    core.write_one(instance, frame, crate::storage::IoKind::LruFlush)?;
+                }
+                if instance.lru.evict(frame, false) {
+                    core.detach(frame);
+                    instance.push_free(frame);
+                }
+            }
+            let out = instance.withdrawn.lock().len();
+            let left = (end - first) as usize - out;
+            if left == 0 {
+                return Ok(());
+            }
+            if start.elapsed() > Duration::from_secs(5) {
+                return Err(PoolError::ShrinkIncomplete { left });
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What the pool did so far.
+    #[must_use]
+    pub fn stats(&self) -> PoolStats {
+        let mut out =
+            PoolStats { page_size: self.core.config.page_size as u64, ..PoolStats::default() };
+        for instance in &self.core.instances {
+            out.add(&instance.counters);
+            for waits in [&instance.lru.waits_m, &instance.lru.waits_d] {
+                out.lru_mutex_acquired += waits.acquired.load(Ordering::Relaxed);
+                out.lru_mutex_waits += waits.waited.load(Ordering::Relaxed);
+                out.lru_mutex_wait_ns += waits.waited_ns.load(Ordering::Relaxed);
+            }
+            out.dirty_pages += instance.flush_list.lock().len() as u64;
+            out.free_frames += instance.free.lock().len() as u64;
+            let frames = instance.first..instance.first + instance.count;
+            out.hits += frames.map(|frame| self.core.frames.get(frame).hits()).sum::<u64>();
+        }
+        out
+    }
+
+    /// Pages in the mixed and in the dirty region of the LRU lists, all instances together.
+    #[must_use]
+    pub fn regions(&self) -> (usize, usize) {
+        self.core
+            .instances
+            .iter()
+            .map(|instance| instance.lru.lengths())
+            .fold((0, 0), |(mixed, behind), (m, b)| (mixed + m, behind + b))
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn config(&self) -> &PoolConfig {
+        &self.core.config
+    }
+
+    /// The error of a background write that was not reported to anybody, if there was one.
+    #[must_use]
+    pub fn take_background_error(&self) -> Option<PoolError> {
+        self.core.instances.iter().find_map(|instance| instance.last_error.lock().take())
+    }
+
+    /// Stops the flushers without writing anything: what a crash does.
+    pub fn abandon(mut self) {
+        self.stop();
+    }
+
+    /// Stops the flushers, writes every dirty page, syncs.
+    ///
+    /// # Errors
+    /// As [`BufferPool::flush_all`]. The pool is returned with the pages that could not be written.
+    pub fn close(mut self) -> Result<(), CloseError> {
+        let flushed = self.flush_all();
+        match flushed {
+            Ok(()) => {
+                self.stop();
+                Ok(())
+            }
+            Err(error) => Err(CloseError { pool: Box::new(self), error }),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.core.stop.store(true, Ordering::Release);
+        self.core.instances.iter().for_each(crate::core::Instance::wake_flusher);
+        for thread in self.threads.drain(..) {
+            // A panic of a flusher was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// A drop stops the flushers and writes nothing: what is dirty must be recovered from the log, so
+/// use [`BufferPool::close`] where there is none.
+impl Drop for BufferPool {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// A pool that could not be closed, and why.
+pub struct CloseError {
+    /// The pool, usable, with the pages that could not be written.
+    pub pool: Box<BufferPool>,
+    /// Why.
+    pub error: PoolError,
+}
+
+impl std::fmt::Debug for CloseError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CloseError").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Display for CloseError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the pool keeps dirty pages: {}", self.error)
+    }
+}
+
+impl std::error::Error for CloseError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl From<CloseError> for PoolError {
+    fn from(close: CloseError) -> Self {
+        close.error
+    }
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    std::thread::Builder::new()
+        .name(name.into())
+        .spawn(work)
+        .expect("the system gives threads to the pool's flushers")
+}
+
+/// A round: the strategy's, then old pages of the mixed region if the log grows long.
+fn round(core: &Core, at: usize) -> Result<(), PoolError> {
+    let instance = &core.instances[at];
+    crate::stats::bump(&instance.counters.rounds);
+    core.strategies[at].round(core, instance)?;
+    let end = core.wal.end_lsn();
+    let oldest = instance.flush_list.lock().first().map(|&(lsn, _)| lsn);
+    if let Some(oldest) = oldest
+        && end.0.saturating_sub(oldest.0) > core.config.checkpoint_age_bytes
+    {
+        let limit = Lsn(end.0 - core.config.checkpoint_age_bytes / 2);
+        core.flush_older(instance, limit, core.config.flush_batch)?;
+    }
+    Ok(())
+}
+
+fn run_flusher(core: &Core, at: usize) {
+    let instance = &core.instances[at];
+    while !core.stop.load(Ordering::Acquire) {
+        instance.await_round(core.config.flush_interval);
+        if core.stop.load(Ordering::Acquire) {
+            return;
+        }
+        if let Err(error) = round(core, at) {
+            *instance.last_error.lock() = Some(error);
+            // A storage that fails at once must not make this thread spin.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn run_assistant(core: &Core, at: usize) {
+    while !core.stop.load(Ordering::Acquire) {
+        if !core.strategies[at].assist(core, &core.instances[at]) {
+            return;
+        }
+    }
+}

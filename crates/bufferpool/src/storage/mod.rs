@@ -1,0 +1,179 @@
+//! Where pages are kept: the trait, and what implements it.
+//!
+//! | type | is |
+//! | --- | --- |
+//! | [`FileStorage`] | a file or block device, O_DIRECT, io_uring or threads |
+//! | [`MemStorage`] | memory; for tests and below simulated devices |
+//! | [`SimDevice`] | any storage behind a modelled device: parallel units, service times |
+//! | [`PowerCutStorage`] | any storage behind a volatile write cache that a power cut loses or tears |
+//! | [`FaultStorage`] | any storage with errors on demand |
+//! | [`SubStorage`] | a stretch of another storage |
+
+mod fault;
+mod file;
+mod mem;
+mod powercut;
+mod sim;
+mod sub;
+mod uring;
+
+pub use fault::{Fault, FaultStorage};
+pub use file::{AsyncIo, FileOptions, FileStorage};
+pub use mem::MemStorage;
+pub use powercut::PowerCutStorage;
+pub use sim::{DeviceModel, SimDevice, SimStats};
+pub use sub::SubStorage;
+
+use crate::error::StorageError;
+use crate::ids::PageId;
+
+/// Why a page is read or written: the queue to which the request belongs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum IoKind {
+    /// A foreground thread waits for the page.
+    Miss,
+    /// Somebody expects the page to be needed.
+    Prefetch,
+    /// A foreground thread waits for the frame: a read stall.
+    StallFlush,
+    /// The flusher frees frames.
+    LruFlush,
+    /// The checkpointer lets the log be cut.
+    CheckpointFlush,
+    /// A copy into the doublewrite area.
+    Doublewrite,
+    /// None of the pool's own: recovery, tools.
+    Other,
+}
+
+impl IoKind {
+    /// Every kind, in the order of [`IoKind::index`].
+    pub const ALL: [IoKind; 7] = [
+        IoKind::Miss,
+        IoKind::Prefetch,
+        IoKind::StallFlush,
+        IoKind::LruFlush,
+        IoKind::CheckpointFlush,
+        IoKind::Doublewrite,
+        IoKind::Other,
+    ];
+
+    /// The kind's place in tables.
+    #[must_use]
+    pub fn index(self) -> usize {
+        match self {
+            IoKind::Miss => 0,
+            IoKind::Prefetch => 1,
+            IoKind::StallFlush => 2,
+            IoKind::LruFlush => 3,
+            IoKind::CheckpointFlush => 4,
+            IoKind::Doublewrite => 5,
+            IoKind::Other => 6,
+        }
+    }
+
+    /// Whether a foreground thread waits for the request.
+    #[must_use]
+    pub fn is_foreground(self) -> bool {
+        matches!(self, IoKind::Miss | IoKind::StallFlush)
+    }
+}
+
+/// What a storage may know of a request besides its page, to order it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IoTag {
+    /// Why.
+    pub kind: IoKind,
+    /// For whom: the caller of a read, whoever dirtied the page last for a write; 0 is nobody.
+    /// Set with [`crate::cause::with`].
+    pub cause: u32,
+}
+
+impl IoTag {
+    /// A request for nobody in particular.
+    #[must_use]
+    pub fn of(kind: IoKind) -> Self {
+        Self { kind, cause: 0 }
+    }
+}
+
+/// A page to write.
+#[derive(Clone, Copy)]
+pub struct PageWrite<'a> {
+    /// Where to.
+    pub page: PageId,
+    /// One page of bytes.
+    pub bytes: &'a [u8],
+    /// For whom and why.
+    pub tag: IoTag,
+}
+
+/// Page I/O.
+///
+/// Calls block until the request is done; whoever wants several requests under way uses several
+/// threads or a batch. A write is *done* when a later read sees it, and *durable* when a
+/// [`Storage::sync`] that began after it was done has returned. Buffers of the pool start at
+/// multiples of 4096 bytes.
+pub trait Storage: Send + Sync {
+    /// Bytes of a page: a power of two, at least 512.
+    fn page_size(&self) -> usize;
+
+    /// Pages there are, numbered from 0.
+    fn pages(&self) -> u64;
+
+    /// Reads one page into `bytes` (one page long).
+    ///
+    /// # Errors
+    /// Whatever the storage meets; `bytes` is then unspecified.
+    fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError>;
+
+    /// Writes one page.
+    ///
+    /// # Errors
+    /// Whatever the storage meets; the page's content there is then unspecified.
+    fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError>;
+
+    /// Writes `bytes`, a whole number of pages, to consecutive pages from `first`, as one request.
+    ///
+    /// # Errors
+    /// As [`Storage::write`], for all of them.
+    fn write_run(&self, first: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        for (at, page) in bytes.chunks(self.page_size()).enumerate() {
+            self.write(PageId(first.0 + at as u64), page, tag)?;
+        }
+        Ok(())
+    }
+
+    /// Writes many pages, as many at once as the storage can, in any order.
+    ///
+    /// `done` is called once for each, with its index in `writes` and how it ended, as soon as
+    /// that is known. All have ended when the call returns.
+    fn write_batch(
+        &self,
+        writes: &[PageWrite<'_>],
+        done: &mut dyn FnMut(usize, Result<(), StorageError>),
+    ) {
+        for (at, write) in writes.iter().enumerate() {
+            done(at, self.write(write.page, write.bytes, write.tag));
+        }
+    }
+
+    /// Makes every write durable that was done when the call began.
+    ///
+    /// # Errors
+    /// Whatever the storage meets; none of those writes may then be taken for durable.
+    fn sync(&self) -> Result<(), StorageError>;
+}
+
+/// Refuses pages beyond the end.
+pub(crate) fn check_range(
+    storage: &dyn Storage,
+    page: PageId,
+    count: u64,
+) -> Result<(), StorageError> {
+    let pages = storage.pages();
+    match page.0.checked_add(count) {
+        Some(end) if end <= pages => Ok(()),
+        _ => Err(StorageError::OutOfRange { page, pages }),
+    }
+}

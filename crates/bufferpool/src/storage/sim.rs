@@ -1,0 +1,514 @@
+//! Any storage behind a modelled device.
+//!
+//! The model has *units* that work in parallel (the device's queue depth), each on one command at
+//! a time: a read takes `read_ns`, a write `write_ns`, a run of consecutive pages what the
+//! sequential rate says. A unit that comes free takes the next request from the host's queues, at
+//! the instant it came free: the model's own clock has no jitter, only the waking of callers has.
+//! At saturation it does `units / read_ns` reads or `units / write_ns` writes a second, or a mix of
+//! r reads and w writes for which r·read_ns + w·write_ns = units.
+//!
+//! The order of service follows from the times of arrival alone.
+
+use super::{IoTag, PageWrite, Storage};
+use crate::error::StorageError;
+use crate::ids::PageId;
+use parking_lot::{Condvar, Mutex};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// A device's timing.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct DeviceModel {
+    /// Commands that the device works on at once.
+    pub units: u32,
+    /// A unit's time for a random page read.
+    pub read_ns: u64,
+    /// A unit's time for a random page write.
+    pub write_ns: u64,
+    /// Rate of a long sequential write, which occupies one unit.
+    pub sequential_bytes_per_s: u64,
+    /// The host's queue: after so many reads while writes wait …
+    pub reads_per_turn: u32,
+    /// … so many writes go first (the kernel's `mq-deadline` has 32 and 16).
+    pub writes_per_turn: u32,
+    /// A flush of the device's write cache.
+    pub sync_ns: u64,
+    /// Whether a flush waits until every command has ended, and lets none begin meanwhile. On SATA
+    /// it does: FLUSH CACHE is not a queued command.
+    pub sync_drains: bool,
+}
+
+impl DeviceModel {
+    /// A device that does so many random reads or writes a second at queue depth 32.
+    #[must_use]
+    pub fn from_iops(read_iops: u32, write_iops: u32) -> Self {
+        let unit_ns = |iops: u32| 32 * 1_000_000_000 / u64::from(iops.max(1));
+        Self {
+            units: 32,
+            read_ns: unit_ns(read_iops),
+            write_ns: unit_ns(write_iops),
+            sequential_bytes_per_s: 500_000_000,
+            reads_per_turn: 32,
+            writes_per_turn: 16,
+            sync_ns: 0,
+            sync_drains: false,
+        }
+    }
+
+    /// SSD-A of the LRU-C paper's Table 1: Intel P4101, NVMe.
+    #[must_use]
+    pub fn ssd_a() -> Self {
+        Self { sequential_bytes_per_s: 2_000_000_000, ..Self::from_iops(190_622, 33_866) }
+    }
+
+    /// SSD-C of the LRU-C paper's Table 1: Micron MX500, SATA.
+    ///
+    /// The flush takes no time beyond the drain: the paper does not give one.
+    #[must_use]
+    pub fn ssd_c() -> Self {
+        Self { sync_drains: true, ..Self::from_iops(39_860, 3_830) }
+    }
+
+    /// The same device, `factor` times slower: for machines that cannot drive the full one.
+    #[must_use]
+    pub fn slowed(self, factor: f64) -> Self {
+        // Service times are far below 2^52 ns; the rate far below 2^52 bytes a second.
+        let slow = |ns: u64| (ns as f64 * factor) as u64;
+        Self {
+            read_ns: slow(self.read_ns),
+            write_ns: slow(self.write_ns),
+            sync_ns: slow(self.sync_ns),
+            sequential_bytes_per_s: (self.sequential_bytes_per_s as f64 / factor) as u64,
+            ..self
+        }
+    }
+
+    /// The share of the device's time that so many reads and writes in a second take (0 to 1 for
+    /// what it can do).
+    #[must_use]
+    pub fn utilization(&self, reads_per_s: f64, writes_per_s: f64) -> f64 {
+        (reads_per_s * self.read_ns as f64 + writes_per_s * self.write_ns as f64)
+            / (f64::from(self.units) * 1e9)
+    }
+}
+
+/// What a simulated device has done.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct SimStats {
+    /// Page reads.
+    pub reads: u64,
+    /// Page writes, without runs.
+    pub writes: u64,
+    /// Runs of consecutive pages.
+    pub runs: u64,
+    /// Flushes carried out; several callers may share one.
+    pub syncs: u64,
+    /// Time that units were occupied, added up.
+    pub busy_ns: u64,
+}
+
+/// Somebody who waits for one or more requests.
+#[derive(Default)]
+struct Waiter {
+    finished: Mutex<Vec<usize>>,
+    changed: Condvar,
+}
+
+impl Waiter {
+    fn finish(&self, index: usize) {
+        self.finished.lock().push(index);
+        self.changed.notify_one();
+    }
+
+    fn wait(&self) -> Vec<usize> {
+        let mut finished = self.finished.lock();
+        while finished.is_empty() {
+            self.changed.wait(&mut finished);
+        }
+        std::mem::take(&mut finished)
+    }
+}
+
+struct Request {
+    service_ns: u64,
+    waiter: Arc<Waiter>,
+    index: usize,
+}
+
+/// A command under way, ordered by its end.
+struct Running {
+    done_ns: u64,
+    seq: u64,
+    waiter: Arc<Waiter>,
+    index: usize,
+}
+
+impl PartialEq for Running {
+    fn eq(&self, other: &Self) -> bool {
+        (self.done_ns, self.seq) == (other.done_ns, other.seq)
+    }
+}
+
+impl Eq for Running {}
+
+impl PartialOrd for Running {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Running {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.done_ns, self.seq).cmp(&(other.done_ns, other.seq))
+    }
+}
+
+#[derive(Default)]
+struct State {
+    reads: VecDeque<Request>,
+    writes: VecDeque<Request>,
+    running: BinaryHeap<Reverse<Running>>,
+    seq: u64,
+    /// Reads (positive turn) or writes given in the current turn.
+    reads_given: u32,
+    writes_given: u32,
+    /// Callers that wait for a flush that has not begun.
+    syncs: Vec<Arc<Waiter>>,
+    /// When the flush under way ends, and who waits for it.
+    flushing: Option<(u64, Vec<Arc<Waiter>>)>,
+    stats: SimStats,
+    stop: bool,
+}
+
+impl State {
+    /// Whether commands may begin.
+    fn open(&self, model: &DeviceModel) -> bool {
+        !model.sync_drains || (self.syncs.is_empty() && self.flushing.is_none())
+    }
+
+    /// Gives free units their next requests; they begin at `at_ns`.
+    fn dispatch(&mut self, model: &DeviceModel, at_ns: u64) {
+        while self.running.len() < model.units as usize && self.open(model) {
+            let Some(request) = self.next(model) else { return };
+            self.seq += 1;
+            self.stats.busy_ns += request.service_ns;
+            self.running.push(Reverse(Running {
+                done_ns: at_ns + request.service_ns,
+                seq: self.seq,
+                waiter: request.waiter,
+                index: request.index,
+            }));
+        }
+    }
+
+    fn next(&mut self, model: &DeviceModel) -> Option<Request> {
+        let writes_due = self.reads_given >= model.reads_per_turn || self.reads.is_empty();
+        if writes_due && let Some(write) = self.writes.pop_front() {
+            self.writes_given += 1;
+            if self.writes_given >= model.writes_per_turn {
+                (self.reads_given, self.writes_given) = (0, 0);
+            }
+            return Some(write);
+        }
+        let read = self.reads.pop_front()?;
+        if !self.writes.is_empty() {
+            self.reads_given += 1;
+        }
+        Some(read)
+    }
+
+    /// Carries out all that ends by `now_ns`, in the order of the ends.
+    fn advance(&mut self, model: &DeviceModel, now_ns: u64) {
+        loop {
+            let command = self.running.peek().map(|r| r.0.done_ns);
+            let flush = self.flushing.as_ref().map(|f| f.0);
+            let at = match (command, flush) {
+                (None, None) => break,
+                (Some(a), None) | (None, Some(a)) => a,
+                (Some(a), Some(b)) => a.min(b),
+            };
+            if at > now_ns {
+                return;
+            }
+            if command == Some(at) {
+                if let Some(Reverse(done)) = self.running.pop() {
+                    done.waiter.finish(done.index);
+                }
+            } else if let Some((_, waiters)) = self.flushing.take() {
+                for waiter in waiters {
+                    waiter.finish(0);
+                }
+            }
+            self.begin_flush(model, at);
+            self.dispatch(model, at);
+        }
+    }
+
+    fn begin_flush(&mut self, model: &DeviceModel, at_ns: u64) {
+        let drained = !model.sync_drains || self.running.is_empty();
+        if drained && self.flushing.is_none() && !self.syncs.is_empty() {
+            self.stats.syncs += 1;
+            self.flushing = Some((at_ns + model.sync_ns, std::mem::take(&mut self.syncs)));
+        }
+    }
+
+    fn next_event_ns(&self) -> Option<u64> {
+        let command = self.running.peek().map(|r| r.0.done_ns);
+        let flush = self.flushing.as_ref().map(|f| f.0);
+        command.into_iter().chain(flush).min()
+    }
+}
+
+struct Device {
+    model: DeviceModel,
+    epoch: Instant,
+    state: Mutex<State>,
+    wake: Condvar,
+}
+
+impl Device {
+    fn now_ns(&self) -> u64 {
+        // 584 years.
+        self.epoch.elapsed().as_nanos() as u64
+    }
+
+    fn run(&self) {
+        let mut state = self.state.lock();
+        while !state.stop {
+            state.advance(&self.model, self.now_ns());
+            match state.next_event_ns() {
+                None => self.wake.wait(&mut state),
+                Some(at) => {
+                    let until = self.epoch + Duration::from_nanos(at);
+                    self.wake.wait_until(&mut state, until);
+                }
+            }
+        }
+    }
+
+    /// Puts requests in the host's queue.
+    fn submit(&self, add: impl FnOnce(&mut State)) {
+        let mut state = self.state.lock();
+        let now = self.now_ns();
+        state.advance(&self.model, now);
+        let before = state.next_event_ns();
+        add(&mut state);
+        state.begin_flush(&self.model, now);
+        state.dispatch(&self.model, now);
+        // The device's thread sleeps until the event it knows of.
+        if before.is_none() || state.next_event_ns() < before {
+            self.wake.notify_one();
+        }
+    }
+}
+
+/// Any storage behind a modelled device.
+pub struct SimDevice {
+    inner: Arc<dyn Storage>,
+    device: Arc<Device>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl SimDevice {
+    /// Puts `inner`, which should take no time of its own, behind a device of this model.
+    ///
+    /// # Panics
+    /// If the system gives no thread.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Storage>, model: DeviceModel) -> Self {
+        let device = Arc::new(Device {
+            model,
+            epoch: Instant::now(),
+            state: Mutex::default(),
+            wake: Condvar::new(),
+        });
+        let runner = Arc::clone(&device);
+        let thread = std::thread::Builder::new()
+            .name("sim-device".into())
+            .spawn(move || runner.run())
+            .expect("the system gives a thread to the simulated device");
+        Self { inner, device, thread: Some(thread) }
+    }
+
+    /// What the device has done so far.
+    #[must_use]
+    pub fn stats(&self) -> SimStats {
+        self.device.state.lock().stats
+    }
+
+    /// The model.
+    #[must_use]
+    pub fn model(&self) -> DeviceModel {
+        self.device.model
+    }
+
+    fn one(&self, service_ns: u64, read: bool, count: impl FnOnce(&mut SimStats)) {
+        let waiter = Arc::new(Waiter::default());
+        let request = Request { service_ns, waiter: Arc::clone(&waiter), index: 0 };
+        self.device.submit(|state| {
+            count(&mut state.stats);
+            if read {
+                state.reads.push_back(request);
+            } else {
+                state.writes.push_back(request);
+            }
+        });
+        waiter.wait();
+    }
+}
+
+impl Drop for SimDevice {
+    fn drop(&mut self) {
+        self.device.state.lock().stop = true;
+        self.device.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the device's thread was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Storage for SimDevice {
+    fn page_size(&self) -> usize {
+        self.inner.page_size()
+    }
+
+    fn pages(&self) -> u64 {
+        self.inner.pages()
+    }
+
+    fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError> {
+        self.one(self.device.model.read_ns, true, |stats| stats.reads += 1);
+        self.inner.read(page, bytes, tag)
+    }
+
+    fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        self.one(self.device.model.write_ns, false, |stats| stats.writes += 1);
+        self.inner.write(page, bytes, tag)
+    }
+
+    fn write_run(&self, first: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        let model = &self.device.model;
+        // One random write to get there, then the sequential rate; at that rate all units together
+        // work for the run, so that is what it occupies.
+        let rest = bytes.len().saturating_sub(self.page_size()) as u64;
+        let stream_ns = rest * 1_000_000_000 / model.sequential_bytes_per_s.max(1);
+        self.one(model.write_ns + stream_ns, false, |stats| stats.runs += 1);
+        self.inner.write_run(first, bytes, tag)
+    }
+
+    fn write_batch(
+        &self,
+        writes: &[PageWrite<'_>],
+        done: &mut dyn FnMut(usize, Result<(), StorageError>),
+    ) {
+        let waiter = Arc::new(Waiter::default());
+        self.device.submit(|state| {
+            state.stats.writes += writes.len() as u64;
+            state.writes.extend((0..writes.len()).map(|index| Request {
+                service_ns: self.device.model.write_ns,
+                waiter: Arc::clone(&waiter),
+                index,
+            }));
+        });
+        let mut left = writes.len();
+        while left > 0 {
+            for at in waiter.wait() {
+                left -= 1;
+                let write = &writes[at];
+                done(at, self.inner.write(write.page, write.bytes, write.tag));
+            }
+        }
+    }
+
+    fn sync(&self) -> Result<(), StorageError> {
+        let waiter = Arc::new(Waiter::default());
+        self.device.submit(|state| state.syncs.push(Arc::clone(&waiter)));
+        waiter.wait();
+        self.inner.sync()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn model() -> DeviceModel {
+        DeviceModel { units: 2, read_ns: 10, write_ns: 100, ..DeviceModel::ssd_c() }
+    }
+
+    fn request(service_ns: u64, index: usize) -> (Request, Arc<Waiter>) {
+        let waiter = Arc::new(Waiter::default());
+        (Request { service_ns, waiter: Arc::clone(&waiter), index }, waiter)
+    }
+
+    /// Two units, three reads of 10 ns that arrive together end at 10, 10 and 20.
+    #[test]
+    fn units_work_in_parallel_and_in_order() {
+        let model = model();
+        let mut state = State::default();
+        let waiters: Vec<_> = (0..3)
+            .map(|index| {
+                let (request, waiter) = request(model.read_ns, index);
+                state.reads.push_back(request);
+                waiter
+            })
+            .collect();
+        state.dispatch(&model, 0);
+        assert_eq!(state.next_event_ns(), Some(10));
+        state.advance(&model, 15);
+        assert_eq!(waiters[0].wait(), [0]);
+        assert_eq!(waiters[1].wait(), [1]);
+        // The third began when a unit came free, at 10, not when somebody looked, at 15.
+        assert_eq!(state.next_event_ns(), Some(20));
+        assert_eq!(state.stats.busy_ns, 30);
+    }
+
+    /// A flush on a draining device begins after the commands under way, before those that wait.
+    #[test]
+    fn a_draining_flush_waits_and_holds_others_back() {
+        let model = DeviceModel { sync_ns: 5, ..model() };
+        let mut state = State::default();
+        for index in 0..2 {
+            state.writes.push_back(request(model.write_ns, index).0);
+        }
+        state.dispatch(&model, 0);
+        let sync = Arc::new(Waiter::default());
+        state.syncs.push(Arc::clone(&sync));
+        state.begin_flush(&model, 1);
+        let (late, _waiter) = request(model.read_ns, 9);
+        state.reads.push_back(late);
+        state.dispatch(&model, 2);
+        assert_eq!(state.running.len(), 2);
+        state.advance(&model, 100);
+        assert_eq!(state.next_event_ns(), Some(105));
+        state.advance(&model, 105);
+        assert_eq!(sync.wait(), [0]);
+        assert_eq!(state.next_event_ns(), Some(115));
+    }
+
+    #[test]
+    fn writes_get_their_turn() {
+        let model = DeviceModel { units: 1, reads_per_turn: 2, writes_per_turn: 1, ..model() };
+        let mut state = State::default();
+        for index in 0..6 {
+            state.reads.push_back(request(model.read_ns, index).0);
+            state.writes.push_back(request(model.write_ns, 100 + index).0);
+        }
+        let mut order = Vec::new();
+        while let Some(request) = state.next(&model) {
+            order.push(request.index);
+        }
+        assert_eq!(order[..6], [0, 1, 100, 2, 3, 101]);
+        assert_eq!(order.len(), 12);
+    }
+
+    #[test]
+    fn table_1_is_met_at_saturation() {
+        let model = DeviceModel::ssd_c();
+        assert!((model.utilization(39_860.0, 0.0) - 1.0).abs() < 1e-4);
+        assert!((model.utilization(0.0, 3_830.0) - 1.0).abs() < 1e-4);
+    }
+}

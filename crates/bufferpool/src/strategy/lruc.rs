@@ -1,0 +1,53 @@
+//! LRU-C: a miss takes the page at the LRU-C pointer, the flusher writes what is behind it.
+
+use super::{Strategy, set_free, stall, take_victim};
+use crate::core::{Core, Instance};
+use crate::error::PoolError;
+use crate::ids::FrameId;
+use crate::lru::{Area, Claim, Nodes, Visit};
+use crate::storage::IoKind;
+
+pub(super) struct LruC {
+    /// Pages of a round: all behind the pointer with dynamic batch writes.
+    pub(super) batch: usize,
+    /// LRU-D guards the pages behind the pointer.
+    pub(super) dirty_mutex: bool,
+}
+
+impl Strategy for LruC {
+    fn victim(&self, core: &Core, instance: &Instance) -> Result<Option<FrameId>, PoolError> {
+        match instance.lru.select_clean() {
+            Some(frame) => Ok(Some(take_victim(core, instance, frame))),
+            // The pointer reached the head: only here LRU-C stalls (section 5.2.2).
+            None => stall(core, instance),
+        }
+    }
+
+    fn round(&self, core: &Core, instance: &Instance) -> Result<(), PoolError> {
+        let area = if self.dirty_mutex {
+            instance.lru.take_over();
+            Area::Dirty
+        } else {
+            Area::Passed
+        };
+        let (mut clean, mut dirty) = (Vec::new(), Vec::new());
+        instance.lru.sweep(area, self.batch, &mut |frame| {
+            if core.begin_write(frame) {
+                dirty.push(frame);
+            } else if core.frames.claim(frame) == Claim::Claimed {
+                // A checkpoint or a failed claim of an earlier round left it clean.
+                clean.push(frame);
+                return Visit::Remove;
+            }
+            Visit::Leave
+        });
+        for frame in clean {
+            set_free(core, instance, frame);
+        }
+        core.write_many(instance, &dirty, IoKind::LruFlush, &mut |frame| {
+            if instance.lru.evict(frame, true) {
+                set_free(core, instance, frame);
+            }
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! The seam behind which Vanilla, CF-LRU, WAR and the versions of LRU-C are swapped.
+//!
+//! A strategy decides two things: which frame a miss gets when the free list is empty, and which
+//! pages a round of the flusher writes and frees. All share frames, table, latches, writes, lists.
+
+mod lruc;
+mod scan;
+mod war;
+
+use crate::config::{PoolConfig, StrategyKind};
+use crate::core::{Core, Instance};
+use crate::error::PoolError;
+use crate::ids::{FrameId, PageId};
+use crate::stats::bump;
+use crate::storage::IoKind;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Replacement and flushing of one instance.
+pub(crate) trait Strategy: Send + Sync {
+    /// Makes one attempt to take a frame. The frame is closed, and its page has left the table.
+    fn victim(&self, core: &Core, instance: &Instance) -> Result<Option<FrameId>, PoolError>;
+
+    /// One round of the flusher.
+    fn round(&self, core: &Core, instance: &Instance) -> Result<(), PoolError>;
+
+    /// Before a page is read: gives back what the strategy still holds of it.
+    ///
+    /// With a target: true if the page was copied there; `frame` is then marked dirty. Without: the
+    /// page's old content is not wanted, but no write of it may end after this returns.
+    fn take_back(
+        &self,
+        _core: &Core,
+        _instance: &Instance,
+        _page: PageId,
+        _frame: FrameId,
+        _target: &mut Option<&mut [u8]>,
+    ) -> bool {
+        false
+    }
+
+    /// Writes what the strategy holds outside of the frames.
+    fn drain(&self, _core: &Core, _instance: &Instance) -> Result<(), PoolError> {
+        Ok(())
+    }
+
+    /// The work of a second thread, if the strategy wants one: returns after some of it.
+    fn assist(&self, _core: &Core, _instance: &Instance) -> bool {
+        false
+    }
+}
+
+pub(crate) fn new(config: &PoolConfig, frames: u32) -> Box<dyn Strategy> {
+    match config.strategy {
+        StrategyKind::Vanilla => {
+            Box::new(scan::Scan { depth: config.scan_depth, batch: config.flush_batch })
+        }
+        StrategyKind::CfLru { window } => Box::new(scan::Scan { depth: window, batch: window }),
+        StrategyKind::War { buffer_pages } => Box::new(war::War::new(config, buffer_pages, frames)),
+        StrategyKind::LruC { dynamic_batch, dirty_mutex } => Box::new(lruc::LruC {
+            batch: if dynamic_batch { usize::MAX } else { config.flush_batch },
+            dirty_mutex,
+        }),
+    }
+}
+
+/// A read stall: writes the least recently used dirty page while the reader waits, takes its frame.
+fn stall(core: &Core, instance: &Instance) -> Result<Option<FrameId>, PoolError> {
+    let found = instance.lru.find_oldest(usize::MAX, &mut |frame| {
+        !core.frames.get(frame).is_pinned() && core.begin_write(frame)
+    });
+    let Some(frame) = found else { return Ok(None) };
+    let start = Instant::now();
+    let written = core.write_one(instance, frame, IoKind::StallFlush);
+    bump(&instance.counters.read_stalls);
+    // A wait of 584 years would overflow.
+    let waited = start.elapsed().as_nanos() as u64;
+    instance.counters.read_stall_ns.fetch_add(waited, Ordering::Relaxed);
+    match written {
+        Ok(_) => Ok(instance.lru.evict(frame, false).then(|| {
+            core.detach(frame);
+            frame
+        })),
+        Err(error) => {
+            // The next stall tries another page.
+            instance.lru.touch(frame);
+            Err(error)
+        }
+    }
+}
+
+/// Empties a frame that was claimed from the list, and counts it as a miss's victim.
+fn take_victim(core: &Core, instance: &Instance, frame: FrameId) -> FrameId {
+    bump(&instance.counters.clean_victims);
+    core.detach(frame);
+    frame
+}
+
+/// Empties a frame that was claimed from the list, for the free list.
+fn set_free(core: &Core, instance: &Instance, frame: FrameId) {
+    bump(&instance.counters.freed_by_flusher);
+    core.detach(frame);
+    instance.push_free(frame);
+}

@@ -1,0 +1,266 @@
+//! Write after read: a dirty victim is copied aside and its frame used at once.
+//!
+//! Each instance has a *temporary write buffer*. A writer of its own writes all that is in it as
+//! one batch as soon as there is something; the room comes back when the whole batch is written,
+//! so a reader that finds the buffer full waits for that (LRU-C paper, section 5.2.3). A page of the
+//! buffer that is asked for again is copied back, if it is not being written yet.
+
+use super::scan::{scan_round, scan_victim};
+use super::{Strategy, stall};
+use crate::config::PoolConfig;
+use crate::core::{Core, Instance};
+use crate::error::{PoolError, StorageError};
+use crate::frames::{DIRTY, WRITING};
+use crate::ids::{FrameId, Lsn, PageId};
+use crate::lru::{Area, Visit};
+use crate::memory::AlignedBuffer;
+use crate::page;
+use crate::stats::bump;
+use crate::storage::{IoKind, IoTag, PageWrite};
+use parking_lot::{Condvar, Mutex};
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+#[derive(Clone, Copy)]
+struct Entry {
+    slot: usize,
+    oldest: Lsn,
+    cause: u32,
+    writing: bool,
+}
+
+#[derive(Default)]
+struct Buffer {
+    entries: HashMap<PageId, Entry>,
+    free: Vec<usize>,
+}
+
+pub(super) struct War {
+    depth: usize,
+    batch: usize,
+    /// Number of the first slot in the flush list.
+    first_slot: FrameId,
+    slots: Box<[Mutex<AlignedBuffer>]>,
+    buffer: Mutex<Buffer>,
+    changed: Condvar,
+}
+
+impl War {
+    pub(super) fn new(config: &PoolConfig, pages: usize, frames: u32) -> Self {
+        let slots = (0..pages).map(|_| Mutex::new(AlignedBuffer::new(config.page_size))).collect();
+        Self {
+            depth: config.scan_depth,
+            batch: config.flush_batch,
+            first_slot: frames,
+            slots,
+            buffer: Mutex::new(Buffer { entries: HashMap::new(), free: (0..pages).collect() }),
+            changed: Condvar::new(),
+        }
+    }
+
+    fn key(&self, slot: usize) -> FrameId {
+        // Slots are few, and frames below 2^31.
+        self.first_slot + slot as u32
+    }
+
+    /// A free slot, if need be after a wait for the writer.
+    fn reserve(&self, instance: &Instance) -> Option<usize> {
+        let mut buffer = self.buffer.lock();
+        if let Some(slot) = buffer.free.pop() {
+            return Some(slot);
+        }
+        let start = Instant::now();
+        self.changed.wait_for(&mut buffer, Duration::from_millis(100));
+        bump(&instance.counters.buffer_waits);
+        // A wait of 584 years would overflow.
+        let waited = start.elapsed().as_nanos() as u64;
+        instance.counters.buffer_wait_ns.fetch_add(waited, Ordering::Relaxed);
+        buffer.free.pop()
+    }
+
+    /// Moves the dirty page nearest to the tail into `slot` and takes its frame.
+    fn move_aside(&self, core: &Core, instance: &Instance, slot: usize) -> Option<FrameId> {
+        let mut found = None;
+        instance.lru.sweep(Area::Main, usize::MAX, &mut |frame| {
+            if found.is_some() {
+                return Visit::Stop;
+            }
+            let it = core.frames.get(frame);
+            if it.flags() & (DIRTY | WRITING) != DIRTY || !it.try_close(0) {
+                return Visit::Leave;
+            }
+            if it.flags() & (DIRTY | WRITING) != DIRTY {
+                it.reopen();
+                return Visit::Leave;
+            }
+            found = Some(frame);
+            Visit::Remove
+        });
+        let frame = found?;
+        let it = core.frames.get(frame);
+        let page = it.page();
+        {
+            let mut copy = self.slots[slot].lock();
+            copy.copy_from_slice(&core.memory.read(frame));
+            page::stamp(&mut copy, page);
+        }
+        let oldest = {
+            let state = core.frames.flush_state(frame).lock();
+            it.clear_flags(DIRTY);
+            let mut list = instance.flush_list.lock();
+            list.remove(&(state.oldest, frame));
+            list.insert((state.oldest, self.key(slot)));
+            state.oldest
+        };
+        let cause = it.cause.load(Ordering::Relaxed);
+        // In the buffer before it leaves the table: whoever misses it looks here.
+        self.buffer.lock().entries.insert(page, Entry { slot, oldest, cause, writing: false });
+        self.changed.notify_all();
+        core.detach(frame);
+        Some(frame)
+    }
+
+    fn forget(&self, instance: &Instance, buffer: &mut Buffer, page: PageId) {
+        if let Some(entry) = buffer.entries.remove(&page) {
+            instance.flush_list.lock().remove(&(entry.oldest, self.key(entry.slot)));
+            buffer.free.push(entry.slot);
+        }
+    }
+
+    /// Writes all that the buffer holds as one batch.
+    fn write_out(&self, core: &Core, instance: &Instance) -> Result<(), PoolError> {
+        let batch: Vec<(PageId, Entry)> = {
+            let mut buffer = self.buffer.lock();
+            let waiting = buffer.entries.iter_mut().filter(|(_, entry)| !entry.writing);
+            waiting
+                .map(|(&page, entry)| {
+                    entry.writing = true;
+                    (page, *entry)
+                })
+                .collect()
+        };
+        let mut written = vec![false; batch.len()];
+        let mut first_error = None;
+        let limit = core.doublewrite.as_ref().map_or(usize::MAX, |area| area.batch_pages());
+        let page_size = core.config.page_size;
+        let size = core.config.io_batch.min(limit).min(batch.len().max(1));
+        let mut copies = AlignedBuffer::new(size * page_size);
+        for (chunk, done_flags) in batch.chunks(size).zip(written.chunks_mut(size)) {
+            let mut newest = Lsn(0);
+            for ((_, entry), copy) in chunk.iter().zip(copies.chunks_mut(page_size)) {
+                copy.copy_from_slice(&self.slots[entry.slot].lock());
+                newest = newest.max(page::page_lsn(copy));
+            }
+            if let Err(error) = core.wal.flush_to(newest) {
+                first_error.get_or_insert(PoolError::from(error));
+                continue;
+            }
+            let tag = |cause| IoTag { kind: IoKind::LruFlush, cause };
+            let writes: Vec<_> = chunk
+                .iter()
+                .zip(copies.chunks(page_size))
+                .map(|(&(page, entry), bytes)| PageWrite { page, bytes, tag: tag(entry.cause) })
+                .collect();
+            let mut done = |at: usize, result: Result<(), StorageError>| match result {
+                Ok(()) => {
+                    done_flags[at] = true;
+                    bump(&instance.counters.writes[IoKind::LruFlush.index()]);
+                    if core.doublewrite.is_some() {
+                        bump(&instance.counters.writes[IoKind::Doublewrite.index()]);
+                    }
+                }
+                Err(error) => {
+                    bump(&instance.counters.write_errors);
+                    first_error.get_or_insert(PoolError::from(error));
+                }
+            };
+            let bytes = &copies[..chunk.len() * page_size];
+            match &core.doublewrite {
+                Some(area) => area.write_batch(&*core.storage, bytes, &writes, &mut done),
+                None => core.storage.write_batch(&writes, &mut done),
+            }
+        }
+        let mut buffer = self.buffer.lock();
+        for ((page, _), written) in batch.into_iter().zip(written) {
+            if written {
+                self.forget(instance, &mut buffer, page);
+            } else if let Some(entry) = buffer.entries.get_mut(&page) {
+                entry.writing = false;
+            }
+        }
+        self.changed.notify_all();
+        first_error.map_or(Ok(()), Err)
+    }
+}
+
+impl Strategy for War {
+    fn victim(&self, core: &Core, instance: &Instance) -> Result<Option<FrameId>, PoolError> {
+        if let Some(frame) = scan_victim(core, instance, self.depth) {
+            return Ok(Some(frame));
+        }
+        if !core.config.background {
+            // Nobody would empty the buffer.
+            return stall(core, instance);
+        }
+        let Some(slot) = self.reserve(instance) else { return Ok(None) };
+        let taken = self.move_aside(core, instance, slot);
+        if taken.is_none() {
+            self.buffer.lock().free.push(slot);
+        }
+        Ok(taken)
+    }
+
+    fn round(&self, core: &Core, instance: &Instance) -> Result<(), PoolError> {
+        scan_round(core, instance, self.batch)
+    }
+
+    fn take_back(
+        &self,
+        core: &Core,
+        instance: &Instance,
+        page: PageId,
+        frame: FrameId,
+        target: &mut Option<&mut [u8]>,
+    ) -> bool {
+        let mut buffer = self.buffer.lock();
+        loop {
+            let Some(entry) = buffer.entries.get(&page).copied() else { return false };
+            if entry.writing {
+                self.changed.wait(&mut buffer);
+                continue;
+            }
+            if let Some(bytes) = target {
+                bytes.copy_from_slice(&self.slots[entry.slot].lock());
+                core.mark_dirty(frame, entry.oldest);
+            }
+            self.forget(instance, &mut buffer, page);
+            self.changed.notify_all();
+            return target.is_some();
+        }
+    }
+
+    fn drain(&self, core: &Core, instance: &Instance) -> Result<(), PoolError> {
+        let mut buffer = self.buffer.lock();
+        while buffer.entries.values().any(|entry| entry.writing) {
+            self.changed.wait_for(&mut buffer, Duration::from_millis(10));
+        }
+        drop(buffer);
+        self.write_out(core, instance)
+    }
+
+    fn assist(&self, core: &Core, instance: &Instance) -> bool {
+        let mut buffer = self.buffer.lock();
+        if buffer.entries.is_empty() {
+            self.changed.wait_for(&mut buffer, Duration::from_millis(100));
+        }
+        let empty = buffer.entries.is_empty();
+        drop(buffer);
+        if !empty && let Err(error) = self.write_out(core, instance) {
+            *instance.last_error.lock() = Some(error);
+            // A storage that fails at once must not make this thread spin.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        true
+    }
+}

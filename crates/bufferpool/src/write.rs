@@ -1,0 +1,198 @@
+//! Pages on their way out.
+//!
+//! A write begins with [`Core::begin_write`] (a pin and the mark `WRITING`), copies the page under
+//! its shared latch, and ends with [`Core::end_write`]. The latch is not held during the I/O: a
+//! change after the copy leaves the page dirty from that change on.
+
+use crate::core::{Core, Instance};
+use crate::error::PoolError;
+use crate::frames::{DIRTY, WRITING};
+use crate::ids::{FrameId, Lsn, PageId};
+use crate::memory::AlignedBuffer;
+use crate::page;
+use crate::stats::bump;
+use crate::storage::{IoKind, IoTag, PageWrite};
+use std::sync::atomic::Ordering;
+
+impl Core {
+    /// Begins the write of a dirty page, unless it is clean, or being written, or on its way out.
+    pub(crate) fn begin_write(&self, frame: FrameId) -> bool {
+        let it = self.frames.get(frame);
+        if it.flags() & (DIRTY | WRITING) != DIRTY || !it.try_pin_quietly() {
+            return false;
+        }
+        let _state = self.frames.flush_state(frame).lock();
+        if it.flags() & (DIRTY | WRITING) != DIRTY {
+            it.unpin();
+            return false;
+        }
+        it.set_flags(WRITING);
+        true
+    }
+
+    /// Ends a write: the page is clean, or dirty from the first change after the copy on.
+    pub(crate) fn end_write(&self, frame: FrameId, written: bool) {
+        let it = self.frames.get(frame);
+        {
+            let mut state = self.frames.flush_state(frame).lock();
+            if written {
+                let mut list = self.instance_of_frame(frame).flush_list.lock();
+                list.remove(&(state.oldest, frame));
+                if let Some(lsn) = state.redirtied {
+                    state.oldest = lsn;
+                    list.insert((lsn, frame));
+                } else {
+                    it.clear_flags(DIRTY);
+                }
+            }
+            state.redirtied = None;
+            it.clear_flags(WRITING);
+        }
+        it.unpin();
+    }
+
+    /// Copies a page whose write has begun. `None`: somebody is changing it.
+    fn copy_out(&self, frame: FrameId, into: &mut [u8]) -> Option<(PageId, Lsn, u32)> {
+        let bytes = self.memory.try_read(frame)?;
+        into.copy_from_slice(&bytes);
+        // Under the latch nobody changes the page: the copy has every change so far.
+        self.frames.flush_state(frame).lock().redirtied = None;
+        drop(bytes);
+        let it = self.frames.get(frame);
+        let page = it.page();
+        page::stamp(into, page);
+        Some((page, page::page_lsn(into), it.cause.load(Ordering::Relaxed)))
+    }
+
+    /// Writes one page whose write has begun. `Ok(false)`: somebody was changing it.
+    pub(crate) fn write_one(
+        &self,
+        instance: &Instance,
+        frame: FrameId,
+        kind: IoKind,
+    ) -> Result<bool, PoolError> {
+        let mut copy = AlignedBuffer::new(self.config.page_size);
+        let Some((page, lsn, cause)) = self.copy_out(frame, &mut copy) else {
+            self.end_write(frame, false);
+            return Ok(false);
+        };
+        let write = PageWrite { page, bytes: &copy, tag: IoTag { kind, cause } };
+        let result = self.wal.flush_to(lsn).map_err(PoolError::from).and_then(|()| {
+            match &self.doublewrite {
+                Some(area) => area.write_single(&*self.storage, write)?,
+                None => {
+                    self.storage.write(page, &copy, write.tag)?;
+                    if kind == IoKind::StallFlush && self.config.sync_stall_flush {
+                        self.storage.sync()?;
+                    }
+                }
+            }
+            Ok(())
+        });
+        self.count_write(instance, kind, result.is_ok());
+        self.end_write(frame, result.is_ok());
+        result.map(|()| true)
+    }
+
+    fn count_write(&self, instance: &Instance, kind: IoKind, written: bool) {
+        if written {
+            bump(&instance.counters.writes[kind.index()]);
+            if self.doublewrite.is_some() {
+                bump(&instance.counters.writes[IoKind::Doublewrite.index()]);
+            }
+        } else {
+            bump(&instance.counters.write_errors);
+        }
+    }
+
+    /// Writes pages whose writes have begun, in batches. `after` is called for each that is clean.
+    ///
+    /// All writes have ended on return; the first error is returned, the pages concerned are dirty.
+    pub(crate) fn write_many(
+        &self,
+        instance: &Instance,
+        frames: &[FrameId],
+        kind: IoKind,
+        after: &mut dyn FnMut(FrameId),
+    ) -> Result<(), PoolError> {
+        let page_size = self.config.page_size;
+        let mut batch = self.config.io_batch.min(frames.len().max(1));
+        if let Some(area) = &self.doublewrite {
+            batch = batch.min(area.batch_pages());
+        }
+        let mut copies = AlignedBuffer::new(batch * page_size);
+        let mut first_error = None;
+        for chunk in frames.chunks(batch) {
+            let mut order = Vec::with_capacity(chunk.len());
+            let mut newest = Lsn(0);
+            for &frame in chunk {
+                let at = order.len() * page_size;
+                match self.copy_out(frame, &mut copies[at..at + page_size]) {
+                    Some((page, lsn, cause)) => {
+                        newest = newest.max(lsn);
+                        order.push((frame, page, cause));
+                    }
+                    None => self.end_write(frame, false),
+                }
+            }
+            if let Err(error) = self.wal.flush_to(newest) {
+                for (frame, ..) in order {
+                    self.count_write(instance, kind, false);
+                    self.end_write(frame, false);
+                }
+                first_error.get_or_insert(PoolError::from(error));
+                continue;
+            }
+            let writes: Vec<_> = order
+                .iter()
+                .zip(copies.chunks(page_size))
+                .map(|(&(_, page, cause), bytes)| PageWrite {
+                    page,
+                    bytes,
+                    tag: IoTag { kind, cause },
+                })
+                .collect();
+            let mut done = |at: usize, result: Result<(), crate::error::StorageError>| {
+                let frame = order[at].0;
+                self.count_write(instance, kind, result.is_ok());
+                self.end_write(frame, result.is_ok());
+                match result {
+                    Ok(()) => after(frame),
+                    Err(error) => drop(first_error.get_or_insert(PoolError::from(error))),
+                }
+            };
+            match &self.doublewrite {
+                Some(area) => area.write_batch(
+                    &*self.storage,
+                    &copies[..order.len() * page_size],
+                    &writes,
+                    &mut done,
+                ),
+                None => self.storage.write_batch(&writes, &mut done),
+            }
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// Writes the pages with changes before `limit`, oldest first, at most `max` of them.
+    ///
+    /// Returns how many were written. Pages that somebody is changing are left.
+    pub(crate) fn flush_older(
+        &self,
+        instance: &Instance,
+        limit: Lsn,
+        max: usize,
+    ) -> Result<usize, PoolError> {
+        let oldest: Vec<FrameId> = {
+            let list = instance.flush_list.lock();
+            list.range(..(limit, 0)).take(max).map(|&(_, frame)| frame).collect()
+        };
+        // WAR's buffer empties itself; its slots have numbers beyond the frames'.
+        let end = instance.first + instance.count;
+        let begun: Vec<FrameId> =
+            oldest.into_iter().filter(|&frame| frame < end && self.begin_write(frame)).collect();
+        let mut written = 0;
+        self.write_many(instance, &begun, IoKind::CheckpointFlush, &mut |_| written += 1)?;
+        Ok(written)
+    }
+}

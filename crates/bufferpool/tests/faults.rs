@@ -1,0 +1,475 @@
+//! Bad storage and bad input: typed errors, a usable pool, no dirty page dropped.
+
+use headworks_bufferpool::storage::{
+    AsyncIo, Fault, FaultStorage, FileOptions, FileStorage, IoKind, IoTag, MemStorage,
+    PowerCutStorage, Storage, SubStorage,
+};
+use headworks_bufferpool::{
+    BufferPool, Doublewrite, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
+    Wal, WalError,
+};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const PAGE_SIZE: usize = 4096;
+const STRATEGIES: [StrategyKind; 4] = [
+    StrategyKind::Vanilla,
+    StrategyKind::War { buffer_pages: 8 },
+    StrategyKind::LRU_C_DYNAMIC,
+    StrategyKind::LRU_C,
+];
+
+fn config(strategy: StrategyKind) -> PoolConfig {
+    PoolConfig {
+        frames: 32,
+        page_size: PAGE_SIZE,
+        strategy,
+        flush_interval: Duration::from_millis(5),
+        exhausted_after: Duration::from_millis(200),
+        ..PoolConfig::default()
+    }
+}
+
+fn faulty(pages: u64, strategy: StrategyKind) -> (Arc<FaultStorage>, BufferPool) {
+    let storage = Arc::new(FaultStorage::new(Arc::new(MemStorage::new(PAGE_SIZE, pages))));
+    let pool = BufferPool::new(config(strategy), storage.clone(), Arc::new(NoWal), None).unwrap();
+    (storage, pool)
+}
+
+fn put(pool: &BufferPool, page: u64, value: u8) -> Result<(), PoolError> {
+    pool.create(PageId(page), Lsn(1))?.change(Lsn(1))[100] = value;
+    Ok(())
+}
+
+fn get(pool: &BufferPool, page: u64) -> Result<u8, PoolError> {
+    Ok(pool.read(PageId(page))?[100])
+}
+
+/// Pushes page after page through the pool until `page` is out.
+fn push_out(pool: &BufferPool, page: u64) {
+    for other in (100..1000).cycle().take(5000) {
+        if !pool.contains(PageId(page)) {
+            return;
+        }
+        drop(pool.write_or_zero(PageId(other)).unwrap());
+    }
+    panic!("page {page} does not leave the pool");
+}
+
+#[test]
+fn a_read_error_is_reported_and_passes() {
+    for strategy in STRATEGIES {
+        let (storage, pool) = faulty(1000, strategy);
+        put(&pool, 1, 11).unwrap();
+        pool.flush_all().unwrap();
+        push_out(&pool, 1);
+        storage.inject(Fault::ReadError(PageId(1)));
+        let error = get(&pool, 1).unwrap_err();
+        let is_eio = matches!(
+            error,
+            PoolError::Storage(StorageError::Io { operation: "read", errno: Some(libc::EIO), .. })
+        );
+        assert!(is_eio, "{error:?}");
+        storage.heal();
+        assert_eq!(get(&pool, 1).unwrap(), 11);
+    }
+}
+
+/// Readers that meet at a page while its read fails get the error or the page, never another one.
+#[test]
+fn readers_of_a_failing_page_never_see_another() {
+    for strategy in STRATEGIES {
+        let (storage, pool) = faulty(200, strategy);
+        for page in 0..200 {
+            put(&pool, page, page as u8).unwrap();
+        }
+        let (failed, served) = (AtomicU64::new(0), AtomicU64::new(0));
+        let done = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let readers: Vec<_> = (0..4u64)
+                .map(|thread| {
+                    let (pool, failed, served) = (&pool, &failed, &served);
+                    scope.spawn(move || {
+                        for step in 0..4000u64 {
+                            // The readers go through the same pages at about the same time.
+                            let page = step / 4 * 37 % 200;
+                            match get(pool, page) {
+                                Ok(value) => {
+                                    assert_eq!(u64::from(value), page, "reader {thread}");
+                                    served.fetch_add(1, Ordering::Relaxed);
+                                }
+                                Err(PoolError::Storage(StorageError::Io { .. })) => {
+                                    failed.fetch_add(1, Ordering::Relaxed);
+                                }
+                                Err(error) => panic!("{strategy:?}: {error}"),
+                            }
+                        }
+                    })
+                })
+                .collect();
+            let (storage, done) = (&storage, &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Acquire) {
+                    (0..200)
+                        .step_by(2)
+                        .for_each(|page| storage.inject(Fault::ReadError(PageId(page))));
+                    std::thread::sleep(Duration::from_micros(300));
+                    storage.heal();
+                    std::thread::sleep(Duration::from_micros(300));
+                }
+            });
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+            done.store(true, Ordering::Release);
+        });
+        assert!(failed.into_inner() > 10 && served.into_inner() > 1000, "{strategy:?}");
+        storage.heal();
+        (0..200).for_each(|page| assert_eq!(u64::from(get(&pool, page).unwrap()), page));
+    }
+}
+
+#[test]
+fn damage_on_storage_is_told_apart() {
+    let (storage, pool) = faulty(1000, StrategyKind::LRU_C);
+    put(&pool, 1, 11).unwrap();
+    put(&pool, 2, 22).unwrap();
+    pool.flush_all().unwrap();
+    push_out(&pool, 1);
+    push_out(&pool, 2);
+    storage.inject(Fault::FlippedBit(PageId(1)));
+    assert!(matches!(get(&pool, 1), Err(PoolError::Checksum { page: PageId(1), .. })));
+    storage.inject(Fault::Misdirected(PageId(2), PageId(1)));
+    assert!(matches!(get(&pool, 2), Err(PoolError::Misplaced { page: PageId(2), .. })));
+    assert!(matches!(get(&pool, 3), Err(PoolError::NeverWritten { page: PageId(3) })));
+    assert!(matches!(
+        get(&pool, 1000),
+        Err(PoolError::Storage(StorageError::OutOfRange { pages: 1000, .. }))
+    ));
+    storage.heal();
+    assert_eq!((get(&pool, 1).unwrap(), get(&pool, 2).unwrap()), (11, 22));
+}
+
+/// While no write succeeds the pool fills with dirty pages, refuses more, and keeps every one; once
+/// storage is well again everything arrives there.
+#[test]
+fn no_dirty_page_is_dropped_while_writes_fail() {
+    for strategy in STRATEGIES {
+        for fault in [Fault::AllWrites, Fault::Full] {
+            let (storage, pool) = faulty(1000, strategy);
+            storage.inject(fault);
+            let mut accepted = Vec::new();
+            let error = loop {
+                let page = accepted.len() as u64;
+                match put(&pool, page, page as u8 + 1) {
+                    Ok(()) => accepted.push(page),
+                    Err(error) => break error,
+                }
+            };
+            assert!(accepted.len() >= 32, "{strategy:?}: {} pages fit", accepted.len());
+            assert!(matches!(error, PoolError::Exhausted { .. }), "{strategy:?}: {error:?}");
+            let cause = if fault == Fault::Full { "no space left" } else { "write of page" };
+            assert!(error.to_string().contains(cause), "{error}");
+            let closed = pool.close().unwrap_err();
+            let pool = closed.pool;
+            assert!(matches!(closed.error, PoolError::Storage(_)), "{:?}", closed.error);
+            assert!(pool.stats().write_errors > 0);
+            storage.heal();
+            for &page in &accepted {
+                assert_eq!(get(&pool, page).unwrap(), page as u8 + 1, "{strategy:?}");
+            }
+            pool.close().unwrap();
+            let mut bytes = vec![0; PAGE_SIZE];
+            for &page in &accepted {
+                storage.read(PageId(page), &mut bytes, IoTag::of(IoKind::Other)).unwrap();
+                assert_eq!(bytes[100], page as u8 + 1, "{strategy:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_bad_page_does_not_stop_the_others() {
+    for strategy in STRATEGIES {
+        let (storage, pool) = faulty(1000, strategy);
+        put(&pool, 0, 77).unwrap();
+        storage.inject(Fault::WriteError(PageId(0)));
+        for page in 1..500 {
+            put(&pool, page, 5).unwrap();
+        }
+        assert!(pool.stats().write_errors > 0, "{strategy:?} tried");
+        assert_eq!(get(&pool, 0).unwrap(), 77, "{strategy:?} kept it");
+        storage.heal();
+        pool.close().unwrap();
+        let mut bytes = vec![0; PAGE_SIZE];
+        storage.read(PageId(0), &mut bytes, IoTag::of(IoKind::Other)).unwrap();
+        assert_eq!(bytes[100], 77);
+    }
+}
+
+#[test]
+fn a_checkpoint_fails_when_sync_does() {
+    let (storage, pool) = faulty(100, StrategyKind::LRU_C);
+    put(&pool, 1, 1).unwrap();
+    storage.inject(Fault::SyncError);
+    assert!(matches!(
+        pool.checkpoint(),
+        Err(PoolError::Storage(StorageError::Io { operation: "sync", .. }))
+    ));
+    storage.heal();
+    pool.checkpoint().unwrap();
+}
+
+#[test]
+fn a_pool_of_pinned_pages_says_so_and_recovers() {
+    for strategy in STRATEGIES {
+        let (_storage, pool) = faulty(1000, strategy);
+        for page in 0..64 {
+            put(&pool, page, 1).unwrap();
+        }
+        let pins: Vec<_> = (0..32).map(|page| pool.pin(PageId(page)).unwrap()).collect();
+        let error = get(&pool, 40).unwrap_err();
+        assert!(
+            matches!(error, PoolError::Exhausted { pinned: 32, frames: 32, .. }),
+            "{strategy:?}: {error}"
+        );
+        drop(pins);
+        assert_eq!(get(&pool, 40).unwrap(), 1);
+    }
+}
+
+#[test]
+fn impossible_settings_are_refused() {
+    let storage: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 10));
+    let new = |config| {
+        BufferPool::new(config, Arc::clone(&storage), Arc::new(NoWal), None).err().unwrap()
+    };
+    let good = config(StrategyKind::LRU_C);
+    let refused = |error| matches!(error, PoolError::Config { .. });
+    assert!(refused(new(PoolConfig { frames: 8, ..good })));
+    assert!(refused(new(PoolConfig { page_size: 8192, ..good })));
+    assert!(refused(new(PoolConfig { instances: 0, ..good })));
+    assert!(refused(new(PoolConfig { io_batch: 0, ..good })));
+    let huge = PoolConfig { frames: 1 << 31, ..good };
+    assert!(matches!(new(huge), PoolError::TooLarge { .. }));
+}
+
+/// A log that is durable only as far as it is asked to be.
+#[derive(Default)]
+struct TestWal {
+    end: AtomicU64,
+    durable: AtomicU64,
+    broken: AtomicU64,
+}
+
+impl Wal for TestWal {
+    fn end_lsn(&self) -> Lsn {
+        Lsn(self.end.load(Ordering::SeqCst))
+    }
+
+    fn flushed_lsn(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::SeqCst))
+    }
+
+    fn flush_to(&self, lsn: Lsn) -> Result<(), WalError> {
+        if self.broken.load(Ordering::SeqCst) != 0 {
+            return Err(WalError { wanted: lsn, message: "broken".into() });
+        }
+        self.durable.fetch_max(lsn.0, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+/// Checks at every write that the log is durable up to the page's LSN.
+struct Watcher {
+    inner: MemStorage,
+    wal: Arc<TestWal>,
+}
+
+impl Storage for Watcher {
+    fn page_size(&self) -> usize {
+        self.inner.page_size()
+    }
+
+    fn pages(&self) -> u64 {
+        self.inner.pages()
+    }
+
+    fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError> {
+        self.inner.read(page, bytes, tag)
+    }
+
+    fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        let lsn = headworks_bufferpool::page_lsn(bytes);
+        assert!(lsn <= self.wal.flushed_lsn(), "page {page} overtook the log");
+        self.inner.write(page, bytes, tag)
+    }
+
+    fn sync(&self) -> Result<(), StorageError> {
+        self.inner.sync()
+    }
+}
+
+#[test]
+fn no_page_is_written_before_its_log() {
+    for strategy in STRATEGIES {
+        let wal = Arc::new(TestWal::default());
+        let storage = Watcher { inner: MemStorage::new(PAGE_SIZE, 300), wal: Arc::clone(&wal) };
+        let pool = BufferPool::new(config(strategy), Arc::new(storage), wal.clone(), None).unwrap();
+        for step in 0..2000u64 {
+            let mut guard = pool.write_or_zero(PageId(step * 7919 % 300)).unwrap();
+            let rec_lsn = wal.end_lsn();
+            guard.change(rec_lsn)[200] = step as u8;
+            let lsn = Lsn(wal.end.fetch_add(10, Ordering::SeqCst) + 10);
+            guard.set_lsn(lsn);
+        }
+        assert!(pool.stats().pages_written() > 500, "{strategy:?}");
+        // With a broken log nothing is written, and nothing is lost.
+        let mut guard = pool.write_or_zero(PageId(5)).unwrap();
+        wal.broken.store(1, Ordering::SeqCst);
+        guard.change(wal.end_lsn())[200] = 99;
+        guard.set_lsn(Lsn(wal.end.fetch_add(10, Ordering::SeqCst) + 10));
+        drop(guard);
+        let closed = pool.close().unwrap_err();
+        assert!(matches!(closed.error, PoolError::Wal(_)), "{strategy:?}: {:?}", closed.error);
+        wal.broken.store(0, Ordering::SeqCst);
+        assert_eq!(closed.pool.read(PageId(5)).unwrap()[200], 99);
+        closed.pool.close().unwrap();
+    }
+}
+
+/// The checkpoint's position is that of the oldest change which storage lacks.
+#[test]
+fn a_checkpoint_covers_what_is_dirty() {
+    let wal = Arc::new(TestWal::default());
+    let storage = Arc::new(MemStorage::new(PAGE_SIZE, 300));
+    let quiet = PoolConfig { background: false, ..config(StrategyKind::LRU_C) };
+    let pool = BufferPool::new(quiet, storage, wal.clone(), None).unwrap();
+    for page in 0..5u64 {
+        wal.end.store(100 + page * 10, Ordering::SeqCst);
+        pool.create(PageId(page), wal.end_lsn()).unwrap().set_lsn(Lsn(110 + page * 10));
+    }
+    wal.end.store(1000, Ordering::SeqCst);
+    assert_eq!(pool.checkpoint_lsn().unwrap(), Lsn(100));
+    assert_eq!(pool.checkpoint().unwrap(), Lsn(1000));
+    assert_eq!(pool.stats().dirty_pages, 0);
+}
+
+/// A power cut in the middle of writes tears pages; the doublewrite area mends every one.
+#[test]
+fn the_doublewrite_area_mends_torn_pages() {
+    let mut torn_without = 0;
+    for (seed, with) in (1..30u64).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let base = Arc::new(MemStorage::new(PAGE_SIZE, 428));
+        let device = Arc::new(PowerCutStorage::new(base));
+        let area: Arc<dyn Storage> =
+            Arc::new(SubStorage::new(device.clone(), PageId(300), 128).unwrap());
+        let area = Arc::new(Doublewrite::new(area).unwrap());
+        let doublewrite = with.then(|| Arc::clone(&area));
+        // A stall that syncs would leave little to tear.
+        let lazy = PoolConfig { sync_stall_flush: false, ..config(StrategyKind::LRU_C) };
+        let pool = BufferPool::new(lazy, device.clone(), Arc::new(NoWal), doublewrite).unwrap();
+        // Contents differ from sector to sector, so that a torn page is damaged.
+        for step in 0..600u64 {
+            let mut guard = pool.write_or_zero(PageId(step * 7919 % 300)).unwrap();
+            guard.change(Lsn(1))[32..].fill(step as u8);
+        }
+        device.cut(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).unwrap();
+        pool.abandon();
+        device.restore();
+        if with {
+            area.recover(&*device).unwrap();
+        }
+        let pool =
+            BufferPool::new(config(StrategyKind::LRU_C), device, Arc::new(NoWal), None).unwrap();
+        for page in 0..300 {
+            match pool.read(PageId(page)) {
+                Ok(guard) => assert!(guard[32..].iter().all(|&b| b == guard[32])),
+                Err(PoolError::NeverWritten { .. }) => {}
+                Err(PoolError::Checksum { .. } | PoolError::Misplaced { .. }) if !with => {
+                    torn_without += 1;
+                }
+                Err(error) => panic!("seed {seed}: {error}"),
+            }
+        }
+    }
+    assert!(torn_without > 10, "{torn_without} pages were torn without the area");
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let path = directory.join(format!("{name}-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+#[test]
+fn real_files_keep_pages_by_every_way() {
+    for async_io in [AsyncIo::Uring, AsyncIo::Threads] {
+        for direct in [true, false] {
+            let path = scratch("pages");
+            let options =
+                FileOptions { page_size: PAGE_SIZE, direct, async_io, ..FileOptions::default() };
+            let storage = match FileStorage::create(&path, 500, options) {
+                Ok(storage) => storage,
+                Err(StorageError::Open { message, .. }) if async_io == AsyncIo::Uring => {
+                    println!("skipped: no io_uring here ({message})");
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
+            println!("direct {direct}: {}, {async_io:?}", storage.is_direct());
+            let pool = BufferPool::new(
+                config(StrategyKind::LRU_C),
+                Arc::new(storage),
+                Arc::new(NoWal),
+                None,
+            )
+            .unwrap();
+            for page in 0..500 {
+                put(&pool, page, (page % 251) as u8).unwrap();
+            }
+            pool.close().unwrap();
+            let storage = Arc::new(FileStorage::open(&path, options).unwrap());
+            let pool =
+                BufferPool::new(config(StrategyKind::Vanilla), storage, Arc::new(NoWal), None)
+                    .unwrap();
+            for page in 0..500 {
+                assert_eq!(get(&pool, page).unwrap(), (page % 251) as u8);
+            }
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn truncated_and_foreign_files_are_refused_by_name() {
+    let path = scratch("bad");
+    let options = FileOptions { page_size: PAGE_SIZE, ..FileOptions::default() };
+    drop(FileStorage::create(&path, 50, options).unwrap());
+    let wrong_size = FileOptions { page_size: 8192, ..options };
+    assert!(matches!(FileStorage::open(&path, wrong_size), Err(StorageError::Foreign { .. })));
+
+    // Truncated while it is open, then opened anew.
+    let storage = Arc::new(FileStorage::open(&path, options).unwrap());
+    let pool =
+        BufferPool::new(config(StrategyKind::LRU_C), storage, Arc::new(NoWal), None).unwrap();
+    put(&pool, 3, 33).unwrap();
+    pool.flush_all().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(20 * PAGE_SIZE as u64 + 100).unwrap();
+    assert!(matches!(
+        get(&pool, 40),
+        Err(PoolError::Storage(StorageError::Short { page: PageId(40), .. }))
+    ));
+    assert_eq!(get(&pool, 3).unwrap(), 33);
+    drop(pool);
+    assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Short { .. })));
+
+    std::fs::write(&path, vec![b'x'; 100_000]).unwrap();
+    assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
+    std::fs::write(&path, b"").unwrap();
+    assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Open { .. })));
+}

@@ -1,0 +1,192 @@
+//! A database: pool, log, tables, locks.
+
+use crate::btree;
+use crate::error::EngineError;
+use crate::heap;
+use crate::lock::LockTable;
+use crate::log::{FIRST, Log};
+use crate::logdev::LogDevice;
+use crate::recovery::{RecoveryReport, Tail};
+use crate::store::{MAX_TABLES, Store, TableId, root_of};
+use crate::txn::{self, Transaction};
+use headworks_bufferpool::storage::Storage;
+use headworks_bufferpool::{BufferPool, Doublewrite, PoolConfig, Wal};
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Settings of a database.
+#[derive(Clone, Copy, Debug)]
+pub struct EngineConfig {
+    /// The buffer pool's.
+    pub pool: PoolConfig,
+    /// Longest wait for a row lock; default 1 s.
+    pub lock_limit: Duration,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { pool: PoolConfig::default(), lock_limit: Duration::from_secs(1) }
+    }
+}
+
+/// A database.
+pub struct Engine {
+    pub(crate) store: Store,
+    pub(crate) locks: LockTable,
+    /// Commits whose writes are being carried out: a position of the log before the record, and
+    /// the transaction.
+    pub(crate) applying: Mutex<BTreeSet<(u64, u64)>>,
+    pub(crate) poisoned: AtomicBool,
+    next_id: AtomicU64,
+}
+
+impl Engine {
+    /// Makes an empty database whose table *n* is a heap file where `heaps[n]`, else a tree.
+    ///
+    /// # Errors
+    /// Those of pool and log.
+    ///
+    /// # Panics
+    /// With more than 63 tables.
+    pub fn create(
+        config: EngineConfig,
+        storage: Arc<dyn Storage>,
+        log: Arc<dyn LogDevice>,
+        doublewrite: Option<Arc<Doublewrite>>,
+        heaps: &[bool],
+    ) -> Result<Self, EngineError> {
+        assert!(
+            heaps.len() <= MAX_TABLES as usize,
+            "{} tables, {MAX_TABLES} are possible",
+            heaps.len()
+        );
+        let engine = Self::assemble(config, storage, log, FIRST, doublewrite)?;
+        engine.store.format(heaps)?;
+        engine.flush()?;
+        Ok(engine)
+    }
+
+    /// Opens a database and recovers it, if it was not closed.
+    ///
+    /// # Errors
+    /// Those of pool and log; [`EngineError::Damaged`] if the log cannot be read.
+    pub fn open(
+        config: EngineConfig,
+        storage: Arc<dyn Storage>,
+        log: Arc<dyn LogDevice>,
+        doublewrite: Option<Arc<Doublewrite>>,
+    ) -> Result<(Self, RecoveryReport), EngineError> {
+        let mended = match &doublewrite {
+            Some(area) => area.recover(&*storage)?.len(),
+            None => 0,
+        };
+        let tail = Tail::read(&*log)?;
+        let engine = Self::assemble(config, storage, log, tail.end, doublewrite)?;
+        let mut report = tail.replay(&engine.store)?;
+        report.mended = mended as u64;
+        engine.flush()?;
+        Ok((engine, report))
+    }
+
+    fn assemble(
+        config: EngineConfig,
+        storage: Arc<dyn Storage>,
+        log: Arc<dyn LogDevice>,
+        end: u64,
+        doublewrite: Option<Arc<Doublewrite>>,
+    ) -> Result<Self, EngineError> {
+        let log = Arc::new(Log::new(log, end));
+        let pages = storage.pages();
+        let wal: Arc<dyn Wal> = Arc::clone(&log) as Arc<dyn Wal>;
+        let pool = BufferPool::new(config.pool, storage, wal, doublewrite)?;
+        Ok(Self {
+            store: Store::new(pool, log, pages),
+            locks: LockTable::new(config.lock_limit),
+            applying: Mutex::default(),
+            poisoned: AtomicBool::new(false),
+            next_id: AtomicU64::new(1),
+        })
+    }
+
+    /// Begins a transaction.
+    #[must_use]
+    pub fn begin(&self) -> Transaction<'_> {
+        Transaction::new(self, self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn max_value(&self) -> usize {
+        txn::max_value(self.store.pool.config().page_size)
+    }
+
+    /// The buffer pool.
+    #[must_use]
+    pub fn pool(&self) -> &BufferPool {
+        &self.store.pool
+    }
+
+    /// Pages in use.
+    #[must_use]
+    pub fn pages_used(&self) -> u64 {
+        self.store.pages_used()
+    }
+
+    /// Visits all rows of a heap file.
+    ///
+    /// # Errors
+    /// The pool's.
+    pub fn scan_heap(
+        &self,
+        table: TableId,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), EngineError> {
+        heap::scan(&self.store, root_of(table.0), visit)
+    }
+
+    /// Sets a row outside of any transaction, without a lock and without waiting for the log: for
+    /// loading. It is safe after the next [`Engine::flush`].
+    ///
+    /// # Errors
+    /// The pool's.
+    pub fn load(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+        btree::put(&self.store, root_of(table.0), key, Some(value), None)
+    }
+
+    /// As [`Engine::load`], for a row of a heap file.
+    ///
+    /// # Errors
+    /// The pool's.
+    pub fn load_append(&self, table: TableId, row: &[u8]) -> Result<(), EngineError> {
+        heap::append(&self.store, root_of(table.0), row, None)
+    }
+
+    /// Takes a checkpoint without writing pages: the log before what they lack is given up.
+    ///
+    /// # Errors
+    /// Those of pool and log; the earlier checkpoint then still holds.
+    pub fn checkpoint(&self) -> Result<(), EngineError> {
+        if self.poisoned.load(Ordering::Acquire) {
+            return Err(EngineError::Poisoned("an earlier commit failed".into()));
+        }
+        // The pages' position first: a commit that ends in between has its changes after it.
+        let pages = self.store.pool.checkpoint_lsn()?.0;
+        let commits = self.applying.lock().first().map(|&(lsn, _)| lsn);
+        let start = commits.map_or(pages, |lsn| lsn.min(pages));
+        self.store.log.flush_to(headworks_bufferpool::Lsn(start))?;
+        let noted = self.store.log.device().set_start(start - FIRST);
+        noted.map_err(|error| EngineError::Damaged { what: format!("the log ({error})") })
+    }
+
+    /// Writes everything and takes a checkpoint.
+    ///
+    /// # Errors
+    /// As [`Engine::checkpoint`].
+    pub fn flush(&self) -> Result<(), EngineError> {
+        let end = self.store.log.end_lsn();
+        self.store.log.flush_to(end)?;
+        self.store.pool.flush_all()?;
+        self.checkpoint()
+    }
+}

@@ -1,0 +1,48 @@
+//! What can go wrong in the engine.
+
+use headworks_bufferpool::{PoolError, WalError};
+
+/// A failed operation of the engine.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// The buffer pool failed.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The log failed.
+    #[error(transparent)]
+    Wal(#[from] WalError),
+    /// A row stayed locked for too long: a deadlock or a very long transaction.
+    #[error("a row of table {table} stayed locked for {waited_ms} ms: run the transaction again")]
+    LockTimeout {
+        /// The table's number.
+        table: u32,
+        /// How long the transaction waited.
+        waited_ms: u64,
+    },
+    /// The transaction wants to end without effect.
+    #[error("the transaction was rolled back: {0}")]
+    Rollback(&'static str),
+    /// A key or value is too long for a page.
+    #[error("a row of {bytes} bytes does not fit: at most {limit} are possible")]
+    TooLong {
+        /// Length of key or value.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The storage is used up.
+    #[error("no page is left of {pages}: make the storage larger")]
+    Full {
+        /// Pages of the storage.
+        pages: u64,
+    },
+    /// A commit is in the log, but its pages could not be changed.
+    #[error("a commit could not be carried out ({0}): open the engine anew, recovery completes it")]
+    Poisoned(String),
+    /// Something stored is not what was put there.
+    #[error("{what} is damaged: restore it from a backup")]
+    Damaged {
+        /// What.
+        what: String,
+    },
+}

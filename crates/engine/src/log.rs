@@ -1,0 +1,124 @@
+//! The write-ahead log: records with checksums, and group commit.
+//!
+//! A record is length, CRC-32C (four bytes each), payload. The LSN of a record is the offset of its
+//! end, plus [`FIRST`], so that no record has LSN 0.
+
+use crate::error::EngineError;
+use crate::logdev::LogDevice;
+use crate::record::Record;
+use headworks_bufferpool::{Lsn, Wal, WalError};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+
+/// LSN of the log's beginning.
+pub(crate) const FIRST: u64 = 16;
+const HEADER: usize = 8;
+
+struct Tail {
+    /// Records that were not given to the device yet.
+    pending: Vec<u8>,
+    end: u64,
+    durable: u64,
+    /// Somebody is writing for everybody.
+    flushing: bool,
+    /// The device failed: nothing that was not durable then will ever count as durable.
+    failed: Option<String>,
+}
+
+pub(crate) struct Log {
+    device: Arc<dyn LogDevice>,
+    tail: Mutex<Tail>,
+    flushed: Condvar,
+}
+
+impl Log {
+    /// The log from `end` on; what is before lies on the device, durable.
+    pub(crate) fn new(device: Arc<dyn LogDevice>, end: u64) -> Self {
+        let tail = Tail { pending: Vec::new(), end, durable: end, flushing: false, failed: None };
+        Self { device, tail: Mutex::new(tail), flushed: Condvar::new() }
+    }
+
+    pub(crate) fn device(&self) -> &dyn LogDevice {
+        &*self.device
+    }
+
+    /// Appends a record; returns its LSN.
+    pub(crate) fn append(&self, record: &Record) -> Lsn {
+        let payload = record.encode();
+        let sum = crc32c::crc32c(&payload);
+        let mut tail = self.tail.lock();
+        // A record is far below 4 GiB.
+        tail.pending.extend((payload.len() as u32).to_le_bytes());
+        tail.pending.extend(sum.to_le_bytes());
+        tail.pending.extend(&payload);
+        tail.end += (HEADER + payload.len()) as u64;
+        Lsn(tail.end)
+    }
+
+    /// Reads the records from LSN `start` on, up to the first that is not whole.
+    ///
+    /// Returns them with their LSNs, and the LSN of the end.
+    pub(crate) fn read(
+        device: &dyn LogDevice,
+        start: u64,
+    ) -> Result<(Vec<(u64, Record)>, u64), EngineError> {
+        let read = device.read_from(start - FIRST);
+        let bytes =
+            read.map_err(|error| EngineError::Damaged { what: format!("the log ({error})") })?;
+        let (mut at, mut records) = (0, Vec::new());
+        while let Some(header) = bytes.get(at..at + HEADER) {
+            let word = |i: usize| {
+                u32::from_le_bytes([header[i], header[i + 1], header[i + 2], header[i + 3]])
+            };
+            let from = at + HEADER;
+            let Some(payload) = bytes.get(from..from + word(0) as usize) else { break };
+            if payload.is_empty() || crc32c::crc32c(payload) != word(4) {
+                break;
+            }
+            let Some(record) = Record::decode(payload) else { break };
+            at = from + payload.len();
+            records.push((start + at as u64, record));
+        }
+        Ok((records, start + at as u64))
+    }
+}
+
+impl Wal for Log {
+    fn end_lsn(&self) -> Lsn {
+        Lsn(self.tail.lock().end)
+    }
+
+    fn flushed_lsn(&self) -> Lsn {
+        Lsn(self.tail.lock().durable)
+    }
+
+    /// Group commit: whoever finds nobody writing writes everything that is pending, for all who
+    /// wait.
+    fn flush_to(&self, lsn: Lsn) -> Result<(), WalError> {
+        let mut tail = self.tail.lock();
+        loop {
+            if tail.durable >= lsn.0 {
+                return Ok(());
+            }
+            if let Some(message) = &tail.failed {
+                return Err(WalError { wanted: lsn, message: message.clone() });
+            }
+            if tail.flushing {
+                self.flushed.wait(&mut tail);
+                continue;
+            }
+            tail.flushing = true;
+            let bytes = std::mem::take(&mut tail.pending);
+            let end = tail.end;
+            drop(tail);
+            let written = self.device.append(&bytes).and_then(|()| self.device.sync());
+            tail = self.tail.lock();
+            tail.flushing = false;
+            match written {
+                Ok(()) => tail.durable = end,
+                Err(error) => tail.failed = Some(error.to_string()),
+            }
+            self.flushed.notify_all();
+        }
+    }
+}

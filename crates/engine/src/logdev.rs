@@ -1,0 +1,167 @@
+//! Where the log is kept.
+
+use parking_lot::Mutex;
+use std::time::{Duration, Instant};
+
+/// A device for the log: a growing file and one small cell that is written atomically.
+pub trait LogDevice: Send + Sync {
+    /// Adds bytes at the end. They are durable after a [`LogDevice::sync`].
+    ///
+    /// # Errors
+    /// The device's.
+    fn append(&self, bytes: &[u8]) -> std::io::Result<()>;
+
+    /// Makes what was appended durable.
+    ///
+    /// # Errors
+    /// The device's.
+    fn sync(&self) -> std::io::Result<()>;
+
+    /// All bytes from `offset` on.
+    ///
+    /// # Errors
+    /// The device's.
+    fn read_from(&self, offset: u64) -> std::io::Result<Vec<u8>>;
+
+    /// Cuts the log off at `offset`: what follows was no record.
+    ///
+    /// # Errors
+    /// The device's.
+    fn truncate(&self, offset: u64) -> std::io::Result<()>;
+
+    /// Notes durably where recovery begins; what lies before is not needed any more.
+    ///
+    /// # Errors
+    /// The device's.
+    fn set_start(&self, offset: u64) -> std::io::Result<()>;
+
+    /// Where recovery begins; 0 at first.
+    ///
+    /// # Errors
+    /// The device's.
+    fn start(&self) -> std::io::Result<u64>;
+}
+
+#[derive(Default)]
+struct State {
+    /// The offset of `bytes[0]`.
+    base: u64,
+    bytes: Vec<u8>,
+    durable: u64,
+    start: u64,
+    dead: bool,
+    syncs: u64,
+}
+
+/// A log in memory whose syncs take a given time, and whose power can be cut.
+#[derive(Default)]
+pub struct MemLog {
+    sync_time: Duration,
+    state: Mutex<State>,
+}
+
+impl MemLog {
+    /// Syncs take `sync_time` (a real device's is some tens of µs to ms).
+    #[must_use]
+    pub fn new(sync_time: Duration) -> Self {
+        Self { sync_time, state: Mutex::default() }
+    }
+
+    /// An empty log whose positions begin at `offset`: for a flushed database whose pages carry LSNs
+    /// of an earlier log.
+    #[must_use]
+    pub fn starting_at(sync_time: Duration, offset: u64) -> Self {
+        let state = State { base: offset, durable: offset, start: offset, ..State::default() };
+        Self { sync_time, state: Mutex::new(state) }
+    }
+
+    /// Cuts the power: of what was not synced a part, decided by `seed`, is left, its end damaged.
+    /// Every operation fails until [`MemLog::restore`].
+    pub fn cut(&self, seed: u64) {
+        let mut state = self.state.lock();
+        state.dead = true;
+        let unsynced = state.base + state.bytes.len() as u64 - state.durable;
+        let kept = seed % (unsynced + 1);
+        // Less than what is in memory.
+        let len = (state.durable + kept - state.base) as usize;
+        state.bytes.truncate(len);
+        if kept > 0 && seed.is_multiple_of(3) {
+            let last = (seed % kept.min(64)) as usize;
+            state.bytes[len - 1 - last] ^= 0x55;
+        }
+        state.durable = state.base + len as u64;
+    }
+
+    /// Switches the power on again.
+    pub fn restore(&self) {
+        self.state.lock().dead = false;
+    }
+
+    /// Syncs so far, and bytes appended so far.
+    #[must_use]
+    pub fn counts(&self) -> (u64, u64) {
+        let state = self.state.lock();
+        (state.syncs, state.base + state.bytes.len() as u64)
+    }
+
+    fn alive(state: &State) -> std::io::Result<()> {
+        if state.dead { Err(std::io::Error::other("the power is cut")) } else { Ok(()) }
+    }
+}
+
+impl LogDevice for MemLog {
+    fn append(&self, bytes: &[u8]) -> std::io::Result<()> {
+        let mut state = self.state.lock();
+        Self::alive(&state)?;
+        state.bytes.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        let end = {
+            let state = self.state.lock();
+            state.base + state.bytes.len() as u64
+        };
+        let until = Instant::now() + self.sync_time;
+        while let left = until.saturating_duration_since(Instant::now())
+            && !left.is_zero()
+        {
+            std::thread::sleep(left);
+        }
+        let mut state = self.state.lock();
+        Self::alive(&state)?;
+        state.durable = state.durable.max(end);
+        state.syncs += 1;
+        Ok(())
+    }
+
+    fn read_from(&self, offset: u64) -> std::io::Result<Vec<u8>> {
+        let state = self.state.lock();
+        Self::alive(&state)?;
+        let from = offset.saturating_sub(state.base) as usize;
+        Ok(state.bytes.get(from..).unwrap_or_default().to_vec())
+    }
+
+    fn truncate(&self, offset: u64) -> std::io::Result<()> {
+        let mut state = self.state.lock();
+        Self::alive(&state)?;
+        let len = offset.saturating_sub(state.base) as usize;
+        state.bytes.truncate(len);
+        state.durable = state.durable.min(offset);
+        Ok(())
+    }
+
+    fn set_start(&self, offset: u64) -> std::io::Result<()> {
+        let mut state = self.state.lock();
+        Self::alive(&state)?;
+        state.start = offset;
+        let gone = (offset.saturating_sub(state.base) as usize).min(state.bytes.len());
+        state.bytes.drain(..gone);
+        state.base += gone as u64;
+        Ok(())
+    }
+
+    fn start(&self) -> std::io::Result<u64> {
+        Ok(self.state.lock().start)
+    }
+}

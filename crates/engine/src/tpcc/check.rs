@@ -1,0 +1,104 @@
+//! Consistency conditions 1 to 4 (clause 3.3.2), on a database at rest.
+
+use super::{DISTRICT, DISTRICTS, NEW_ORDER, ORDER_LINE, ORDERS, Scale, WAREHOUSE, field};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::row::{get32, get64, key, part};
+
+/// A condition does not hold, or could not be looked at.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A condition does not hold.
+    #[error("condition {condition} does not hold in warehouse {warehouse}: {found}")]
+    Violated {
+        /// 1 to 4.
+        condition: u32,
+        /// Where.
+        warehouse: u32,
+        /// What was found.
+        found: String,
+    },
+}
+
+/// Checks every warehouse.
+///
+/// # Errors
+/// The first condition that does not hold.
+pub fn check(engine: &Engine, scale: Scale) -> Result<(), CheckError> {
+    (1..=scale.warehouses).try_for_each(|w| warehouse(engine, w))
+}
+
+fn missing(what: &str) -> CheckError {
+    CheckError::Engine(EngineError::Damaged { what: what.into() })
+}
+
+fn warehouse(engine: &Engine, w: u32) -> Result<(), CheckError> {
+    let transaction = engine.begin();
+    let row = transaction.get(WAREHOUSE, &key(&[w]))?.ok_or_else(|| missing("a warehouse"))?;
+    let violated =
+        |condition, found: String| Err(CheckError::Violated { condition, warehouse: w, found });
+    let mut paid = 0;
+    for d in 1..=DISTRICTS {
+        let row = transaction.get(DISTRICT, &key(&[w, d]))?.ok_or_else(|| missing("a district"))?;
+        paid += get64(&row, field::YTD);
+        let next = get32(&row, field::NEXT_ORDER);
+        let (from, to) = (key(&[w, d]), key(&[w, d + 1]));
+
+        let (mut last_order, mut expected_lines) = (0, 0u64);
+        transaction.scan(ORDERS, &from, &to, &mut |key, row| {
+            last_order = part(key, 2);
+            expected_lines += u64::from(get32(row, field::LINES));
+            true
+        })?;
+        let mut open = Vec::new();
+        transaction.scan(NEW_ORDER, &from, &to, &mut |key, _| {
+            open.push(part(key, 2));
+            true
+        })?;
+        let mut lines = 0u64;
+        transaction.scan(ORDER_LINE, &from, &to, &mut |_, _| {
+            lines += 1;
+            true
+        })?;
+        if last_order + 1 != next || open.last().is_some_and(|&last| last != last_order) {
+            let last_open = open.last();
+            return violated(
+                2,
+                format!("district {d}: next {next}, last {last_order}, open {last_open:?}"),
+            );
+        }
+        if let (Some(first), Some(last)) = (open.first(), open.last())
+            && (last - first + 1) as usize != open.len()
+        {
+            return violated(3, format!("district {d}: open {first} to {last} are {}", open.len()));
+        }
+        if lines != expected_lines {
+            return violated(
+                4,
+                format!("district {d}: {lines} lines, orders say {expected_lines}"),
+            );
+        }
+    }
+    let total = get64(&row, field::YTD);
+    if total != paid {
+        return violated(1, format!("paid {total}, the districts say {paid}"));
+    }
+    Ok(())
+}
+
+/// Orders that there are: those loaded, and those of committed transactions.
+///
+/// # Errors
+/// The pool's.
+pub fn orders(engine: &Engine, scale: Scale) -> Result<u64, EngineError> {
+    let mut orders = 0;
+    let (from, to) = (key(&[1]), key(&[scale.warehouses + 1]));
+    engine.begin().scan(ORDERS, &from, &to, &mut |_, _| {
+        orders += 1;
+        true
+    })?;
+    Ok(orders)
+}

@@ -1,0 +1,188 @@
+//! Transactions.
+
+use crate::btree;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::lock::RowKey;
+use crate::node::{self, MAX_KEY};
+use crate::record::{Origin, Record, Write};
+use crate::store::{TableId, root_of};
+use headworks_bufferpool::Wal;
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+/// A transaction: dropped without [`Transaction::commit`] it has no effect.
+///
+/// Reads see what is committed at that moment (read committed), and the transaction's own writes to
+/// the row. Rows that are written, or read by [`Transaction::get_for_update`], stay locked until the
+/// end.
+pub struct Transaction<'e> {
+    engine: &'e Engine,
+    id: u64,
+    writes: Vec<Write>,
+    /// Where a row's write is.
+    index: HashMap<RowKey, usize>,
+    locks: Vec<RowKey>,
+}
+
+impl<'e> Transaction<'e> {
+    pub(crate) fn new(engine: &'e Engine, id: u64) -> Self {
+        Self { engine, id, writes: Vec::new(), index: HashMap::new(), locks: Vec::new() }
+    }
+
+    fn lock(&mut self, row: RowKey) -> Result<(), EngineError> {
+        if self.engine.locks.lock(&row, self.id)? {
+            self.locks.push(row);
+        }
+        Ok(())
+    }
+
+    /// The row of a key.
+    ///
+    /// # Errors
+    /// The pool's.
+    pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        if let Some(&at) = self.index.get(&(table.0, key.to_vec()))
+            && let Write::Put { value, .. } = &self.writes[at]
+        {
+            return Ok(value.clone());
+        }
+        btree::get(&self.engine.store, root_of(table.0), key)
+    }
+
+    /// Locks the row of a key, whether there is one or not, and reads it.
+    ///
+    /// # Errors
+    /// [`EngineError::LockTimeout`], the pool's.
+    pub fn get_for_update(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, EngineError> {
+        self.lock((table.0, key.to_vec()))?;
+        self.get(table, key)
+    }
+
+    /// Visits committed rows with `from` ≤ key < `to` in order, until `visit` returns false. The
+    /// transaction's own writes are not among them.
+    ///
+    /// A page is latched while its rows are visited: `visit` must not use the transaction.
+    ///
+    /// # Errors
+    /// The pool's.
+    pub fn scan(
+        &self,
+        table: TableId,
+        from: &[u8],
+        to: &[u8],
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<(), EngineError> {
+        btree::scan(&self.engine.store, root_of(table.0), from, to, visit)
+    }
+
+    /// Sets the row of a key.
+    ///
+    /// # Errors
+    /// [`EngineError::LockTimeout`], [`EngineError::TooLong`].
+    pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+        self.check(key.len(), MAX_KEY)?;
+        self.check(value.len(), self.engine.max_value())?;
+        self.write(table, key, Some(value.to_vec()))
+    }
+
+    /// Removes the row of a key, if there is one.
+    ///
+    /// # Errors
+    /// [`EngineError::LockTimeout`].
+    pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<(), EngineError> {
+        self.write(table, key, None)
+    }
+
+    /// Adds a row to a heap file.
+    ///
+    /// # Errors
+    /// [`EngineError::TooLong`].
+    pub fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), EngineError> {
+        self.check(row.len(), self.engine.max_value())?;
+        self.writes.push(Write::Append { table: table.0, row: row.to_vec() });
+        Ok(())
+    }
+
+    fn check(&self, bytes: usize, limit: usize) -> Result<(), EngineError> {
+        if bytes > limit { Err(EngineError::TooLong { bytes, limit }) } else { Ok(()) }
+    }
+
+    fn write(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        value: Option<Vec<u8>>,
+    ) -> Result<(), EngineError> {
+        let row = (table.0, key.to_vec());
+        self.lock(row.clone())?;
+        let write = Write::Put { table: table.0, key: row.1.clone(), value };
+        match self.index.get(&row) {
+            Some(&at) => self.writes[at] = write,
+            None => {
+                self.index.insert(row, self.writes.len());
+                self.writes.push(write);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the writes take effect, and returns when they are durable.
+    ///
+    /// # Errors
+    /// [`EngineError::Wal`]: whether the transaction took place shows after recovery.
+    /// [`EngineError::Poisoned`]: it took place, but only recovery can complete it.
+    pub fn commit(mut self) -> Result<(), EngineError> {
+        let writes = std::mem::take(&mut self.writes);
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let engine = self.engine;
+        if engine.poisoned.load(Ordering::Acquire) {
+            return Err(EngineError::Poisoned("an earlier commit failed".into()));
+        }
+        // A checkpoint must not pass the commit record before its writes are carried out.
+        let applying = {
+            let mut applying = engine.applying.lock();
+            let entry = (engine.store.log.end_lsn().0, self.id);
+            applying.insert(entry);
+            entry
+        };
+        let record = Record::Commit(writes);
+        let lsn = engine.store.log.append(&record);
+        let Record::Commit(writes) = record else { return Ok(()) };
+        for (index, write) in (0..).zip(&writes) {
+            let origin = Origin { commit: lsn.0, index };
+            if let Err(error) = engine.store.carry_out(write, origin) {
+                engine.poisoned.store(true, Ordering::Release);
+                return Err(EngineError::Poisoned(error.to_string()));
+            }
+        }
+        engine.applying.lock().remove(&applying);
+        // Whoever sees the writes from here on commits later in the log.
+        self.release();
+        engine.store.log.flush_to(lsn)?;
+        Ok(())
+    }
+
+    fn release(&mut self) {
+        for row in self.locks.drain(..) {
+            self.engine.locks.unlock(&row);
+        }
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+/// Longest value in pages of this size: four fit into one.
+pub(crate) fn max_value(page_size: usize) -> usize {
+    (page_size - 64) / 4 - node::needed(MAX_KEY, 0)
+}

@@ -1,0 +1,136 @@
+//! TPC-C and LinkBench keep their invariants, with threads, and through power cuts.
+
+use headworks_bufferpool::storage::{MemStorage, PowerCutStorage, Storage, SubStorage};
+use headworks_bufferpool::{Doublewrite, PageId, PoolConfig, StrategyKind};
+use headworks_engine::{Engine, EngineConfig, EngineError, MemLog, linkbench, tpcc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+const PAGE_SIZE: usize = 4096;
+const PAGES: u64 = 8192;
+const SCALE: tpcc::Scale = tpcc::Scale { warehouses: 2, customers: 30, items: 400 };
+
+fn config(strategy: StrategyKind) -> EngineConfig {
+    EngineConfig {
+        pool: PoolConfig {
+            frames: 96,
+            page_size: PAGE_SIZE,
+            strategy,
+            flush_interval: Duration::from_millis(5),
+            ..PoolConfig::default()
+        },
+        lock_limit: Duration::from_millis(300),
+    }
+}
+
+fn passes(error: &EngineError) -> bool {
+    matches!(error, EngineError::Rollback(_) | EngineError::LockTimeout { .. })
+}
+
+#[test]
+fn linkbench_counts_stay_right() {
+    let storage = Arc::new(MemStorage::new(PAGE_SIZE, PAGES));
+    let log = Arc::new(MemLog::default());
+    let engine =
+        Engine::create(config(StrategyKind::LRU_C), storage, log, None, &linkbench::HEAPS).unwrap();
+    linkbench::load(&engine, 2000).unwrap();
+    linkbench::check(&engine, 2000).unwrap();
+    std::thread::scope(|scope| {
+        for user in 0..4 {
+            let engine = &engine;
+            scope.spawn(move || {
+                let mut client = linkbench::Client::new(engine, 2000, user, 3);
+                for _ in 0..3000 {
+                    match client.step() {
+                        Ok(_) => {}
+                        Err((_, error)) if passes(&error) => {}
+                        Err((kind, error)) => panic!("{kind:?}: {error}"),
+                    }
+                }
+            });
+        }
+    });
+    linkbench::check(&engine, 2000).unwrap();
+}
+
+/// Four users until the power is cut; then conditions 1 to 4 hold, and no acknowledged order is lost.
+fn power_cut(seed: u64, strategy: StrategyKind) -> u64 {
+    let base = Arc::new(MemStorage::new(PAGE_SIZE, PAGES + 128));
+    let device = Arc::new(PowerCutStorage::new(base));
+    let data: Arc<dyn Storage> =
+        Arc::new(SubStorage::new(device.clone(), PageId(0), PAGES).unwrap());
+    let area: Arc<dyn Storage> =
+        Arc::new(SubStorage::new(device.clone(), PageId(PAGES), 128).unwrap());
+    let area = Arc::new(Doublewrite::new(area).unwrap());
+    let log = Arc::new(MemLog::new(Duration::from_micros(50)));
+    let engine = Engine::create(
+        config(strategy),
+        Arc::clone(&data),
+        log.clone(),
+        Some(Arc::clone(&area)),
+        &tpcc::HEAPS,
+    )
+    .unwrap();
+    tpcc::load(&engine, SCALE, seed).unwrap();
+    tpcc::check(&engine, SCALE).unwrap();
+    let dead = AtomicBool::new(false);
+    let (orders, all) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for user in 0..4 {
+            let (engine, dead, orders, all) = (&engine, &dead, &orders, &all);
+            scope.spawn(move || {
+                let mut client = tpcc::Client::new(engine, SCALE, seed * 10 + user);
+                loop {
+                    match client.step() {
+                        Ok(kind) => {
+                            all.fetch_add(1, Ordering::Relaxed);
+                            let new = u64::from(kind == tpcc::Kind::NewOrder);
+                            orders.fetch_add(new, Ordering::Relaxed);
+                        }
+                        Err((_, error)) if passes(&error) => {}
+                        Err(_) if dead.load(Ordering::Acquire) => return,
+                        Err((kind, error)) => panic!("seed {seed}, {kind:?}: {error}"),
+                    }
+                }
+            });
+        }
+        std::thread::sleep(Duration::from_millis(40 + seed * 7 % 60));
+        engine.checkpoint().unwrap();
+        std::thread::sleep(Duration::from_millis(20 + seed * 13 % 50));
+        dead.store(true, Ordering::Release);
+        device.cut(seed.wrapping_mul(0x2545_f491_4f6c_dd1d)).unwrap();
+        log.cut(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 7);
+    });
+    drop(engine);
+    device.restore();
+    log.restore();
+    let (engine, _report) = Engine::open(config(strategy), data, log, Some(area))
+        .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    tpcc::check(&engine, SCALE).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    let there = tpcc::orders(&engine, SCALE).unwrap();
+    let loaded = u64::from(SCALE.warehouses * 10 * SCALE.customers);
+    let acknowledged = orders.load(Ordering::Relaxed);
+    assert!(
+        there >= loaded + acknowledged,
+        "seed {seed}: {there} orders, {acknowledged} were promised"
+    );
+    all.load(Ordering::Relaxed)
+}
+
+#[test]
+fn tpcc_is_consistent_after_power_cuts() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("HEADWORKS_SEED").unwrap_or(1);
+    let cuts = number("HEADWORKS_CUTS").unwrap_or(12);
+    let strategies =
+        [StrategyKind::LRU_C, StrategyKind::Vanilla, StrategyKind::War { buffer_pages: 16 }];
+    let mut transactions = 0;
+    for seed in first..first + cuts {
+        let strategy = strategies[(seed % 3) as usize];
+        println!("{strategy:?}, HEADWORKS_SEED={seed}");
+        transactions += power_cut(seed, strategy);
+    }
+    println!("{transactions} transactions were acknowledged before {cuts} power cuts");
+    assert!(transactions > cuts * 20, "{transactions} transactions");
+}

@@ -1,0 +1,27 @@
+//! The gate in front of a real, unmodified PostgreSQL: its promises, each with a test that fails when the promise is
+//! broken.
+//!
+//! Every test starts a server of its own. The settings make anything that would let a held user pass by itself (longest
+//! hold, stall detector) far longer than a test, unless it is the subject.
+
+#[path = "gate_pg/backends.rs"]
+mod backends;
+#[path = "gate_pg/bypass.rs"]
+mod bypass;
+#[path = "gate_pg/common.rs"]
+mod common;
+#[path = "gate/directory.rs"]
+mod directory;
+#[path = "gate_pg/held.rs"]
+mod held;
+#[path = "gate_pg/locks.rs"]
+mod locks;
+#[path = "gate_pg/places.rs"]
+mod places;
+#[path = "gate_pg/start.rs"]
+mod start;
+#[path = "gate/status.rs"]
+#[allow(dead_code)] // the other crate of tests uses the rest
+mod status;
+#[path = "gate_pg/wire.rs"]
+mod wire;

@@ -1,0 +1,139 @@
+//! What is never held: data of a COPY, replicas, encrypted connections.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use headworks_rig::find_program;
+
+use crate::common::{DEADLINE, Setup, wait_until};
+use crate::status::state;
+
+#[test]
+fn a_copy_takes_one_turn_in_either_direction() {
+    let Some(gate) = Setup::places(1).start() else { return };
+    let mut user = gate.user("copy");
+    let rows = 50_000;
+    let mut writer = user.client.copy_in("COPY t FROM STDIN").unwrap();
+    gate.wait_state(&user.name, state::INSIDE);
+    let mut other = gate.user("other").send("SELECT 7");
+    assert!(gate.is_held(&mut other), "the COPY executes");
+    for row in 0..rows {
+        writeln!(writer, "{row}").unwrap();
+    }
+    assert_eq!(writer.finish().unwrap(), rows);
+    assert_eq!(other.value().1, "7");
+    let mut text = String::new();
+    user.client.copy_out("COPY t TO STDOUT").unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text.lines().count() as u64, rows);
+    // One that fails in the middle, and one that its client breaks off.
+    let mut writer = user.client.copy_in("COPY t FROM STDIN").unwrap();
+    writeln!(writer, "no number").unwrap();
+    assert!(writer.finish().is_err());
+    drop(user.client.copy_in("COPY t FROM STDIN").unwrap());
+    user.run("SELECT 1");
+    gate.wait_empty();
+    let mut psql = gate.tool("psql");
+    psql.args(["-X", "-At", "-v", "ON_ERROR_STOP=1", "postgres"]).stdin(Stdio::piped());
+    let mut psql = psql.stdout(Stdio::piped()).spawn().unwrap();
+    let script = "truncate t;\ncopy t from stdin;\n1\n2\n\\.\nselect sum(a) from t;\n\\copy t to /dev/null\n";
+    psql.stdin.take().unwrap().write_all(script.as_bytes()).unwrap();
+    let output = psql.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).lines().any(|line| line == "3"), "{output:?}");
+    gate.wait_empty();
+}
+
+#[test]
+fn replicas_pass_while_every_place_is_taken() {
+    let Some(gate) = Setup::places(1).start() else { return };
+    let occupant = gate.occupy();
+    let mut held = gate.user("held").send("SELECT 7");
+    assert!(gate.is_held(&mut held));
+    let backup = gate.scratch().join("backup");
+    let output = gate
+        .tool("pg_basebackup")
+        .args(["--checkpoint=fast", "--no-sync", "--wal-method=stream", "-D"])
+        .arg(&backup)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(backup.join("backup_manifest").exists());
+    let wal = gate.scratch().join("wal");
+    fs::create_dir(&wal).unwrap();
+    let mut receiver = gate.tool("pg_receivewal").arg("-D").arg(&wal).spawn().unwrap();
+    wait_until("the log arrives", DEADLINE, || fs::read_dir(&wal).unwrap().next().is_some());
+    // SAFETY: our own child, not waited for.
+    unsafe { libc::kill(receiver.id() as libc::pid_t, libc::SIGINT) };
+    receiver.wait().unwrap();
+    assert!(gate.status().counter("replication") >= 3);
+    assert!(gate.is_held(&mut held), "they took no place and gave none");
+    gate.release(occupant);
+    assert_eq!(held.value().1, "7");
+}
+
+#[test]
+fn an_encrypted_connection_passes_and_is_counted() {
+    let Some(openssl) = find_program("openssl") else {
+        println!("skipped: no openssl (apt-get install openssl)");
+        return;
+    };
+    let directory = std::env::temp_dir().join(format!("headworks-tls-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let (key, certificate) = (directory.join("key"), directory.join("certificate"));
+    let made = Command::new(openssl)
+        .args(["req", "-new", "-x509", "-days", "2", "-nodes", "-subj", "/CN=localhost", "-out"])
+        .arg(&certificate)
+        .arg("-keyout")
+        .arg(&key)
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{made:?}");
+    // SAFETY: geteuid has no preconditions.
+    if unsafe { libc::geteuid() } == 0 {
+        // The servers of the rig run as `nobody` then.
+        std::os::unix::fs::chown(&key, Some(65_534), Some(65_534)).unwrap();
+    }
+    let gate = Setup::places(1)
+        .setting("ssl", "on")
+        .setting("ssl_key_file", key.display())
+        .setting("ssl_cert_file", certificate.display())
+        .start();
+    if let Some(gate) = gate {
+        let occupant = gate.occupy();
+        let psql = |mode: &str| {
+            let mut psql = gate.tool("psql");
+            psql.args(["-X", "-At", "-c", "SELECT 7", "postgres"]).env("PGSSLMODE", mode);
+            psql.stdout(Stdio::piped()).spawn().unwrap()
+        };
+        let output = psql("require").wait_with_output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "7\n", "{output:?}");
+        assert_eq!(gate.status().counter("opaque_tls"), 1);
+        let mut plain = psql("disable");
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(plain.try_wait().unwrap().is_none(), "held");
+        gate.release(occupant);
+        assert!(plain.wait().unwrap().success());
+    }
+    fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn rules_see_account_database_and_application() {
+    let sections = "[[class]]\nname = \"reports\"\nweight = 2.0\n[[class]]\nname = \"jobs\"\n\
+         [[rule]]\napplication = \"report*\"\nclass = \"reports\"\n\
+         [[rule]]\ndatabase = \"template1\"\naccount = \"app\"\nclass = \"jobs\"\n";
+    let Some(gate) = Setup::places(4).sections(sections).start() else { return };
+    let users = |class: &str| gate.status().class(class)["users"].as_u64().unwrap();
+    let mut report = gate.user("report");
+    report.run("SELECT 1");
+    assert_eq!((users("reports"), users("jobs")), (1, 0));
+    let mut job = gate.config("job").dbname("template1").connect(postgres::NoTls).unwrap();
+    job.simple_query("SELECT 1").unwrap();
+    assert_eq!((users("reports"), users("jobs")), (1, 1));
+    // The server reports a name that is set later.
+    let mut plain = gate.user("plain");
+    plain.run("SET application_name = 'report-late'");
+    assert_eq!(users("reports"), 2);
+}

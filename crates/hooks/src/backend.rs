@@ -1,0 +1,510 @@
+//! The operations behind the hooks of a server that serves each connection by a process.
+//!
+//! PostgreSQL's postmaster accepts a connection ([`accepted`]) and forks: the child serves it, and is the *backend* of one
+//! client until it ends ([`inherit`]). All that is known of that client is therefore one static value, not a table.
+//!
+//! The life of a request is that of [`crate::ops`], with one difference: a backend that is held must still hear of what
+//! happens. Signals tell it to end, to cancel, to take part in what all backends must take part in (a barrier: CREATE and
+//! DROP DATABASE wait for it), or that a notification is there for its client. So [`received`] holds the process in steps.
+//! After each step that did not end the wait, the bytes that came are kept here, and the server is told that its `recv` was
+//! interrupted: it looks around, as after any signal, and calls `recv` again, which goes on waiting ([`about_to_receive`])
+//! and at last gives it the bytes ([`deliver`]). See `docs/decisions/0009-backends-are-held-in-steps.md`.
+
+use crate::conn::Work;
+use crate::ops::{apply_identity, note_turn};
+use crate::peer::peer_of;
+use crate::postgres::{ClientEvent, Opaque, Request, Session};
+use crate::process;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
+use headworks_policy::Nanos;
+use headworks_region::control::Mode;
+use headworks_region::layout::{Counter, Region};
+use headworks_region::lock::thread_id;
+use headworks_region::user::{State, UserSlot};
+use headworks_region::{Entered, PassReason, Wait, clock};
+
+const NONE: i32 = -1;
+
+/// In the postmaster: the connection that it has accepted and not yet given to a child.
+static ACCEPTED: AtomicI32 = AtomicI32::new(NONE);
+/// In a backend: its client.
+static CLIENT: AtomicI32 = AtomicI32::new(NONE);
+/// In a backend: the epoll set in which it waits for its client.
+static WAIT_SET: AtomicI32 = AtomicI32::new(NONE);
+
+// What the hooks ask before they know that there is work.
+static STAGE: AtomicU8 = AtomicU8::new(Stage::Fresh as u8);
+static LENDABLE: AtomicBool = AtomicBool::new(false);
+static ANTICIPATING: AtomicBool = AtomicBool::new(false);
+
+/// What a `recv` has to do before it reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Stage {
+    /// The backend has not looked at its connection yet: [`adopt`].
+    Fresh = 0,
+    /// Nothing.
+    Ready = 1,
+    /// A request is, or was, being served: [`about_to_receive`].
+    Busy = 2,
+}
+
+/// What to do with a `recv`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receipt {
+    /// It goes on.
+    Go,
+    /// It says that it was interrupted.
+    Later,
+}
+
+/// What is known of the client.
+struct Backend {
+    user: Option<u32>,
+    session: Session,
+    work: Work,
+    /// The request that arrived waits for its turn.
+    waiting: bool,
+    /// Since when, and for how long at most; of a request that waits no more, when it arrived.
+    hold: Wait,
+    /// What the request in hand waited in the gate, and when it, or the one before it in the same receipt, was let go on.
+    wait: Nanos,
+    admitted: Nanos,
+    /// Requests whose answers were accounted for.
+    accounted: u32,
+    quota_left: bool,
+    classified: Option<u8>,
+    left_alone: bool,
+}
+
+struct Shelf {
+    busy: AtomicBool,
+    backend: UnsafeCell<Backend>,
+}
+
+// SAFETY: `backend` is only reached through `with`, by one thread at a time.
+unsafe impl Sync for Shelf {}
+
+static SHELF: Shelf = Shelf {
+    busy: AtomicBool::new(false),
+    backend: UnsafeCell::new(Backend {
+        user: None,
+        session: Session::new(),
+        work: Work::None,
+        waiting: false,
+        hold: Wait::NONE,
+        wait: Nanos(0),
+        admitted: Nanos(0),
+        accounted: 0,
+        quota_left: false,
+        classified: None,
+        left_alone: false,
+    }),
+};
+
+/// A backend that the gate follows, with all that an operation needs.
+struct Followed<'a> {
+    region: &'static Region,
+    user: u32,
+    slot: &'static UserSlot,
+    backend: &'a mut Backend,
+}
+
+/// Runs `work` on the client of this process; `None` if there is none to follow, or somebody is at it.
+fn with<T>(work: impl FnOnce(&mut Followed<'_>) -> T) -> Option<T> {
+    let region = process::region()?;
+    if SHELF.busy.swap(true, Ordering::Acquire) {
+        region.count(Counter::ConcurrentUse);
+        return None;
+    }
+    // SAFETY: nobody else is between the two, and no reference outlives them.
+    let backend = unsafe { &mut *SHELF.backend.get() };
+    let result = backend.user.and_then(|user| {
+        let slot = region.user(user)?;
+        Some(work(&mut Followed { region, user, slot, backend }))
+    });
+    SHELF.busy.store(false, Ordering::Release);
+    result
+}
+
+/// The postmaster has accepted a connection.
+pub fn accepted(fd: i32) {
+    ACCEPTED.store(fd, Ordering::Relaxed);
+}
+
+/// A child was forked: whether it is to serve a client. Nothing but loads and stores.
+pub fn inherit() -> bool {
+    let client = ACCEPTED.swap(NONE, Ordering::Relaxed);
+    CLIENT.store(client, Ordering::Relaxed);
+    client != NONE
+}
+
+/// Whether this process is a backend and the descriptor its client's.
+pub fn serves(fd: i32) -> bool {
+    CLIENT.load(Ordering::Relaxed) == fd && fd != NONE
+}
+
+/// What a `recv` from the client has to do before it reads.
+pub fn stage() -> Stage {
+    match STAGE.load(Ordering::Relaxed) {
+        0 => Stage::Fresh,
+        1 => Stage::Ready,
+        _ => Stage::Busy,
+    }
+}
+
+fn set_stage(stage: Stage) {
+    STAGE.store(stage as u8, Ordering::Relaxed);
+}
+
+/// Whether the user's token was kept for its next request.
+pub fn anticipating() -> bool {
+    ANTICIPATING.load(Ordering::Relaxed)
+}
+
+fn set_anticipating(anticipating: bool) {
+    ANTICIPATING.store(anticipating, Ordering::Relaxed);
+}
+
+fn set_lendable(lendable: bool) {
+    LENDABLE.store(lendable, Ordering::Relaxed);
+}
+
+/// Gives the client a slot. Called once, when the backend reads for the first time; may change errno.
+#[cold]
+pub fn adopt() {
+    set_stage(Stage::Ready);
+    let fd = CLIENT.load(Ordering::Relaxed);
+    let (Some(region), Some(peer)) = (process::region(), peer_of(fd)) else { return };
+    let pid = process::own_pid();
+    region.succeed(pid);
+    let Some(user) = region.register(pid, clock::now()) else { return };
+    if let Some(slot) = region.user(user) {
+        slot.address.set(peer.address());
+        slot.local_port.store(peer.local_port, Ordering::Relaxed);
+    }
+    if !SHELF.busy.swap(true, Ordering::Acquire) {
+        // SAFETY: as in `with`.
+        unsafe { (*SHELF.backend.get()).user = Some(user) };
+        SHELF.busy.store(false, Ordering::Release);
+    }
+}
+
+/// The backend is about to read, and its [`stage`] is busy. If its client waits, another step of that; else, if the
+/// request is over, it is settled, and a turn that is over with it gives its token back before anything else happens.
+#[inline(never)]
+pub fn about_to_receive() -> Receipt {
+    with(|it| {
+        if it.backend.waiting {
+            return match it.region.wait_on(it.user, it.backend.hold) {
+                Some(entered) => it.enter(entered),
+                None => Receipt::Later,
+            };
+        }
+        if it.backend.session.at_boundary() {
+            it.settle();
+        }
+        Receipt::Go
+    })
+    .unwrap_or(Receipt::Go)
+}
+
+/// `recv` returned these bytes. May hold the process for a step; [`Receipt::Later`] means that the bytes are kept here and
+/// the wait goes on.
+#[inline(never)]
+pub fn received(bytes: &[u8]) -> Receipt {
+    with(|it| {
+        let event = it.backend.session.client_bytes(bytes);
+        it.look_at_session();
+        match event {
+            ClientEvent::Request(request) if !it.backend.left_alone => it.begin(request, bytes),
+            _ => Receipt::Go,
+        }
+    })
+    .unwrap_or(Receipt::Go)
+}
+
+/// `recv` found nothing to read. Only needed while [`anticipating`].
+pub fn found_nothing() {
+    with(|it| {
+        if it.region.control.anticipation() == Nanos(0) {
+            set_anticipating(false);
+            it.leave();
+        }
+    });
+}
+
+/// `send` took these bytes.
+#[inline(never)]
+pub fn sent(bytes: &[u8]) {
+    with(|it| {
+        it.backend.session.server_bytes(bytes);
+        it.look_at_session();
+        it.account();
+    });
+}
+
+/// The backend has put `fd` into the epoll set `set`.
+pub fn watches(set: i32, fd: i32) {
+    if serves(fd) {
+        WAIT_SET.store(set, Ordering::Relaxed);
+    }
+}
+
+/// The backend is about to sleep in the epoll set `set`. If its user holds a token meanwhile, says how long it may sleep
+/// before [`slept`] is to be called. Nothing but loads.
+pub fn about_to_sleep(set: i32) -> Option<Nanos> {
+    if !LENDABLE.load(Ordering::Relaxed) || WAIT_SET.load(Ordering::Relaxed) != set {
+        return None;
+    }
+    let control = &process::region()?.control;
+    Some(if anticipating() { control.anticipation() } else { control.idle_limit() })
+}
+
+/// The sleep got long: what is held is given to others.
+pub fn slept() {
+    with(|it| {
+        set_lendable(false);
+        if anticipating() {
+            set_anticipating(false);
+            it.region.leave(it.user);
+        } else {
+            it.region.lend(it.user);
+        }
+    });
+}
+
+/// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at once, so its user is inside
+/// again.
+pub fn woke() {
+    with(|it| {
+        let backend = &it.backend;
+        let busy = backend.work != Work::None && !backend.session.at_boundary();
+        if busy && it.slot.state() == State::Lent {
+            set_lendable(true);
+            it.region.reenter(it.user);
+        }
+    });
+}
+
+/// The descriptor is about to be closed.
+pub fn closing(fd: i32) {
+    if ACCEPTED.load(Ordering::Relaxed) == fd && process::is_attached_process() {
+        ACCEPTED.store(NONE, Ordering::Relaxed);
+    }
+    if serves(fd) {
+        exiting();
+    }
+}
+
+/// Whether [`closing`] has anything to do.
+pub fn knows(fd: i32) -> bool {
+    fd != NONE && (ACCEPTED.load(Ordering::Relaxed) == fd || serves(fd))
+}
+
+/// The process ends in an orderly way, and its locks are released: what its user held is given back.
+pub fn exiting() {
+    if CLIENT.load(Ordering::Relaxed) == NONE || !process::is_attached_process() {
+        return;
+    }
+    with(|it| {
+        if it.backend.waiting {
+            it.region.count(Counter::Cancelled);
+        }
+        it.backend.user = None;
+        it.region.unregister(it.user);
+    });
+    CLIENT.store(NONE, Ordering::Relaxed);
+}
+
+impl Followed<'_> {
+    /// After bytes of either side: whether the session can still be followed, and whose it is.
+    fn look_at_session(&mut self) {
+        let session = &self.backend.session;
+        if session.opaque().is_some() || session.replication() {
+            self.leave_alone();
+            return;
+        }
+        let identity = session.identity().map(|_| session.identity_number());
+        if identity.is_some() && self.backend.classified != identity {
+            self.backend.classified = identity;
+            if let Some(identity) = self.backend.session.identity() {
+                apply_identity(self.region, self.user, identity);
+            }
+        }
+    }
+
+    fn begin(&mut self, request: Request, bytes: &[u8]) -> Receipt {
+        if self.backend.work == Work::Admitted {
+            // One more request, or one more part of this one, on the same turn.
+            return Receipt::Go;
+        }
+        set_anticipating(false);
+        set_stage(Stage::Busy);
+        let slot = self.slot;
+        if let Request::Pass(_) = request {
+            self.backend.work = Work::Passed;
+            slot.served.was_passed();
+            slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
+            return Receipt::Go;
+        }
+        let now = clock::now();
+        slot.arrived_ns.store(now.0, Ordering::Relaxed);
+        slot.thread.store(thread_id(), Ordering::Relaxed);
+        self.backend.hold = self.region.begin_wait(now);
+        match slot.state() {
+            State::Inside | State::Overdraft => {}
+            State::Passing => slot.served.was_passed(),
+            State::Lent => self.region.reenter(self.user),
+            _ if !self.backend.session.holding().is_empty() => self.region.reenter(self.user),
+            _ => {
+                slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
+                return self.hold(bytes);
+            }
+        }
+        self.go_on(now)
+    }
+
+    fn hold(&mut self, bytes: &[u8]) -> Receipt {
+        let hold = self.backend.hold;
+        if bytes.len() > KEPT_MAX {
+            // No server of ours reads so much at once; it is held, but hears nothing meanwhile.
+            let entered = self.region.enter(self.user, hold.arrived);
+            return self.enter(entered);
+        }
+        match self.region.enter_in_steps(self.user, hold) {
+            Some(entered) => self.enter(entered),
+            None => {
+                self.backend.waiting = true;
+                keep(bytes);
+                Receipt::Later
+            }
+        }
+    }
+
+    fn enter(&mut self, entered: Entered) -> Receipt {
+        self.backend.waiting = false;
+        let now = if entered == Entered::AtOnce { self.backend.hold.arrived } else { clock::now() };
+        self.go_on(now)
+    }
+
+    fn go_on(&mut self, now: Nanos) -> Receipt {
+        let backend = &mut *self.backend;
+        backend.work = Work::Admitted;
+        backend.admitted = now;
+        backend.wait = now.since(backend.hold.arrived);
+        self.slot.admitted_ns.store(now.0, Ordering::Relaxed);
+        set_lendable(true);
+        Receipt::Go
+    }
+
+    /// Accounts for the requests that were answered.
+    fn account(&mut self) {
+        let answered = self.backend.session.answered();
+        let fresh = answered.wrapping_sub(self.backend.accounted);
+        self.backend.accounted = answered;
+        if fresh == 0 || self.backend.work != Work::Admitted {
+            return;
+        }
+        let now = clock::now();
+        for _ in 0..fresh {
+            let backend = &mut *self.backend;
+            self.slot.served.record(backend.wait, now.since(backend.admitted));
+            backend.quota_left = self.region.spend(self.slot);
+            // The server worked on the next one only from here on.
+            (backend.wait, backend.admitted) = (Nanos(0), now);
+        }
+    }
+
+    /// All that was asked is answered.
+    fn settle(&mut self) {
+        let holding = self.backend.session.holding();
+        self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
+        self.backend.work = Work::None;
+        set_stage(Stage::Ready);
+        // Whoever holds something keeps its place; whoever has none has none to give back.
+        if holding.is_empty() && self.slot.state() != State::Idle {
+            self.end_turn();
+        }
+    }
+
+    fn end_turn(&mut self) {
+        self.slot.served.turn_ended();
+        if self.region.control.mode() == Mode::DryRun {
+            note_turn(self.region, self.user, clock::now());
+        }
+        let quota_left = core::mem::take(&mut self.backend.quota_left);
+        let anticipating =
+            quota_left && self.slot.state() == State::Inside && self.region.pending() > 0;
+        set_anticipating(anticipating);
+        if !anticipating {
+            self.leave();
+        }
+    }
+
+    /// Gives back whatever place the user has.
+    fn leave(&self) {
+        set_lendable(false);
+        self.region.leave(self.user);
+    }
+
+    #[cold]
+    fn leave_alone(&mut self) {
+        if core::mem::replace(&mut self.backend.left_alone, true) {
+            return;
+        }
+        self.backend.work = Work::None;
+        self.backend.waiting = false;
+        set_lendable(false);
+        // Who it is, for whoever looks at the connections.
+        if let Some(identity) = self.backend.session.identity() {
+            apply_identity(self.region, self.user, identity);
+        }
+        self.region.count(match self.backend.session.opaque() {
+            Some(Opaque::Encrypted) => Counter::OpaqueTls,
+            Some(Opaque::Desynchronized) => Counter::OpaqueUnknown,
+            None => Counter::Replication,
+        });
+        self.region.leave_alone(self.user);
+    }
+}
+
+/// Most bytes that are kept while their request waits: eight times what PostgreSQL reads at once. Costs no memory until a
+/// request is held.
+const KEPT_MAX: usize = 64 << 10;
+
+struct Kept(UnsafeCell<[u8; KEPT_MAX]>);
+
+// SAFETY: only touched by `keep` and `deliver`, which the one thread calls that reads from the client: a backend has no
+// other, and a hook inside a hook comes to neither.
+unsafe impl Sync for Kept {}
+
+static KEPT: Kept = Kept(UnsafeCell::new([0; KEPT_MAX]));
+static KEPT_FROM: AtomicUsize = AtomicUsize::new(0);
+static KEPT_TO: AtomicUsize = AtomicUsize::new(0);
+
+fn keep(bytes: &[u8]) {
+    // SAFETY: see `Kept`; the caller has looked at the length.
+    let room = unsafe { &mut *KEPT.0.get() };
+    if let Some(room) = room.get_mut(..bytes.len()) {
+        room.copy_from_slice(bytes);
+        KEPT_FROM.store(0, Ordering::Relaxed);
+        KEPT_TO.store(bytes.len(), Ordering::Relaxed);
+    }
+}
+
+/// Copies the bytes that were kept into the server's buffer and returns how many; those that find no room come next.
+/// `None` if there are none. Works whatever became of the gate.
+pub fn deliver(buffer: &mut [u8]) -> Option<usize> {
+    let (from, to) = (KEPT_FROM.load(Ordering::Relaxed), KEPT_TO.load(Ordering::Relaxed));
+    if from == to {
+        return None;
+    }
+    // SAFETY: see `Kept`.
+    let kept = unsafe { &*KEPT.0.get() }.get(from..to)?;
+    let count = kept.len().min(buffer.len());
+    buffer.get_mut(..count)?.copy_from_slice(kept.get(..count)?);
+    KEPT_FROM.store(from + count, Ordering::Relaxed);
+    Some(count)
+}

@@ -1,0 +1,46 @@
+//! Which wire protocol the server behind the gate speaks.
+
+use crate::layout::Region;
+use core::sync::atomic::Ordering;
+
+/// What the clients of the server speak, and with it how the server serves them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Protocol {
+    /// MySQL and MariaDB: a thread for each connection.
+    #[default]
+    MySql = 0,
+    /// PostgreSQL: a process for each connection, forked from the one that accepts it.
+    PostgreSql = 1,
+}
+
+impl Protocol {
+    /// From the word in memory; an unknown one is the first protocol, whose framing then finds
+    /// that the bytes make no sense, and leaves the connection alone.
+    pub fn from_word(word: u32) -> Protocol {
+        match word {
+            1 => Protocol::PostgreSql,
+            _ => Protocol::MySql,
+        }
+    }
+
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::MySql => "mysql",
+            Protocol::PostgreSql => "postgresql",
+        }
+    }
+}
+
+impl Region {
+    /// What the server behind the gate speaks. Fixed before the server starts.
+    pub fn protocol(&self) -> Protocol {
+        Protocol::from_word(self.header.protocol.load(Ordering::Relaxed))
+    }
+
+    /// Says what the server that is to be started speaks.
+    pub fn set_protocol(&self, protocol: Protocol) {
+        self.header.protocol.store(protocol as u32, Ordering::Relaxed);
+    }
+}

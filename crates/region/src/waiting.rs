@@ -1,0 +1,150 @@
+//! Waiting for a turn: in one go, or in steps between which the caller attends to other things.
+//!
+//! A thread that serves one connection has nothing else to do and sleeps until its turn comes. A
+//! process that serves one connection has: signals tell it to end, to take part in something that
+//! all processes must take part in, or to tell its client something. It waits in steps, and after
+//! each of them its server sees what happened. Between two steps its user stays where it is in the
+//! queue, and a turn that comes meanwhile is found by the next step.
+
+use crate::clock;
+use crate::entered::{Entered, PassReason};
+use crate::futex;
+use crate::layout::Region;
+use crate::user::{State, UserSlot};
+use core::sync::atomic::Ordering;
+use headworks_policy::Nanos;
+
+/// Longest sleep of a held thread before it looks around.
+const NAP: Nanos = Nanos::from_millis(200);
+
+/// A wait and its limit, which is the one that was in force when it began.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wait {
+    /// When the request arrived.
+    pub arrived: Nanos,
+    hold_max: Nanos,
+}
+
+impl Wait {
+    /// None.
+    pub const NONE: Wait = Wait { arrived: Nanos(0), hold_max: Nanos(0) };
+}
+
+/// What a look at a user that waits has shown.
+enum Look {
+    /// It may sleep this long before the next look.
+    Sleep(Nanos),
+    /// Its turn has come.
+    Granted,
+    /// It passes without one.
+    Pass(PassReason),
+}
+
+impl Region {
+    pub(crate) fn wait_for_turn(&self, user: u32, slot: &UserSlot, arrived: Nanos) -> Entered {
+        if let Some(entered) = self.queue_up(user, slot, arrived) {
+            return entered;
+        }
+        let wait = self.begin_wait(arrived);
+        let mut waited = false;
+        loop {
+            match self.look(slot, wait) {
+                Look::Sleep(nap) => {
+                    waited = true;
+                    futex::wait(&slot.state, State::Waiting as u32, nap);
+                }
+                look => return self.end_wait(user, slot, look, waited),
+            }
+        }
+    }
+
+    /// A wait that begins now.
+    pub fn begin_wait(&self, arrived: Nanos) -> Wait {
+        Wait { arrived, hold_max: self.control.hold_max() }
+    }
+
+    /// As [`Region::enter`], but comes back after each sleep, whatever ended it: a turn, a signal,
+    /// or a fifth of a second. `None` if the user still waits: [`Region::wait_on`] goes on.
+    pub fn enter_in_steps(&self, user: u32, wait: Wait) -> Option<Entered> {
+        let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
+        let entered = self.try_enter(slot).or_else(|| self.queue_up(user, slot, wait.arrived));
+        entered.or_else(|| self.step(user, slot, wait, false))
+    }
+
+    /// The next step of a wait that [`Region::enter_in_steps`] has begun.
+    pub fn wait_on(&self, user: u32, wait: Wait) -> Option<Entered> {
+        let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
+        self.step(user, slot, wait, true)
+    }
+
+    fn step(&self, user: u32, slot: &UserSlot, wait: Wait, waited: bool) -> Option<Entered> {
+        match self.look(slot, wait) {
+            Look::Sleep(nap) => futex::wait(&slot.state, State::Waiting as u32, nap),
+            look => return Some(self.end_wait(user, slot, look, waited)),
+        }
+        match self.look(slot, wait) {
+            Look::Sleep(_) => None,
+            look => Some(self.end_wait(user, slot, look, true)),
+        }
+    }
+
+    /// Puts a user into the queue; `Some` if it passes instead.
+    fn queue_up(&self, user: u32, slot: &UserSlot, arrived: Nanos) -> Option<Entered> {
+        if self.beat.stale(arrived) {
+            return Some(self.pass(slot, PassReason::Stale));
+        }
+        slot.set_state(State::Waiting);
+        let queued = self.locked(|gate, wakes| {
+            gate.wrr.arrive(user);
+            self.pump(gate, wakes, None);
+        });
+        if queued.is_none() {
+            slot.set_state(State::Passing);
+            return Some(self.pass(slot, PassReason::LockBusy));
+        }
+        None
+    }
+
+    fn look(&self, slot: &UserSlot, wait: Wait) -> Look {
+        match slot.state() {
+            State::Waiting => {}
+            State::Cancelled => return Look::Pass(PassReason::Cancelled),
+            _ => return Look::Granted,
+        }
+        if slot.closing.load(Ordering::SeqCst) != 0 {
+            return Look::Pass(PassReason::Cancelled);
+        }
+        if !self.control.enforcing() {
+            return Look::Pass(PassReason::GateOpened);
+        }
+        let now = clock::now();
+        if self.beat.stale(now) {
+            return Look::Pass(PassReason::Stale);
+        }
+        let held = now.since(wait.arrived);
+        if held >= wait.hold_max {
+            return Look::Pass(PassReason::HoldLimit);
+        }
+        Look::Sleep(NAP.min(wait.hold_max - held))
+    }
+
+    fn end_wait(&self, user: u32, slot: &UserSlot, look: Look, waited: bool) -> Entered {
+        let reason = match look {
+            Look::Pass(reason) => reason,
+            _ if waited => {
+                slot.served.was_queued();
+                return Entered::Waited;
+            }
+            _ => return Entered::AtOnce,
+        };
+        // A token that was granted in this very moment is kept.
+        if !slot.move_state(State::Waiting, State::Passing)
+            && !slot.move_state(State::Cancelled, State::Passing)
+        {
+            return Entered::Waited;
+        }
+        slot.served.was_queued();
+        self.locked(|gate, _| gate.wrr.withdraw(user));
+        self.pass(slot, reason)
+    }
+}

@@ -1,0 +1,151 @@
+//! The hooks of a server with a process for each connection: what the exported functions do with descriptors that are in
+//! no table of connections.
+
+use crate::guard::{guarded, guarded_keeping_errno};
+use crate::hooks::{NOT_THE_STREAM, errno, timespec_of};
+use crate::real;
+use core::ffi::c_void;
+use headworks_hooks::backend::{self, Receipt, Stage};
+use headworks_policy::Nanos;
+use libc::{c_int, epoll_event, size_t, ssize_t};
+
+/// `recv` from a descriptor that may be the client's.
+///
+/// # Safety
+/// As the C library's function; so for all below.
+pub(crate) unsafe fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    if !backend::serves(fd) || flags & NOT_THE_STREAM != 0 {
+        // SAFETY: the arguments are the caller's.
+        return unsafe { real::recv(fd, buffer, len, flags) };
+    }
+    // SAFETY: the arguments are the caller's.
+    unsafe { recv_from_client(fd, buffer, len, flags) }
+}
+
+unsafe fn recv_from_client(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    let mut receipt = Receipt::Go;
+    match backend::stage() {
+        Stage::Ready => {}
+        Stage::Busy => guarded(|| receipt = backend::about_to_receive()),
+        Stage::Fresh => guarded_keeping_errno(backend::adopt),
+    }
+    if receipt == Receipt::Later {
+        return interrupted();
+    }
+    if len > 0 && !buffer.is_null() {
+        // SAFETY: the caller gives a buffer of this length to be written.
+        let room = unsafe { core::slice::from_raw_parts_mut(buffer.cast::<u8>(), len) };
+        if let Some(count) = backend::deliver(room) {
+            return count as ssize_t;
+        }
+    }
+    // SAFETY: the arguments are the caller's.
+    let count = unsafe { real::recv(fd, buffer, len, flags) };
+    if count > 0 {
+        // SAFETY: the kernel has written `count` bytes, and no more than `len`, to `buffer`.
+        let bytes =
+            unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
+        guarded(|| receipt = backend::received(bytes));
+        if receipt == Receipt::Later {
+            return interrupted();
+        }
+    } else if count < 0 && backend::anticipating() && errno() == libc::EAGAIN {
+        guarded_keeping_errno(backend::found_nothing);
+    }
+    count
+}
+
+fn interrupted() -> ssize_t {
+    // SAFETY: errno is this thread's own.
+    unsafe { *libc::__errno_location() = libc::EINTR };
+    -1
+}
+
+/// `send` took `count` bytes for a descriptor that may be the client's.
+///
+/// # Safety
+/// `buffer` holds `count` bytes.
+pub(crate) unsafe fn sent(fd: c_int, buffer: *const c_void, count: usize) {
+    if backend::serves(fd) {
+        // SAFETY: the caller's duty.
+        let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
+        guarded(|| backend::sent(bytes));
+    }
+}
+
+/// A descriptor that may be the client's is about to be closed.
+pub(crate) fn closing(fd: c_int) {
+    if backend::knows(fd) {
+        guarded_keeping_errno(|| backend::closing(fd));
+    }
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn epoll_ctl(
+    set: c_int,
+    op: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    // SAFETY: the arguments are the caller's.
+    let result = unsafe { real::epoll_ctl(set, op, fd, event) };
+    if result == 0 && op == libc::EPOLL_CTL_ADD {
+        backend::watches(set, fd);
+    }
+    result
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn epoll_wait(
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    timeout_ms: c_int,
+) -> c_int {
+    let total = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
+    let first = match backend::about_to_sleep(set) {
+        Some(first) if total.is_none_or(|total| total > first) => first,
+        // SAFETY: the arguments are the caller's.
+        _ => return unsafe { real::epoll_wait(set, events, count, timeout_ms) },
+    };
+    // SAFETY: the array is the caller's.
+    let ready = unsafe { epoll_wait_for(set, events, count, first) };
+    if ready != 0 {
+        return ready;
+    }
+    guarded_keeping_errno(backend::slept);
+    let rest_ms = match total {
+        None => timeout_ms,
+        // Rounded up, as a wait never returns early.
+        Some(total) => {
+            c_int::try_from(total.since(first).0.div_ceil(1_000_000)).unwrap_or(timeout_ms)
+        }
+    };
+    // SAFETY: the arguments are the caller's.
+    let ready = unsafe { real::epoll_wait(set, events, count, rest_ms) };
+    guarded_keeping_errno(backend::woke);
+    ready
+}
+
+/// # Safety
+/// As `epoll_wait`.
+unsafe fn epoll_wait_for(set: c_int, events: *mut epoll_event, count: c_int, time: Nanos) -> c_int {
+    let whole_ms = c_int::try_from(time.0.div_ceil(1_000_000)).unwrap_or(c_int::MAX);
+    if !time.0.is_multiple_of(1_000_000) {
+        let exact = timespec_of(time);
+        // SAFETY: the array is the caller's; no signal mask is changed.
+        let ready = unsafe {
+            libc::syscall(libc::SYS_epoll_pwait2, set, events, count, &raw const exact, 0, 8)
+        };
+        if ready >= 0 || errno() != libc::ENOSYS {
+            return ready as c_int;
+        }
+        // Kernels before 5.11 count milliseconds.
+    }
+    // SAFETY: the array is the caller's.
+    unsafe { real::epoll_wait(set, events, count, whole_ms) }
+}
