@@ -220,6 +220,32 @@ fn a_checkpoint_fails_when_sync_does() {
     pool.checkpoint().unwrap();
 }
 
+/// A sync that fails behind a batch of the flusher leaves pages whose durability nobody knows, and
+/// whose copies are still needed.
+#[test]
+fn no_checkpoint_is_taken_after_a_batch_was_not_synced() {
+    let device = Arc::new(FaultStorage::new(Arc::new(MemStorage::new(PAGE_SIZE, 428))));
+    let area = SubStorage::new(Arc::new(MemStorage::new(PAGE_SIZE, 128)), PageId(0), 128).unwrap();
+    let area = Arc::new(Doublewrite::new(Arc::new(area)).unwrap());
+    let quiet = PoolConfig { background: false, ..config(StrategyKind::Vanilla) };
+    let pool = BufferPool::new(quiet, device.clone(), Arc::new(NoWal), Some(area)).unwrap();
+    put(&pool, 1, 1).unwrap();
+    pool.checkpoint().unwrap();
+    put(&pool, 1, 2).unwrap();
+    device.inject(Fault::SyncError);
+    pool.flush_round().unwrap();
+    device.heal();
+    let is_sync = |error: &PoolError| {
+        matches!(error, PoolError::Storage(StorageError::Io { operation: "sync", .. }))
+    };
+    let error = pool.checkpoint().unwrap_err();
+    assert!(is_sync(&error), "{error}");
+    put(&pool, 2, 3).unwrap();
+    let error = pool.flush_round().unwrap_err();
+    assert!(is_sync(&error), "{error}");
+    assert_eq!((get(&pool, 1).unwrap(), get(&pool, 2).unwrap()), (2, 3));
+}
+
 #[test]
 fn a_pool_of_pinned_pages_says_so_and_recovers() {
     for strategy in STRATEGIES {
