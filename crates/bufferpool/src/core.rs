@@ -303,7 +303,12 @@ impl Core {
             if start.elapsed() > self.config.exhausted_after {
                 return Err(self.exhausted(instance, page, start));
             }
+            let wait = Instant::now();
             instance.wait_for_frame();
+            bump(&instance.counters.frame_waits);
+            // A wait of 10 ms at most.
+            let waited = wait.elapsed().as_nanos() as u64;
+            instance.counters.frame_wait_ns.fetch_add(waited, Ordering::Relaxed);
         }
     }
 

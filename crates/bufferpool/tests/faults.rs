@@ -14,11 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const PAGE_SIZE: usize = 4096;
-const STRATEGIES: [StrategyKind; 4] = [
+const STRATEGIES: [StrategyKind; 5] = [
     StrategyKind::Vanilla,
     StrategyKind::War { buffer_pages: 8 },
     StrategyKind::LRU_C_DYNAMIC,
     StrategyKind::LRU_C,
+    StrategyKind::LRU_C_EAGER,
 ];
 
 fn config(strategy: StrategyKind) -> PoolConfig {
@@ -86,42 +87,33 @@ fn readers_of_a_failing_page_never_see_another() {
             put(&pool, page, page as u8).unwrap();
         }
         let (failed, served) = (AtomicU64::new(0), AtomicU64::new(0));
-        let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let readers: Vec<_> = (0..4u64)
-                .map(|thread| {
-                    let (pool, failed, served) = (&pool, &failed, &served);
-                    scope.spawn(move || {
-                        for step in 0..4000u64 {
-                            // The readers go through the same pages at about the same time.
-                            let page = step / 4 * 37 % 200;
-                            match get(pool, page) {
-                                Ok(value) => {
-                                    assert_eq!(u64::from(value), page, "reader {thread}");
-                                    served.fetch_add(1, Ordering::Relaxed);
-                                }
-                                Err(PoolError::Storage(StorageError::Io { .. })) => {
-                                    failed.fetch_add(1, Ordering::Relaxed);
-                                }
-                                Err(error) => panic!("{strategy:?}: {error}"),
-                            }
+            for thread in 0..4u64 {
+                let (storage, pool, failed, served) = (&storage, &pool, &failed, &served);
+                scope.spawn(move || {
+                    for step in 0..4000u64 {
+                        match step % 40 + thread {
+                            20 => (0..200).step_by(2).for_each(|page| {
+                                storage.inject(Fault::ReadError(PageId(page)));
+                            }),
+                            0 | 40 => storage.heal(),
+                            _ => {}
                         }
-                    })
-                })
-                .collect();
-            let (storage, done) = (&storage, &done);
-            scope.spawn(move || {
-                while !done.load(Ordering::Acquire) {
-                    (0..200)
-                        .step_by(2)
-                        .for_each(|page| storage.inject(Fault::ReadError(PageId(page))));
-                    std::thread::sleep(Duration::from_micros(300));
-                    storage.heal();
-                    std::thread::sleep(Duration::from_micros(300));
-                }
-            });
-            readers.into_iter().for_each(|reader| reader.join().unwrap());
-            done.store(true, Ordering::Release);
+                        // The readers go through the same pages at about the same time.
+                        let page = step / 4 * 37 % 200;
+                        match get(pool, page) {
+                            Ok(value) => {
+                                assert_eq!(u64::from(value), page, "reader {thread}");
+                                served.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Err(PoolError::Storage(StorageError::Io { .. })) => {
+                                failed.fetch_add(1, Ordering::Relaxed);
+                            }
+                            Err(error) => panic!("{strategy:?}: {error}"),
+                        }
+                    }
+                });
+            }
         });
         assert!(failed.into_inner() > 10 && served.into_inner() > 1000, "{strategy:?}");
         storage.heal();
