@@ -129,7 +129,8 @@ impl BufferPool {
     pub fn prefetch(&self, pages: impl IntoIterator<Item = PageId>) -> Result<(), PoolError> {
         for page in pages {
             if !self.contains(page) {
-                drop(self.pin(page)?);
+                let frame = self.core.pin(page, Mode::Ahead)?;
+                drop(PagePin { core: &self.core, frame, page });
             }
         }
         Ok(())
