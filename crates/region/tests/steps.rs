@@ -25,7 +25,11 @@ fn a_turn_that_comes_between_two_steps_is_found_by_the_next() {
     assert_eq!(entered, None);
     assert_eq!(region.waiting(), 2, "both stay in the queue");
     region.leave(owner);
-    assert_eq!(region.user(first).unwrap().state(), State::Inside, "nobody sleeps, and it is given");
+    assert_eq!(
+        region.user(first).unwrap().state(),
+        State::Inside,
+        "nobody sleeps, and it is given"
+    );
     assert_eq!(region.wait_on(second, second_wait), None, "the order is that of arrival");
     assert_eq!(region.wait_on(first, first_wait), Some(Entered::Waited));
     region.leave(first);
@@ -72,11 +76,8 @@ fn the_limits_of_a_hold_count_over_all_steps() {
     let region = enforcing(1);
     let (owner, waiter) = (user(region), user(region));
     begin(region, owner);
-    let settings = |ms| Settings {
-        parallelism: 1,
-        hold_max: Nanos::from_millis(ms),
-        ..Settings::default()
-    };
+    let settings =
+        |ms| Settings { parallelism: 1, hold_max: Nanos::from_millis(ms), ..Settings::default() };
     region.apply(&settings(500));
     let begun = Instant::now();
     let (wait, mut entered) = begin(region, waiter);
