@@ -3,6 +3,7 @@
 
 mod crash;
 mod cut;
+mod databases;
 mod life;
 mod refusals;
 mod rig;

@@ -1,0 +1,229 @@
+//! Power cuts under databases: after each one the file system recovers, the database recovers, and
+//! every commit that a client was told of is there.
+
+use crate::rig::{Rig, can_mount_or_skip};
+use headworks_rig::{PostgresServer, Server, mariadb_or_skip, postgres_or_skip, server_can_reach};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Clients that commit at the same time.
+const CLIENTS: u64 = 4;
+
+/// Commits before a cut: so many and up to twice as many.
+const COMMITS: u64 = 60;
+
+/// Cuts of each database: more in the long test.
+fn cuts() -> u64 {
+    match std::env::var("HEADWORKS_VOLUME_CUTS") {
+        Ok(text) => text.parse().expect("HEADWORKS_VOLUME_CUTS is a number"),
+        Err(_) => 3,
+    }
+}
+
+/// A database on a volume.
+trait Database: Sized {
+    type Client;
+    fn start(data: &std::path::Path) -> Self;
+    fn connect(&self) -> Self::Client;
+    /// Runs a statement; whether it was acknowledged.
+    fn run(client: &mut Self::Client, sql: &str) -> bool;
+    fn identifiers(client: &mut Self::Client) -> BTreeSet<u64>;
+    /// Kills it and all its processes.
+    fn kill(self);
+    /// Stops it as an operator would.
+    fn stop(self);
+}
+
+impl Database for Server {
+    type Client = headworks_rig::Client;
+
+    fn start(data: &std::path::Path) -> Self {
+        Server::builder()
+            .data_directory(data)
+            .options(["--innodb-log-file-size=16M", "--innodb-buffer-pool-size=16M"])
+            .start()
+            .unwrap()
+    }
+
+    fn connect(&self) -> Self::Client {
+        Server::connect(self).unwrap()
+    }
+
+    fn run(client: &mut Self::Client, sql: &str) -> bool {
+        client.query(sql).is_ok()
+    }
+
+    fn identifiers(client: &mut Self::Client) -> BTreeSet<u64> {
+        // Longer lists than this one would be several rows.
+        assert!(Self::run(client, "set session group_concat_max_len = 100000000"));
+        let answer = client.query("select group_concat(id order by id) from acknowledged").unwrap();
+        let list = answer.value().unwrap_or_default();
+        list.split(',').filter_map(|id| id.parse().ok()).collect()
+    }
+
+    fn kill(mut self) {
+        Server::kill(&mut self).unwrap();
+    }
+
+    fn stop(mut self) {
+        Server::stop(&mut self, Duration::from_secs(60)).unwrap();
+    }
+}
+
+impl Database for PostgresServer {
+    type Client = postgres::Client;
+
+    fn start(data: &std::path::Path) -> Self {
+        PostgresServer::builder()
+            .data_directory(data)
+            .setting("fsync", "on")
+            .setting("synchronous_commit", "on")
+            .setting("full_page_writes", "on")
+            .setting("shared_buffers", "16MB")
+            .setting("max_wal_size", "64MB")
+            .start()
+            .unwrap()
+    }
+
+    fn connect(&self) -> Self::Client {
+        let text = format!(
+            "host=127.0.0.1 port={} user={} dbname=postgres",
+            self.port(),
+            headworks_rig::SUPERUSER
+        );
+        postgres::Client::connect(&text, postgres::NoTls).unwrap()
+    }
+
+    fn run(client: &mut Self::Client, sql: &str) -> bool {
+        client.batch_execute(sql).is_ok()
+    }
+
+    fn identifiers(client: &mut Self::Client) -> BTreeSet<u64> {
+        let rows = client.query("select id from acknowledged", &[]).unwrap();
+        rows.iter().map(|row| u64::try_from(row.get::<_, i64>(0)).unwrap()).collect()
+    }
+
+    fn kill(mut self) {
+        // Its processes are several: the postmaster ends the others at once, and without it those
+        // that wait for a lock of a dead one would wait for ever.
+        self.end(libc::SIGQUIT, Duration::from_secs(60)).unwrap();
+    }
+
+    fn stop(mut self) {
+        self.end(libc::SIGINT, Duration::from_secs(60)).unwrap();
+    }
+}
+
+/// Unmounts as soon as the last process of a killed database is gone.
+fn umount(rig: &Rig) {
+    let began = Instant::now();
+    loop {
+        let output = rig.run(&["umount", "d"]);
+        if output.status.success() {
+            return;
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(began.elapsed() < Duration::from_secs(60), "{said}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Clients that insert and remember until nothing is acknowledged any more.
+fn commit_until_the_end<D: Database>(
+    database: &D,
+    first: u64,
+    count: &Arc<AtomicU64>,
+) -> Vec<std::thread::JoinHandle<Vec<u64>>>
+where
+    D::Client: Send + 'static,
+{
+    let client = |number: u64| {
+        let mut client = database.connect();
+        let count = Arc::clone(count);
+        std::thread::spawn(move || {
+            let mut acknowledged = Vec::new();
+            for id in (first + number..).step_by(CLIENTS as usize) {
+                let payload = "x".repeat(100 + (id % 1_900) as usize);
+                let sql = format!("insert into acknowledged values ({id}, '{payload}')");
+                if !D::run(&mut client, &sql) {
+                    break;
+                }
+                acknowledged.push(id);
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+            acknowledged
+        })
+    };
+    (0..CLIENTS).map(client).collect()
+}
+
+fn survives_power_cuts<D: Database>(name: &str, seed: u64)
+where
+    D::Client: Send + 'static,
+{
+    let rig = Rig::new();
+    if !server_can_reach(&rig.mnt()) {
+        return println!("skipped: the servers' account cannot enter {}", rig.dir.display());
+    }
+    let image = rig.image("d");
+    let layer = format!("powercut:seed={seed},cache=32M,keep=0.5");
+    rig.ok(&["create", "d", "--size", "1G", "--backing", &image, "--layer", &layer]);
+    rig.mount("d");
+    let data = rig.mnt().join("data");
+    let database = D::start(&data);
+    let table = "create table acknowledged (id bigint primary key, payload text)";
+    assert!(D::run(&mut database.connect(), table));
+    database.stop();
+    umount(&rig);
+
+    let mut acknowledged = BTreeSet::new();
+    let mut next = 1;
+    for cut in 0..cuts() {
+        rig.mount("d");
+        let database = D::start(&data);
+        let count = Arc::new(AtomicU64::new(0));
+        let clients = commit_until_the_end(&database, next, &count);
+        let enough = COMMITS + (cut * 37 + seed) % COMMITS;
+        let began = Instant::now();
+        while count.load(Ordering::SeqCst) < enough {
+            assert!(began.elapsed() < Duration::from_secs(120), "{name} does not get on");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let said = rig.ok(&["powercut", "d"]);
+        // It may have noticed, or still try: nobody may believe it from here on.
+        database.kill();
+        for client in clients {
+            let list = client.join().unwrap();
+            next = next.max(list.last().map_or(0, |last| last + 2 * CLIENTS));
+            acknowledged.extend(list);
+        }
+        println!("{name}, cut {}: {} commits; {}", cut + 1, acknowledged.len(), said.trim());
+        umount(&rig);
+
+        rig.mount("d");
+        let database = D::start(&data);
+        let found = D::identifiers(&mut database.connect());
+        let lost: Vec<_> = acknowledged.difference(&found).collect();
+        assert!(lost.is_empty(), "{name} lost {} acknowledged commits: {lost:?}", lost.len());
+        next = next.max(found.last().copied().unwrap_or(0) + 1);
+        database.stop();
+        umount(&rig);
+        rig.assert_sound(&image);
+    }
+}
+
+#[test]
+fn mariadb_keeps_every_acknowledged_commit() {
+    if can_mount_or_skip() && mariadb_or_skip() {
+        survives_power_cuts::<Server>("MariaDB", 21);
+    }
+}
+
+#[test]
+fn postgres_keeps_every_acknowledged_commit() {
+    if can_mount_or_skip() && postgres_or_skip() {
+        survives_power_cuts::<PostgresServer>("PostgreSQL", 22);
+    }
+}
