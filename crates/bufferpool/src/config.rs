@@ -28,16 +28,25 @@ pub enum StrategyKind {
         dynamic_batch: bool,
         /// A second mutex guards the pages behind the pointer.
         dirty_mutex: bool,
+        /// Not of the paper: the flusher is woken as soon as an eighth of the frames lies behind the
+        /// pointer, and a miss that finds no clean page while the flusher writes waits for one of its
+        /// frames, instead of queueing a write of its own behind the flusher's.
+        eager: bool,
     },
 }
 
 impl StrategyKind {
     /// LRU-C without its optimizations.
-    pub const LRU_C_BASIC: Self = Self::LruC { dynamic_batch: false, dirty_mutex: false };
+    pub const LRU_C_BASIC: Self =
+        Self::LruC { dynamic_batch: false, dirty_mutex: false, eager: false };
     /// LRU-C with dynamic batch writes.
-    pub const LRU_C_DYNAMIC: Self = Self::LruC { dynamic_batch: true, dirty_mutex: false };
+    pub const LRU_C_DYNAMIC: Self =
+        Self::LruC { dynamic_batch: true, dirty_mutex: false, eager: false };
     /// The full method: dynamic batch writes and the LRU-D mutex.
-    pub const LRU_C: Self = Self::LruC { dynamic_batch: true, dirty_mutex: true };
+    pub const LRU_C: Self = Self::LruC { dynamic_batch: true, dirty_mutex: true, eager: false };
+    /// The full method with an eager flusher.
+    pub const LRU_C_EAGER: Self =
+        Self::LruC { dynamic_batch: true, dirty_mutex: true, eager: true };
     /// Clean-first with the window that the LRU-C paper found best at a buffer of 10 % (Table 4).
     pub const CF_LRU: Self = Self::CfLru { window: 4096 };
     /// Write after read with a buffer of 512 pages (8 MiB at 16 KiB).

@@ -105,6 +105,8 @@ pub(crate) enum Mode {
     Existing,
     /// Read it; all zeroes if it was never written.
     OrZero,
+    /// As `Existing`, for somebody who does not wait for it.
+    Ahead,
     /// Do not read: the caller makes it.
     Fresh,
 }
@@ -273,9 +275,10 @@ impl Core {
         if self.strategies[at].take_back(self, &self.instances[at], page, frame, &mut target) {
             return Ok(());
         }
-        let tag = IoTag { kind: IoKind::Miss, cause: crate::cause::current() };
+        let kind = if mode == Mode::Ahead { IoKind::Prefetch } else { IoKind::Miss };
+        let tag = IoTag { kind, cause: crate::cause::current() };
         self.storage.read(page, bytes, tag)?;
-        bump(&self.instances[at].counters.reads[IoKind::Miss.index()]);
+        bump(&self.instances[at].counters.reads[kind.index()]);
         match page::verify(bytes, page) {
             Err(PoolError::NeverWritten { .. }) if mode == Mode::OrZero => Ok(()),
             other => other,
@@ -303,7 +306,12 @@ impl Core {
             if start.elapsed() > self.config.exhausted_after {
                 return Err(self.exhausted(instance, page, start));
             }
+            let wait = Instant::now();
             instance.wait_for_frame();
+            bump(&instance.counters.frame_waits);
+            // A wait of 10 ms at most.
+            let waited = wait.elapsed().as_nanos() as u64;
+            instance.counters.frame_wait_ns.fetch_add(waited, Ordering::Relaxed);
         }
     }
 

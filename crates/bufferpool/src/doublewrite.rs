@@ -25,6 +25,8 @@ pub struct Doublewrite {
     batch: Mutex<()>,
     free: Mutex<Vec<PageId>>,
     came_free: Condvar,
+    /// A batch was written but could not be made durable.
+    sync_error: Mutex<Option<StorageError>>,
 }
 
 impl Doublewrite {
@@ -52,6 +54,7 @@ impl Doublewrite {
             batch: Mutex::new(()),
             free: Mutex::new(free),
             came_free: Condvar::new(),
+            sync_error: Mutex::default(),
         })
     }
 
@@ -67,6 +70,7 @@ impl Doublewrite {
         storage: &dyn Storage,
         write: PageWrite<'_>,
     ) -> Result<(), StorageError> {
+        self.check_synced()?;
         let slot = {
             let mut free = self.free.lock();
             loop {
@@ -98,20 +102,28 @@ impl Doublewrite {
     ) {
         let _batch = self.batch.lock();
         let copy = IoTag::of(IoKind::Doublewrite);
-        let copied = self.area.write_run(PageId(0), bytes, copy).and_then(|()| self.area.sync());
+        let copied = self
+            .check_synced()
+            .and_then(|()| self.area.write_run(PageId(0), bytes, copy))
+            .and_then(|()| self.area.sync());
         if let Err(error) = copied {
             for at in 0..writes.len() {
                 done(at, Err(error.clone()));
             }
             return;
         }
-        // A page counts as written only when its copy may be overwritten: after the sync.
-        let mut results = vec![None; writes.len()];
-        storage.write_batch(writes, &mut |at, result| results[at] = Some(result));
-        let synced = storage.sync();
-        for (at, result) in results.into_iter().enumerate() {
-            done(at, result.unwrap_or(Ok(())).and_then(|()| synced.clone()));
+        // A page counts as written when it is in its place: until the sync below its copy is kept.
+        storage.write_batch(writes, done);
+        if let Err(error) = storage.sync() {
+            // Nobody can tell which pages are durable, and those frames may hold others already.
+            self.sync_error.lock().get_or_insert(error);
         }
+    }
+
+    /// Refuses once a sync has failed. No checkpoint may trust the pages any more: recovery from the
+    /// last one must write them again. And no copy may be overwritten: its page may be torn.
+    pub(crate) fn check_synced(&self) -> Result<(), StorageError> {
+        self.sync_error.lock().clone().map_or(Ok(()), Err)
     }
 
     /// Puts whole copies in place of torn pages; call it before the log is replayed.

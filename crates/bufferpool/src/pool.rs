@@ -129,7 +129,8 @@ impl BufferPool {
     pub fn prefetch(&self, pages: impl IntoIterator<Item = PageId>) -> Result<(), PoolError> {
         for page in pages {
             if !self.contains(page) {
-                drop(self.pin(page)?);
+                let frame = self.core.pin(page, Mode::Ahead)?;
+                drop(PagePin { core: &self.core, frame, page });
             }
         }
         Ok(())
@@ -180,13 +181,17 @@ impl BufferPool {
     /// From where on the log is needed to recover the pages, without writing any.
     ///
     /// # Errors
-    /// Storage's, if it does not sync.
+    /// Storage's, if it does not sync. With a doublewrite area every checkpoint fails after a sync
+    /// failed in the background: the log from the last checkpoint on is needed to recover.
     pub fn checkpoint_lsn(&self) -> Result<Lsn, PoolError> {
         // The end is read first: a page that is not dirty yet will get a later record. Storage is
         // synced last: pages that left the flush list before are durable then.
         let end = self.core.wal.end_lsn();
         let oldest = self.core.oldest_change();
         self.core.storage.sync()?;
+        if let Some(area) = &self.core.doublewrite {
+            area.check_synced()?;
+        }
         Ok(oldest.map_or(end, |lsn| lsn.min(end)))
     }
 
@@ -381,8 +386,11 @@ fn round(core: &Core, at: usize) -> Result<(), PoolError> {
 
 fn run_flusher(core: &Core, at: usize) {
     let instance = &core.instances[at];
+    let mut began = Instant::now();
     while !core.stop.load(Ordering::Acquire) {
-        instance.await_round(core.config.flush_interval);
+        // From beginning to beginning: a long round is followed by the next at once.
+        instance.await_round(core.config.flush_interval.saturating_sub(began.elapsed()));
+        began = Instant::now();
         if core.stop.load(Ordering::Acquire) {
             return;
         }

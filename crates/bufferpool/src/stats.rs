@@ -15,6 +15,8 @@ pub(crate) struct Counters {
     pub(crate) read_stall_ns: AtomicU64,
     pub(crate) buffer_waits: AtomicU64,
     pub(crate) buffer_wait_ns: AtomicU64,
+    pub(crate) frame_waits: AtomicU64,
+    pub(crate) frame_wait_ns: AtomicU64,
     pub(crate) dirty_region_hits: AtomicU64,
     pub(crate) rounds: AtomicU64,
     pub(crate) freed_by_flusher: AtomicU64,
@@ -48,6 +50,11 @@ pub struct PoolStats {
     pub buffer_waits: u64,
     /// Time they waited, added up.
     pub buffer_wait_ns: u64,
+    /// Waits (of 10 ms at most) of misses for somebody else to free a frame: everything was pinned or
+    /// being written.
+    pub frame_waits: u64,
+    /// Time they took, added up.
+    pub frame_wait_ns: u64,
     /// Hits that brought a page back from behind the LRU-C pointer.
     pub dirty_region_hits: u64,
     /// Rounds of the flushers.
@@ -85,6 +92,8 @@ impl PoolStats {
             (&mut self.read_stall_ns, &from.read_stall_ns),
             (&mut self.buffer_waits, &from.buffer_waits),
             (&mut self.buffer_wait_ns, &from.buffer_wait_ns),
+            (&mut self.frame_waits, &from.frame_waits),
+            (&mut self.frame_wait_ns, &from.frame_wait_ns),
             (&mut self.dirty_region_hits, &from.dirty_region_hits),
             (&mut self.rounds, &from.rounds),
             (&mut self.freed_by_flusher, &from.freed_by_flusher),
@@ -113,6 +122,8 @@ impl PoolStats {
         minus(&mut out.read_stall_ns, earlier.read_stall_ns);
         minus(&mut out.buffer_waits, earlier.buffer_waits);
         minus(&mut out.buffer_wait_ns, earlier.buffer_wait_ns);
+        minus(&mut out.frame_waits, earlier.frame_waits);
+        minus(&mut out.frame_wait_ns, earlier.frame_wait_ns);
         minus(&mut out.dirty_region_hits, earlier.dirty_region_hits);
         minus(&mut out.rounds, earlier.rounds);
         minus(&mut out.freed_by_flusher, earlier.freed_by_flusher);

@@ -11,13 +11,14 @@ const PAGE_SIZE: usize = 4096;
 const PAGES: u64 = 600;
 const THREADS: u64 = 8;
 
-const STRATEGIES: [StrategyKind; 6] = [
+const STRATEGIES: [StrategyKind; 7] = [
     StrategyKind::Vanilla,
     StrategyKind::CfLru { window: 40 },
     StrategyKind::War { buffer_pages: 16 },
     StrategyKind::LRU_C_BASIC,
     StrategyKind::LRU_C_DYNAMIC,
     StrategyKind::LRU_C,
+    StrategyKind::LRU_C_EAGER,
 ];
 
 fn seed() -> u64 {

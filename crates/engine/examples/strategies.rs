@@ -5,7 +5,7 @@
 //!     [--workload tpcc|linkbench] [--warehouses 256] [--nodes 3000000] [--threads 64] [--seconds 20]
 //!     [--buffer-percent 10] [--device ssd-a|ssd-c] [--slow 1] [--instances 1] [--doublewrite on,off]
 //!     [--area-pages 128]
-//!     [--interval-ms 1000] [--scan-depth 1024] [--flush-batch 1024] [--window 4096] [--war-pages 512] [--strategies vanilla,cflru,war,basic,dynamic,lruc]
+//!     [--interval-ms 1000] [--scan-depth 1024] [--flush-batch 1024] [--window 4096] [--war-pages 512] [--strategies vanilla,cflru,war,basic,dynamic,lruc,eager]
 //! ```
 //!
 //! A warehouse has a tenth of the standard's rows, so that 64 users have 256 warehouses on a database
@@ -167,7 +167,8 @@ fn compare(
     let war_pages = options.number("war-pages", 512)?;
     let window = options.number("window", 4096)?;
     let mut first = None;
-    for name in options.text("strategies", "vanilla,cflru,war,basic,dynamic,lruc").split(',') {
+    for name in options.text("strategies", "vanilla,cflru,war,basic,dynamic,lruc,eager").split(',')
+    {
         let strategy = match name {
             "vanilla" => StrategyKind::Vanilla,
             "cflru" => StrategyKind::CfLru { window },
@@ -175,6 +176,7 @@ fn compare(
             "basic" => StrategyKind::LRU_C_BASIC,
             "dynamic" => StrategyKind::LRU_C_DYNAMIC,
             "lruc" => StrategyKind::LRU_C,
+            "eager" => StrategyKind::LRU_C_EAGER,
             other => return Err(format!("--strategies {other}: unknown").into()),
         };
         let outcome = run(setup, strategy, Arc::clone(storage), pages)?;
@@ -358,10 +360,13 @@ fn report(name: &str, outcome: &Outcome, setup: &Setup, first: f64) {
     let written: Vec<String> =
         kinds.iter().map(|kind| format!("{kind:?} {}", pool.writes[kind.index()])).collect();
     println!(
-        "         written: {}; buffer waits {} ({:.1} ms each); pages back from behind the pointer {}",
+        "         written: {}; buffer waits {} ({:.1} ms each), frame waits {} \
+         ({:.1} ms each); pages back from behind the pointer {}",
         written.join(", "),
         pool.buffer_waits,
         per(pool.buffer_wait_ns, pool.buffer_waits) / 1e6,
+        pool.frame_waits,
+        per(pool.frame_wait_ns, pool.frame_waits) / 1e6,
         pool.dirty_region_hits,
     );
 }

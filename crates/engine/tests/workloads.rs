@@ -124,7 +124,7 @@ fn tpcc_is_consistent_after_power_cuts() {
     let first = number("HEADWORKS_SEED").unwrap_or(1);
     let cuts = number("HEADWORKS_CUTS").unwrap_or(12);
     let strategies =
-        [StrategyKind::LRU_C, StrategyKind::Vanilla, StrategyKind::War { buffer_pages: 16 }];
+        [StrategyKind::LRU_C_EAGER, StrategyKind::Vanilla, StrategyKind::War { buffer_pages: 16 }];
     let mut transactions = 0;
     for seed in first..first + cuts {
         let strategy = strategies[(seed % 3) as usize];

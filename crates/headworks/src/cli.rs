@@ -179,7 +179,8 @@ pub enum ExplainWhat {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  headworks run -- mariadbd --user=mysql\n  \
     headworks run --parallelism 32 --config headworks.toml -- mariadbd --defaults-file=/etc/mysql/my.cnf\n  \
-    headworks run --mode dry-run -- mariadbd        # hold nobody, tell what it would change")]
+    headworks run --mode dry-run -- mariadbd        # hold nobody, tell what it would change\n  \
+    headworks run -- postgres -D /var/lib/postgresql/15/main   # by root: becomes the data's owner")]
 pub struct Run {
     /// Configuration file (TOML): settings, classes, rules
     #[arg(long, short = 'c', value_name = "FILE")]

@@ -10,13 +10,17 @@
 //! interrupted: it looks around, as after any signal, and calls `recv` again, which goes on waiting ([`about_to_receive`])
 //! and at last gives it the bytes ([`deliver`]). See `docs/decisions/0009-backends-are-held-in-steps.md`.
 
+mod kept;
+
+pub use kept::deliver;
+
 use crate::conn::Work;
 use crate::ops::{apply_identity, note_turn};
 use crate::peer::peer_of;
 use crate::postgres::{ClientEvent, Opaque, Request, Session};
 use crate::process;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use headworks_policy::Nanos;
 use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
@@ -368,7 +372,7 @@ impl Followed<'_> {
 
     fn hold(&mut self, bytes: &[u8]) -> Receipt {
         let hold = self.backend.hold;
-        if bytes.len() > KEPT_MAX {
+        if bytes.len() > kept::MAX {
             // No server of ours reads so much at once; it is held, but hears nothing meanwhile.
             let entered = self.region.enter(self.user, hold.arrived);
             return self.enter(entered);
@@ -377,7 +381,7 @@ impl Followed<'_> {
             Some(entered) => self.enter(entered),
             None => {
                 self.backend.waiting = true;
-                keep(bytes);
+                kept::keep(bytes);
                 Receipt::Later
             }
         }
@@ -468,43 +472,4 @@ impl Followed<'_> {
         });
         self.region.leave_alone(self.user);
     }
-}
-
-/// Most bytes that are kept while their request waits: eight times what PostgreSQL reads at once. Costs no memory until a
-/// request is held.
-const KEPT_MAX: usize = 64 << 10;
-
-struct Kept(UnsafeCell<[u8; KEPT_MAX]>);
-
-// SAFETY: only touched by `keep` and `deliver`, which the one thread calls that reads from the client: a backend has no
-// other, and a hook inside a hook comes to neither.
-unsafe impl Sync for Kept {}
-
-static KEPT: Kept = Kept(UnsafeCell::new([0; KEPT_MAX]));
-static KEPT_FROM: AtomicUsize = AtomicUsize::new(0);
-static KEPT_TO: AtomicUsize = AtomicUsize::new(0);
-
-fn keep(bytes: &[u8]) {
-    // SAFETY: see `Kept`; the caller has looked at the length.
-    let room = unsafe { &mut *KEPT.0.get() };
-    if let Some(room) = room.get_mut(..bytes.len()) {
-        room.copy_from_slice(bytes);
-        KEPT_FROM.store(0, Ordering::Relaxed);
-        KEPT_TO.store(bytes.len(), Ordering::Relaxed);
-    }
-}
-
-/// Copies the bytes that were kept into the server's buffer and returns how many; those that find no room come next.
-/// `None` if there are none. Works whatever became of the gate.
-pub fn deliver(buffer: &mut [u8]) -> Option<usize> {
-    let (from, to) = (KEPT_FROM.load(Ordering::Relaxed), KEPT_TO.load(Ordering::Relaxed));
-    if from == to {
-        return None;
-    }
-    // SAFETY: see `Kept`.
-    let kept = unsafe { &*KEPT.0.get() }.get(from..to)?;
-    let count = kept.len().min(buffer.len());
-    buffer.get_mut(..count)?.copy_from_slice(kept.get(..count)?);
-    KEPT_FROM.store(from + count, Ordering::Relaxed);
-    Some(count)
 }

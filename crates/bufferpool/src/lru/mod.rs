@@ -99,6 +99,8 @@ pub(crate) struct Lru<N> {
     generation: AtomicU64,
     /// Pages taken out of the list so far, modulo 2^32: how old a touch is.
     clock: AtomicU32,
+    /// Pages that the pointer passed since the last take-over, as of the last look under LRU-M.
+    passed: std::sync::atomic::AtomicU32,
     pub(crate) waits_m: LockWaits,
     pub(crate) waits_d: LockWaits,
 }
@@ -111,6 +113,7 @@ impl<N: Nodes> Lru<N> {
             dirty: Mutex::new(List::new()),
             generation: AtomicU64::new(FIRST_GENERATION),
             clock: AtomicU32::new(0),
+            passed: std::sync::atomic::AtomicU32::new(0),
             waits_m: LockWaits::default(),
             waits_d: LockWaits::default(),
         }
@@ -229,6 +232,13 @@ impl<N: Nodes> Lru<N> {
             self.nodes.node(page).region.store(generation, Ordering::Release);
         }
         m.pointer = m.list.tail;
+        // A hint; frames are numbered by u32.
+        self.passed.store(m.passed.len as u32, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// How many pages the pointer passed since the last take-over, about.
+    pub(crate) fn passed(&self) -> u32 {
+        self.passed.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     fn take_out(&self, m: &mut Mixed, page: FrameId) {
@@ -268,6 +278,7 @@ impl<N: Nodes> Lru<N> {
         if m.passed.len > 0 {
             d.prepend(&self.nodes, &mut m.passed);
             self.generation.fetch_add(1, Ordering::Release);
+            self.passed.store(0, std::sync::atomic::Ordering::Relaxed);
         }
     }
 

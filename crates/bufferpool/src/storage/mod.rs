@@ -12,6 +12,7 @@
 mod fault;
 mod file;
 mod mem;
+mod model;
 mod powercut;
 mod sim;
 mod sub;
@@ -20,8 +21,9 @@ mod uring;
 pub use fault::{Fault, FaultStorage};
 pub use file::{AsyncIo, FileOptions, FileStorage};
 pub use mem::MemStorage;
+pub use model::DeviceModel;
 pub use powercut::PowerCutStorage;
-pub use sim::{DeviceModel, SimDevice, SimStats};
+pub use sim::{SimDevice, SimStats};
 pub use sub::SubStorage;
 
 use crate::error::StorageError;

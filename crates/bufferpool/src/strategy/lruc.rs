@@ -6,18 +6,33 @@ use crate::error::PoolError;
 use crate::ids::FrameId;
 use crate::lru::{Area, Claim, Nodes, Visit};
 use crate::storage::IoKind;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(super) struct LruC {
     /// Pages of a round: all behind the pointer with dynamic batch writes.
     pub(super) batch: usize,
     /// LRU-D guards the pages behind the pointer.
     pub(super) dirty_mutex: bool,
+    /// Wake the flusher early, and wait for it rather than stall.
+    pub(super) eager: bool,
+    /// The flusher is writing pages and will free their frames.
+    pub(super) flushing: AtomicBool,
 }
+
+/// An eager flusher is woken when one of so many frames lies behind the pointer.
+const EAGER_SHARE: u32 = 8;
 
 impl Strategy for LruC {
     fn victim(&self, core: &Core, instance: &Instance) -> Result<Option<FrameId>, PoolError> {
-        match instance.lru.select_clean() {
+        let found = instance.lru.select_clean();
+        if self.eager
+            && instance.lru.passed() > instance.active.load(Ordering::Relaxed) / EAGER_SHARE
+        {
+            instance.wake_flusher();
+        }
+        match found {
             Some(frame) => Ok(Some(take_victim(core, instance, frame))),
+            None if self.eager && self.flushing.load(Ordering::Acquire) => Ok(None),
             // The pointer reached the head: only here LRU-C stalls (section 5.2.2).
             None => stall(core, instance),
         }
@@ -44,10 +59,13 @@ impl Strategy for LruC {
         for frame in clean {
             set_free(core, instance, frame);
         }
-        core.write_many(instance, &dirty, IoKind::LruFlush, &mut |frame| {
+        self.flushing.store(!dirty.is_empty(), Ordering::Release);
+        let written = core.write_many(instance, &dirty, IoKind::LruFlush, &mut |frame| {
             if instance.lru.evict(frame, true) {
                 set_free(core, instance, frame);
             }
-        })
+        });
+        self.flushing.store(false, Ordering::Release);
+        written
     }
 }

@@ -13,7 +13,7 @@ use crate::error::PoolError;
 use crate::ids::{FrameId, PageId};
 use crate::stats::bump;
 use crate::storage::IoKind;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Replacement and flushing of one instance.
@@ -57,9 +57,11 @@ pub(crate) fn new(config: &PoolConfig, frames: u32) -> Box<dyn Strategy> {
         }
         StrategyKind::CfLru { window } => Box::new(scan::Scan { depth: window, batch: window }),
         StrategyKind::War { buffer_pages } => Box::new(war::War::new(config, buffer_pages, frames)),
-        StrategyKind::LruC { dynamic_batch, dirty_mutex } => Box::new(lruc::LruC {
+        StrategyKind::LruC { dynamic_batch, dirty_mutex, eager } => Box::new(lruc::LruC {
             batch: if dynamic_batch { usize::MAX } else { config.flush_batch },
             dirty_mutex,
+            eager,
+            flushing: AtomicBool::new(false),
         }),
     }
 }

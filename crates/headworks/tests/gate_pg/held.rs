@@ -21,14 +21,16 @@ fn held(gate: &Gate, role: &str) -> Sent {
 fn pg_terminate_backend_ends_it() {
     let Some(gate) = Setup::places(1).start() else { return };
     let occupant = gate.occupy();
-    let mut victim = held(&gate, "victim");
+    let mut victim = Wire::connect(&gate, "victim");
+    victim.send(&query("SELECT 7"));
+    gate.wait_state("victim", state::WAITING);
     let begun = Instant::now();
-    gate.sql(&format!("SELECT pg_terminate_backend({})", victim.pid));
-    assert!(victim.answered_within(SOON), "it did not hear of it");
-    let name = victim.name.clone();
-    let error = victim.result().1.unwrap_err();
-    assert_eq!(error.code().map(|code| code.code()), Some("57P01"), "{error:?}");
-    gate.wait("the victim is gone", |status| status.state(&name) == state::GONE);
+    gate.sql(&format!("SELECT pg_terminate_backend({})", victim.pid()));
+    let (kind, body) = victim.next();
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    let text = String::from_utf8_lossy(&body).into_owned();
+    assert!(kind == b'E' && text.contains("57P01"), "{text}");
+    gate.wait("the victim is gone", |status| status.state("victim") == state::GONE);
     assert!(begun.elapsed() < 2 * SOON, "{:?}", begun.elapsed());
     let status = gate.status();
     assert_eq!((status.number("waiting"), status.counter("cancelled")), (0, 1));

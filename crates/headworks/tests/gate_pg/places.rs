@@ -1,7 +1,8 @@
 //! Who is inside, and when a place comes back.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use postgres::SimpleQueryMessage;
 
 use crate::common::{Gate, Setup};
 use crate::status::state;
@@ -27,51 +28,54 @@ fn nobody_in_a_transaction_is_held() {
     gate.wait_empty();
 }
 
-/// What the server itself says, not what we believe.
+/// When a statement ran, by the server's own clock.
+const SPAN: &str = "SELECT extract(epoch FROM clock_timestamp())::text, pg_sleep(0.002)::text, \
+     extract(epoch FROM clock_timestamp())::text";
+
+/// The most of these spans that overlap at one time.
+fn most_at_once(spans: &[(f64, f64)]) -> usize {
+    let overlap = |at: f64| spans.iter().filter(|(from, to)| (*from..*to).contains(&at)).count();
+    // They are most numerous where one of them begins.
+    spans.iter().map(|(from, _)| overlap(*from)).max().unwrap_or(0)
+}
+
 #[test]
 fn never_more_than_p_execute_and_everybody_is_answered() {
-    const P: u64 = 3;
+    const P: usize = 3;
     let Some(gate) = Setup::places(P as u32).start() else { return };
-    let done = AtomicBool::new(false);
-    let answered = AtomicU64::new(0);
-    let most = AtomicU64::new(0);
-    std::thread::scope(|scope| {
-        let watcher = scope.spawn(|| {
-            let mut boss = gate.boss();
-            while !done.load(Ordering::Relaxed) {
-                let active = boss.run(
-                    "SELECT count(*) FROM pg_stat_activity \
-                     WHERE application_name LIKE 'crowd%' AND state <> 'idle'",
-                );
-                most.fetch_max(active.unwrap().parse().unwrap(), Ordering::Relaxed);
-            }
-        });
+    let time = |text: Option<&str>| text.unwrap().parse::<f64>().unwrap();
+    let spans: Vec<(f64, f64)> = std::thread::scope(|scope| {
         let users: Vec<_> = (0..24).map(|_| gate.user("crowd")).collect();
         let clients: Vec<_> = users
             .into_iter()
             .enumerate()
             .map(|(number, mut user)| {
-                let answered = &answered;
                 scope.spawn(move || {
+                    let mut spans = Vec::new();
                     for _ in 0..20 {
                         if number % 2 == 0 {
                             user.run("BEGIN");
-                            user.run("SELECT pg_sleep(0.002)");
+                            let rows = user.client.simple_query(SPAN).unwrap();
+                            for message in &rows {
+                                if let SimpleQueryMessage::Row(row) = message {
+                                    spans.push((time(row.get(0)), time(row.get(2))));
+                                }
+                            }
                             user.run("COMMIT");
                         } else {
-                            user.client.query("SELECT pg_sleep(0.002)", &[]).unwrap();
+                            let row = user.client.query_one(SPAN, &[]).unwrap();
+                            spans.push((time(row.get(0)), time(row.get(2))));
                         }
-                        answered.fetch_add(1, Ordering::Relaxed);
                     }
+                    spans
                 })
             })
             .collect();
-        clients.into_iter().for_each(|client| client.join().unwrap());
-        done.store(true, Ordering::Relaxed);
-        watcher.join().unwrap();
+        clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
     });
-    assert_eq!(answered.load(Ordering::Relaxed), 24 * 20);
-    let most = most.load(Ordering::Relaxed);
+    assert_eq!(spans.len(), 24 * 20);
+    assert!(spans.iter().all(|(from, to)| to - from >= 0.002));
+    let most = most_at_once(&spans);
     assert!((2..=P).contains(&most), "{most} at once");
     gate.wait("all are gone", |status| status.number("users") == 0);
     assert_eq!(gate.status().number("inside"), 0);

@@ -57,6 +57,11 @@ impl Wire {
         }
     }
 
+    /// Process id of its backend.
+    pub fn pid(&self) -> i32 {
+        i32::from_be_bytes([self.key[0], self.key[1], self.key[2], self.key[3]])
+    }
+
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }

@@ -1,0 +1,197 @@
+//! What each strategy does with the same pool: which page goes, who waits, what a round writes.
+//!
+//! Flushers run only when they are told to, so every count is exact.
+
+use headworks_bufferpool::storage::{IoKind, IoTag, MemStorage, Storage};
+use headworks_bufferpool::{
+    BufferPool, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind, cause,
+};
+use std::sync::{Arc, Mutex};
+
+const PAGE_SIZE: usize = 4096;
+const FRAMES: u64 = 64;
+
+/// Notes every request.
+struct Recorder {
+    inner: MemStorage,
+    seen: Mutex<Vec<(PageId, IoTag)>>,
+}
+
+impl Recorder {
+    fn take(&self) -> Vec<(PageId, IoTag)> {
+        std::mem::take(&mut self.seen.lock().unwrap())
+    }
+
+    fn note(&self, page: PageId, tag: IoTag) {
+        self.seen.lock().unwrap().push((page, tag));
+    }
+}
+
+impl Storage for Recorder {
+    fn page_size(&self) -> usize {
+        self.inner.page_size()
+    }
+
+    fn pages(&self) -> u64 {
+        self.inner.pages()
+    }
+
+    fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError> {
+        self.note(page, tag);
+        self.inner.read(page, bytes, tag)
+    }
+
+    fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        self.note(page, tag);
+        self.inner.write(page, bytes, tag)
+    }
+
+    fn sync(&self) -> Result<(), StorageError> {
+        self.inner.sync()
+    }
+}
+
+/// A full pool: pages 0 to 63 from the least recently used on, of which the first `dirty` are dirty.
+fn full(strategy: StrategyKind, dirty: u64) -> (Arc<Recorder>, BufferPool) {
+    let inner = MemStorage::new(PAGE_SIZE, 1000);
+    let storage = Arc::new(Recorder { inner, seen: Mutex::default() });
+    let config = PoolConfig {
+        frames: FRAMES as usize,
+        page_size: PAGE_SIZE,
+        strategy,
+        scan_depth: 16,
+        flush_batch: 16,
+        background: false,
+        ..PoolConfig::default()
+    };
+    let pool = BufferPool::new(config, storage.clone(), Arc::new(NoWal), None).unwrap();
+    for page in 0..FRAMES {
+        drop(pool.create(PageId(page), Lsn(1)).unwrap());
+    }
+    pool.flush_all().unwrap();
+    for page in 0..dirty {
+        pool.write(PageId(page)).unwrap().change(Lsn(1))[40] = 1;
+    }
+    storage.take();
+    (storage, pool)
+}
+
+fn miss(pool: &BufferPool, page: u64) {
+    drop(pool.write_or_zero(PageId(page)).unwrap());
+}
+
+#[test]
+fn where_vanilla_stalls_lruc_takes_the_oldest_clean_page() {
+    // 20 dirty pages at the tail: no clean one among the last 16.
+    let (storage, pool) = full(StrategyKind::Vanilla, 20);
+    miss(&pool, 100);
+    let stats = pool.stats();
+    assert_eq!((stats.read_stalls, stats.clean_victims, stats.scanned), (1, 0, 16));
+    assert!(!pool.contains(PageId(0)), "the page at the tail was written and went");
+    let kinds: Vec<_> = storage.take().iter().map(|(page, tag)| (page.0, tag.kind)).collect();
+    assert_eq!(
+        kinds,
+        [(0, IoKind::StallFlush), (100, IoKind::Miss)],
+        "the read waited for the write"
+    );
+
+    for strategy in [StrategyKind::LRU_C_BASIC, StrategyKind::LRU_C_DYNAMIC, StrategyKind::LRU_C] {
+        let (storage, pool) = full(strategy, 20);
+        miss(&pool, 100);
+        let stats = pool.stats();
+        assert_eq!((stats.read_stalls, stats.clean_victims), (0, 1));
+        assert!(!pool.contains(PageId(20)) && pool.contains(PageId(0)));
+        assert_eq!(pool.regions(), (44, 20), "the dirty pages lie behind the pointer");
+        assert_eq!(storage.take().len(), 1);
+    }
+}
+
+#[test]
+fn a_wider_window_finds_the_clean_page() {
+    let (_storage, pool) = full(StrategyKind::CfLru { window: 24 }, 20);
+    miss(&pool, 100);
+    let stats = pool.stats();
+    assert_eq!((stats.read_stalls, stats.clean_victims, stats.scanned), (0, 1, 21));
+}
+
+#[test]
+fn a_round_writes_a_fixed_batch_or_all_behind_the_pointer() {
+    let freed = |strategy| {
+        let (storage, pool) = full(strategy, 40);
+        miss(&pool, 100);
+        storage.take();
+        pool.flush_round().unwrap();
+        let written = storage.take();
+        assert!(written.iter().all(|(_, tag)| tag.kind == IoKind::LruFlush));
+        assert_eq!(pool.stats().free_frames, written.len() as u64);
+        written.len()
+    };
+    assert_eq!(freed(StrategyKind::Vanilla), 16);
+    assert_eq!(freed(StrategyKind::LRU_C_BASIC), 16);
+    assert_eq!(freed(StrategyKind::LRU_C_DYNAMIC), 40);
+    assert_eq!(freed(StrategyKind::LRU_C), 40);
+}
+
+#[test]
+fn a_hit_behind_the_pointer_saves_the_page_from_the_flusher() {
+    for strategy in [StrategyKind::LRU_C_DYNAMIC, StrategyKind::LRU_C] {
+        let (_storage, pool) = full(strategy, 40);
+        miss(&pool, 100);
+        assert_eq!(pool.regions(), (24, 40));
+        drop(pool.read(PageId(5)).unwrap());
+        assert_eq!(pool.regions(), (25, 39));
+        assert_eq!(pool.stats().dirty_region_hits, 1);
+        pool.flush_round().unwrap();
+        assert!(pool.contains(PageId(5)) && !pool.contains(PageId(6)));
+        assert_eq!(pool.stats().dirty_pages, 1);
+    }
+}
+
+#[test]
+fn a_checkpoint_cleans_pages_behind_the_pointer_and_the_next_round_frees_them_unwritten() {
+    let (storage, pool) = full(StrategyKind::LRU_C, 40);
+    miss(&pool, 100);
+    pool.checkpoint().unwrap();
+    let kinds: Vec<_> = storage.take().iter().map(|(_, tag)| tag.kind).collect();
+    assert_eq!(kinds.iter().filter(|&&kind| kind == IoKind::CheckpointFlush).count(), 40);
+    pool.flush_round().unwrap();
+    assert_eq!(storage.take().len(), 0);
+    assert_eq!(pool.stats().free_frames, 40);
+}
+
+#[test]
+fn only_a_pool_without_clean_pages_makes_lruc_stall() {
+    let (_storage, pool) = full(StrategyKind::LRU_C, 64);
+    miss(&pool, 100);
+    assert_eq!(pool.stats().read_stalls, 1);
+    assert!(!pool.contains(PageId(0)), "the oldest page was written");
+}
+
+#[test]
+fn requests_say_why_and_for_whom() {
+    let (storage, pool) = full(StrategyKind::LRU_C, 0);
+    cause::with(7, || pool.write(PageId(0)).unwrap().change(Lsn(1))[40] = 2);
+    cause::with(9, || miss(&pool, 100));
+    pool.flush_all().unwrap();
+    let seen = storage.take();
+    assert_eq!(seen[0], (PageId(100), IoTag { kind: IoKind::Miss, cause: 9 }));
+    // The write is for whoever dirtied the page, not for whoever asked for the flush.
+    assert_eq!(seen[1], (PageId(0), IoTag { kind: IoKind::CheckpointFlush, cause: 7 }));
+    assert_eq!(cause::current(), 0);
+}
+
+#[test]
+fn prefetched_pages_are_hits() {
+    let (storage, pool) = full(StrategyKind::LRU_C, 0);
+    (64..70).for_each(|page| drop(pool.create(PageId(page), Lsn(1)).unwrap()));
+    pool.flush_all().unwrap();
+    let gone: Vec<_> = (0..64).map(PageId).filter(|&page| !pool.contains(page)).collect();
+    assert_eq!(gone.len(), 6);
+    storage.take();
+    pool.prefetch(gone.iter().copied()).unwrap();
+    assert!(storage.take().iter().all(|(_, tag)| tag.kind == IoKind::Prefetch));
+    let before = pool.stats();
+    gone.iter().for_each(|&page| drop(pool.read(page).unwrap()));
+    let stats = pool.stats().since(&before);
+    assert_eq!((stats.hits, stats.misses), (6, 0));
+}

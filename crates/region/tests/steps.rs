@@ -1,0 +1,106 @@
+//! Waiting in steps: a user keeps its place in the queue while its process attends to other things.
+
+#[allow(dead_code)] // each test program uses a part of it
+mod common;
+
+use common::{enforcing, stop_beating, user};
+use headworks_policy::Nanos;
+use headworks_region::control::Settings;
+use headworks_region::{Entered, PassReason, Region, State, Wait, clock};
+use std::time::{Duration, Instant};
+
+fn begin(region: &Region, user: u32) -> (Wait, Option<Entered>) {
+    let wait = region.begin_wait(clock::now());
+    (wait, region.enter_in_steps(user, wait))
+}
+
+#[test]
+fn a_turn_that_comes_between_two_steps_is_found_by_the_next() {
+    let region = enforcing(1);
+    let (owner, first, second) = (user(region), user(region), user(region));
+    assert_eq!(begin(region, owner).1, Some(Entered::AtOnce));
+    let (first_wait, entered) = begin(region, first);
+    assert_eq!(entered, None);
+    let (second_wait, entered) = begin(region, second);
+    assert_eq!(entered, None);
+    assert_eq!(region.waiting(), 2, "both stay in the queue");
+    region.leave(owner);
+    assert_eq!(
+        region.user(first).unwrap().state(),
+        State::Inside,
+        "nobody sleeps, and it is given"
+    );
+    assert_eq!(region.wait_on(second, second_wait), None, "the order is that of arrival");
+    assert_eq!(region.wait_on(first, first_wait), Some(Entered::Waited));
+    region.leave(first);
+    assert_eq!(region.wait_on(second, second_wait), Some(Entered::Waited));
+    region.leave(second);
+    assert_eq!((region.pending(), region.waiting()), (0, 0));
+}
+
+#[test]
+fn a_step_ends_after_a_moment_or_as_soon_as_the_turn_comes() {
+    let region = enforcing(1);
+    let (owner, waiter) = (user(region), user(region));
+    begin(region, owner);
+    let begun = Instant::now();
+    let (wait, entered) = begin(region, waiter);
+    assert_eq!(entered, None);
+    assert!(begun.elapsed() >= Duration::from_millis(190), "{:?}", begun.elapsed());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(50));
+            region.leave(owner);
+        });
+        assert_eq!(region.wait_on(waiter, wait), Some(Entered::Waited));
+    });
+}
+
+#[test]
+fn whoever_ends_while_it_waits_leaves_nothing_behind() {
+    let region = enforcing(1);
+    let (owner, waiter, heir) = (user(region), user(region), user(region));
+    begin(region, owner);
+    assert_eq!(begin(region, waiter).1, None);
+    region.unregister(waiter);
+    let (wait, entered) = begin(region, heir);
+    assert_eq!(entered, None);
+    region.leave(owner);
+    assert_eq!(region.wait_on(heir, wait), Some(Entered::Waited));
+    region.leave(heir);
+    assert_eq!((region.pending(), region.waiting()), (0, 0));
+}
+
+#[test]
+fn the_limits_of_a_hold_count_over_all_steps() {
+    let region = enforcing(1);
+    let (owner, waiter) = (user(region), user(region));
+    begin(region, owner);
+    let settings =
+        |ms| Settings { parallelism: 1, hold_max: Nanos::from_millis(ms), ..Settings::default() };
+    region.apply(&settings(500));
+    let begun = Instant::now();
+    let (wait, mut entered) = begin(region, waiter);
+    // The limit is the one that was in force when the wait began.
+    region.apply(&settings(3_600_000));
+    while entered.is_none() {
+        entered = region.wait_on(waiter, wait);
+    }
+    assert_eq!(entered, Some(Entered::Passed(PassReason::HoldLimit)));
+    assert!(begun.elapsed() >= Duration::from_millis(490), "{:?}", begun.elapsed());
+    region.leave(waiter);
+    stop_beating(region);
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(begin(region, waiter).1, Some(Entered::Passed(PassReason::Stale)));
+}
+
+#[test]
+fn what_a_process_left_behind_is_given_back_to_the_next_with_its_number() {
+    let region = enforcing(1);
+    let dead = region.register(4_000_000, clock::now()).unwrap();
+    begin(region, dead);
+    region.succeed(4_000_000);
+    assert_eq!(region.user(dead).unwrap().state(), State::Free);
+    let next = user(region);
+    assert_eq!(begin(region, next).1, Some(Entered::AtOnce));
+}
