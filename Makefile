@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 OUT ?= out/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-pool bench-tad bench-nbd man install clean
+.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-pool bench-tad bench-nbd bench-fuse man install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -36,6 +36,8 @@ test-long: setup-test ## The same with many more random cases and seeds
 	$(CARGO) build --workspace
 	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-policy -p headworks-hooks
 	PROPTEST_CASES=20000 $(CARGO) test --release -p headworks-volume --lib nbd
+	HEADWORKS_VOLUME_OPERATIONS=1000000 $(CARGO) test --release -p headworks-volume --test engine
+	HEADWORKS_VOLUME_CUTS=50 $(CARGO) test --release -p headworks --test volume databases
 	HEADWORKS_CUTS=100 $(CARGO) test --release -p headworks-engine --test workloads
 	for seed in $$(seq 1 20); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-bufferpool --test stress || exit 1; done
 	for seed in $$(seq 1 200); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-region --test hostile || exit 1; done
@@ -72,6 +74,10 @@ bench-tad: ## The simulator of thread architectures: speed, and the same results
 bench-nbd: ## The NBD server over memory beside nbdkit's memory plugin, by fio
 	@scripts/setup bench-nbd
 	scripts/bench-nbd $(ARGS)
+
+bench-fuse: ## Volumes as block devices beside a libfuse passthrough and a loop device alone (as root)
+	@scripts/setup bench-fuse
+	scripts/bench-fuse $(ARGS)
 
 man: build ## Write the manual pages to target/man
 	target/release/headworks man target/man
