@@ -20,16 +20,29 @@ fn gold(weight: u32) -> String {
     )
 }
 
-/// Work done per user in one window, gold against default.
-fn ratio(load: &Load) -> f64 {
-    let before = load.counts();
-    sleep(WINDOW);
-    let now = load.counts();
-    let served: Vec<u64> = now.iter().zip(before).map(|(now, before)| now - before).collect();
-    let (gold, default) = served.split_at(USERS);
-    assert!(default.iter().all(|count| *count > 0), "nobody starves: {served:?}");
-    let sum = |counts: &[u64]| counts.iter().sum::<u64>() as f64;
-    sum(gold) / sum(default)
+/// Windows that are looked at, at most.
+const WINDOWS: u32 = 6;
+
+/// Work done per user in one window, gold against default. A window in which a busy machine kept the
+/// daemon from its sign of life says nothing, because everybody passed, as is right; another is taken.
+fn ratio(gate: &Gate, load: &Load) -> f64 {
+    for _ in 0..WINDOWS {
+        let passed = gate.status().counter("stale");
+        let before = load.counts();
+        sleep(WINDOW);
+        let now = load.counts();
+        if gate.status().counter("stale") != passed {
+            continue;
+        }
+        let served: Vec<u64> = now.iter().zip(before).map(|(now, before)| now - before).collect();
+        let (gold, default) = served.split_at(USERS);
+        assert!(default.iter().all(|count| *count > 0), "nobody starves: {served:?}");
+        let sum = |counts: &[u64]| counts.iter().sum::<u64>() as f64;
+        return sum(gold) / sum(default);
+    }
+    panic!(
+        "the daemon was starved in each of {WINDOWS} windows: the machine is too busy for this test"
+    );
 }
 
 /// A server that knows the account of the gold users.
@@ -54,14 +67,14 @@ fn service_follows_the_weights_and_a_reload_changes_them_under_the_same_connecti
     };
     let load = Load::start(users(&gate), |user, _| user.run("DO SLEEP(0.001)"));
     gate.wait("everybody competes", |status| status.number("waiting") > 15);
-    let three = ratio(&load);
+    let three = ratio(&gate, &load);
     assert!((2.2..=4.0).contains(&three), "weight 3 to 1: {three}");
 
     gate.rewrite_config(&gold(1));
     assert_eq!(gate.status().class("gold")["weight"], 3.0, "not before the reload");
     gate.order(&["reload"]);
     assert_eq!(gate.status().class("gold")["weight"], 1.0);
-    let even = ratio(&load);
+    let even = ratio(&gate, &load);
     assert!((0.8..=1.25).contains(&even), "weight 1 to 1: {even}");
 
     gate.rewrite_config("[[class]]\nname = \"gold\"\nweihgt = 5\n");
@@ -90,7 +103,7 @@ fn a_class_that_shares_its_weight_gets_as_much_as_one_user_of_the_others() {
     };
     let load = Load::start(users(&gate), |user, _| user.run("DO SLEEP(0.001)"));
     gate.wait("everybody competes", |status| status.number("waiting") > 15);
-    let twelfth = ratio(&load);
+    let twelfth = ratio(&gate, &load);
     assert!((0.04..=0.17).contains(&twelfth), "1/12 for the class: {twelfth}");
     leave(load.stop().into_iter().map(|(user, _)| user));
     gate.wait_empty();
@@ -113,7 +126,7 @@ fn a_long_transaction_is_no_way_to_get_more_requests_served() {
         user.run("COMMIT");
     });
     gate.wait("everybody competes", |status| status.number("waiting") > 15);
-    let requests = STATEMENTS * ratio(&load);
+    let requests = STATEMENTS * ratio(&gate, &load);
     assert!((0.7..=1.4).contains(&requests), "long against short transactions: {requests}");
     leave(load.stop().into_iter().map(|(user, _)| user));
     gate.wait_empty();
@@ -125,7 +138,7 @@ fn nobody_waits_while_there_are_places_for_everybody() {
         return;
     };
     let load = Load::start(users(&gate), |user, _| user.run("DO SLEEP(0.001)"));
-    let even = ratio(&load);
+    let even = ratio(&gate, &load);
     assert!((0.5..=2.0).contains(&even), "{even}");
     leave(load.stop().into_iter().map(|(user, _)| user));
     let status = gate.status();
