@@ -30,6 +30,13 @@ const BATCH_BYTES: u64 = 256 << 10;
 /// socket.
 const UNSENT_BYTES_MAX: u64 = 2 << 20;
 
+/// How long a client that waits for each answer is given to ask again before this thread sleeps: what two
+/// threads need that wake each other across processors.
+const GLANCE: Duration = Duration::from_micros(50);
+
+/// Requests for which looking is not tried, at most, after it was in vain.
+const GLANCES_SKIPPED_MAX: u32 = 256;
+
 /// Serves the client behind `socket` to its end.
 pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
     let mut intake = Intake::default();
@@ -46,7 +53,9 @@ pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
     shared.register(id, &link);
     let writer = Writer::start(id, &link);
     if writer.0.is_some() {
-        let mut reader = Reader { shared, agreement, export, link: &link, intake, stalled: false };
+        let glances = Glances::default();
+        let mut reader =
+            Reader { shared, agreement, export, link: &link, intake, stalled: false, glances };
         reader.read_requests();
         reader.leave();
     }
@@ -96,7 +105,7 @@ fn shake_hands(shared: &Shared, socket: &OwnedFd, intake: &mut Intake) -> io::Re
                 }
                 let left = left.max(Duration::from_millis(1));
                 set_socket_timeout(socket, Timeout::Recv, Some(left))?;
-                if receive(socket, intake)? == 0 {
+                if receive(socket, intake, RecvFlags::empty())? == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
             }
@@ -116,12 +125,12 @@ fn send_all(socket: &OwnedFd, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Waits for bytes of the client; zero is its end.
-fn receive(socket: &OwnedFd, intake: &mut Intake) -> Result<usize, Errno> {
+fn receive(socket: &OwnedFd, intake: &mut Intake, how: RecvFlags) -> Result<usize, Errno> {
     loop {
         let received = match intake.space() {
-            Space::Any(space) => recv(socket, space, RecvFlags::empty()),
+            Space::Any(space) => recv(socket, space, how),
             // One call instead of one for each piece that the socket's buffer holds.
-            Space::All(space) => recv(socket, space, RecvFlags::WAITALL),
+            Space::All(space) => recv(socket, space, how | RecvFlags::WAITALL),
         };
         match received {
             Err(Errno::INTR) => {}
@@ -134,6 +143,30 @@ fn receive(socket: &OwnedFd, intake: &mut Intake) -> Result<usize, Errno> {
     }
 }
 
+/// Whether looking is worth it: each time in vain doubles how often it is not done next.
+#[derive(Debug, Default)]
+struct Glances {
+    to_skip: u32,
+    penalty: u32,
+}
+
+impl Glances {
+    fn worth_it(&mut self) -> bool {
+        let now = self.to_skip == 0;
+        self.to_skip = self.to_skip.saturating_sub(1);
+        now
+    }
+
+    fn failed(&mut self) {
+        self.penalty = (self.penalty * 2).clamp(1, GLANCES_SKIPPED_MAX);
+        self.to_skip = self.penalty;
+    }
+
+    fn succeeded(&mut self) {
+        self.penalty = 0;
+    }
+}
+
 struct Reader<'a> {
     shared: &'a Shared,
     agreement: Agreement,
@@ -142,6 +175,7 @@ struct Reader<'a> {
     intake: Intake,
     /// This thread has the token, and the socket took no more.
     stalled: bool,
+    glances: Glances,
 }
 
 impl Reader<'_> {
@@ -227,12 +261,37 @@ impl Reader<'_> {
                 break;
             }
         }
-        match receive(&self.link.socket, &mut self.intake) {
+        let looked = if self.stalled { None } else { self.look() };
+        let blocking = RecvFlags::empty();
+        match looked.unwrap_or_else(|| receive(&self.link.socket, &mut self.intake, blocking)) {
             Ok(0) => false,
             Ok(_) => true,
             // A client may rest between its requests for as long as it likes, not within one.
             Err(Errno::AGAIN) => self.intake.at_rest(),
             Err(_) => false,
+        }
+    }
+
+    /// Looks for a moment whether the client asks again at once: one that waits for each answer does,
+    /// and waking this thread would take longer than the client. Others get the processor in
+    /// between.
+    fn look(&mut self) -> Option<Result<usize, Errno>> {
+        if !self.glances.worth_it() {
+            return None;
+        }
+        let until = Instant::now() + GLANCE;
+        loop {
+            match receive(&self.link.socket, &mut self.intake, RecvFlags::DONTWAIT) {
+                Err(Errno::AGAIN) if Instant::now() < until => std::thread::yield_now(),
+                Err(Errno::AGAIN) => {
+                    self.glances.failed();
+                    return None;
+                }
+                result => {
+                    self.glances.succeeded();
+                    return Some(result);
+                }
+            }
         }
     }
 
