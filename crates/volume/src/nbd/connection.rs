@@ -375,3 +375,28 @@ fn outcome(to: To, result: io::Result<()>) -> Reply {
         Err(error) => Reply::error(to, Error::of(&error), "the device reports an error"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looking_in_vain_is_done_ever_less_often_until_it_helps_again() {
+        let mut glances = Glances::default();
+        // Skipped after each failure: 1, 2, 4, … and never more than the most.
+        for expected in [1, 2, 4, 8, 16, 32, 64, 128, 256, 256] {
+            assert!(glances.worth_it());
+            glances.failed();
+            let mut skipped = 0;
+            while !glances.worth_it() {
+                skipped += 1;
+            }
+            assert_eq!(skipped, expected);
+            glances.to_skip = 0;
+        }
+        glances.succeeded();
+        assert!(glances.worth_it() && glances.worth_it());
+        glances.failed();
+        assert!(!glances.worth_it() && glances.worth_it());
+    }
+}
