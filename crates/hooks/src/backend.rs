@@ -414,7 +414,8 @@ impl Followed<'_> {
         let now = clock::now();
         for _ in 0..fresh {
             let backend = &mut *self.backend;
-            self.slot.served.record(backend.wait, now.since(backend.admitted));
+            let run = now.since(backend.admitted);
+            self.region.record(self.user, self.slot, backend.wait, run);
             backend.quota_left = self.region.spend(self.slot);
             // The server worked on the next one only from here on.
             (backend.wait, backend.admitted) = (Nanos(0), now);

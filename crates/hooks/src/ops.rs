@@ -103,7 +103,7 @@ pub fn about_to_receive(conn: &'static Conn) {
     let mut quota_left = false;
     let now = clock::now();
     if work == Work::Admitted {
-        it.slot.served.record(inner.wait, now.since(inner.admitted));
+        it.region.record(it.user, it.slot, inner.wait, now.since(inner.admitted));
         quota_left = it.region.spend(it.slot);
     }
     // Whoever holds something keeps its place; whoever has none has none to give back.

@@ -29,7 +29,7 @@ pub use units::Nanos;
 
 /// Users (client connections) that one gate can know at a time. A connection beyond this passes
 /// unregulated and is counted.
-pub const USERS: usize = 4096;
+pub const USERS: usize = 16_384;
 
 /// Classes (groups of users that share a weight) that one gate can know.
 pub const CLASSES: usize = 64;

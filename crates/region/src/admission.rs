@@ -21,29 +21,48 @@ use crate::futex;
 use crate::layout::{Counter, Region};
 use crate::user::{FLAG_BYPASS, FLAG_UNFOLLOWED, State, UserSlot, bump};
 use core::sync::atomic::{AtomicU64, Ordering};
-use headworks_policy::histogram::BUCKETS;
 use headworks_policy::wrr::ClassShare;
-use headworks_policy::{CLASSES, Nanos};
+use headworks_policy::{CLASSES, Nanos, USERS};
 
 impl Region {
     /// Claims a slot for a new user. `None` when all are taken; the connection then passes.
     pub fn register(&self, pid: u32, now: Nanos) -> Option<u32> {
-        for (user, slot) in self.users.iter().enumerate() {
-            if slot.state.load(Ordering::Relaxed) == State::Free as u32
+        let Some(user) = self.claim_slot() else {
+            self.count(Counter::SlotTableFull);
+            return None;
+        };
+        let slot = self.user(user)?;
+        slot.reset();
+        slot.pid.store(pid, Ordering::Relaxed);
+        slot.connected_ns.store(now.0, Ordering::Relaxed);
+        slot.favourite.store(user % self.control.limit(), Ordering::Relaxed);
+        self.pending.high_water.fetch_max(user + 1, Ordering::Relaxed);
+        self.locked(|gate, _| gate.wrr.join(user, 0));
+        Some(user)
+    }
+
+    /// Takes the first free slot. Users that come and go beside ten thousand others must not
+    /// search through these each time, hence the word where to begin; it is only a hint.
+    fn claim_slot(&self) -> Option<u32> {
+        let from = self.pending.free_from.load(Ordering::Relaxed);
+        let start = (from as usize).min(USERS);
+        let free = |&user: &usize| {
+            let slot = &self.users[user];
+            slot.state.load(Ordering::Relaxed) == State::Free as u32
                 && slot.move_state(State::Free, State::Idle)
-            {
-                let user = user as u32;
-                slot.reset();
-                slot.pid.store(pid, Ordering::Relaxed);
-                slot.connected_ns.store(now.0, Ordering::Relaxed);
-                slot.favourite.store(user % self.control.limit(), Ordering::Relaxed);
-                self.pending.high_water.fetch_max(user + 1, Ordering::Relaxed);
-                self.locked(|gate, _| gate.wrr.join(user, 0));
-                return Some(user);
-            }
-        }
-        self.count(Counter::SlotTableFull);
-        None
+        };
+        let user = (start..USERS).find(free).or_else(|| (0..start).find(free))? as u32;
+        // Unless somebody has left meanwhile, perhaps from a slot below this one.
+        let hint = &self.pending.free_from;
+        let _ = hint.compare_exchange(from, user + 1, Ordering::Relaxed, Ordering::Relaxed);
+        Some(user)
+    }
+
+    /// Counts an answered request of the user with this slot: what it waited in the gate, and
+    /// what it then took. Only for the thread that serves the user.
+    pub fn record(&self, user: u32, slot: &UserSlot, wait: Nanos, run: Nanos) {
+        slot.served.record(wait, run);
+        self.histograms.record(slot.class.load(Ordering::Relaxed), user, wait, wait + run);
     }
 
     /// Gives back everything a user holds and its slot; its counters go to its class.
@@ -62,6 +81,7 @@ impl Region {
             self.pump(gate, wakes, self.own_token(user, token));
         });
         slot.set_state(State::Free);
+        self.pending.free_from.fetch_min(user, Ordering::Relaxed);
     }
 
     fn bury(&self, slot: &UserSlot) {
@@ -81,16 +101,6 @@ impl Region {
             (&departed.run_ns, &served.run_ns),
         ] {
             add(to, from.load(Ordering::Relaxed));
-        }
-        let (mut waits, mut latencies) = ([0; BUCKETS], [0; BUCKETS]);
-        served.add_waits_to(&mut waits);
-        served.latency.add_to(&mut latencies);
-        for (sums, counts) in [(&departed.wait, waits), (&departed.latency, latencies)] {
-            for (to, by) in sums.iter().zip(counts) {
-                if by > 0 {
-                    add(to, by);
-                }
-            }
         }
     }
 

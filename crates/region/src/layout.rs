@@ -5,6 +5,7 @@
 //! never touch each other's memory.
 
 use crate::control::{Beat, Control, TOKENS};
+use crate::histograms::Histograms;
 use crate::lock::RobustLock;
 use crate::rules::RuleTable;
 use crate::text::SharedText;
@@ -13,14 +14,13 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headworks_policy::counterfactual::ObservedTurn;
 use headworks_policy::gate::Gate;
-use headworks_policy::histogram::BUCKETS;
 use headworks_policy::{CLASSES, Nanos, USERS};
 
 /// First bytes of every region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
 
 /// Changes with every change of the layout or of the meaning of a field.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Turns that the ring of a dry run keeps.
 pub const RING: usize = 1 << 15;
@@ -170,6 +170,9 @@ pub struct Pending {
     /// Busy tokens beyond P, after P was lowered; written under the lock.
     pub(crate) excess: AtomicU32,
     pub(crate) high_water: AtomicU32,
+    /// Where the search for a free slot begins: no slot below it is free, or it was freed just
+    /// now.
+    pub(crate) free_from: AtomicU32,
 }
 
 /// Sums of the users that left a class, written under the lock.
@@ -190,8 +193,6 @@ pub struct Departed {
     pub wait_ns: AtomicU64,
     /// As in `Served`.
     pub run_ns: AtomicU64,
-    pub(crate) wait: [AtomicU64; BUCKETS],
-    pub(crate) latency: [AtomicU64; BUCKETS],
 }
 
 /// One class of users.
@@ -292,6 +293,7 @@ pub struct Region {
     /// Turns for the replay of a dry run.
     pub ring: Ring,
     pub(crate) users: [UserSlot; USERS],
+    pub(crate) histograms: Histograms,
 }
 
 #[derive(Debug)]
@@ -356,6 +358,8 @@ mod tests {
     fn lines_that_are_written_apart_lie_apart() {
         assert_eq!(size_of::<Token>(), 64);
         assert_eq!(size_of::<UserSlot>() % 64, 0);
+        let policy = size_of::<Gate>().div_ceil(USERS);
+        assert!(size_of::<UserSlot>() + policy <= 512, "memory for each connection: {policy}");
         assert_eq!(core::mem::offset_of!(Region, pending) % 64, 0);
         assert_eq!(
             core::mem::offset_of!(Region, lock) - core::mem::offset_of!(Region, pending),

@@ -165,13 +165,7 @@ impl Region {
                 wait: Box::new([0; BUCKETS]),
                 latency: Box::new([0; BUCKETS]),
             };
-            for (sums, counts) in
-                [(&mut view.wait, &departed.wait), (&mut view.latency, &departed.latency)]
-            {
-                for (sum, count) in sums.iter_mut().zip(counts) {
-                    *sum += long(count);
-                }
-            }
+            self.histograms.add_to(class, self.high_water(), &mut view.wait, &mut view.latency);
             classes.push(view);
         }
         let mut users = Vec::new();
@@ -186,8 +180,6 @@ impl Region {
                 class.inside += u32::from(is_inside(view.state));
                 class.waiting += u32::from(view.state == State::Waiting);
                 class.totals.add(&view.totals);
-                slot.served.add_waits_to(&mut class.wait);
-                slot.served.latency.add_to(&mut class.latency);
             }
             users.push(view);
         }

@@ -8,7 +8,6 @@
 use crate::text::SharedText;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
-use headworks_policy::histogram::{BUCKETS, bucket_of};
 
 /// What a user is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,31 +61,6 @@ impl State {
     }
 }
 
-/// Latency histogram with one writer. Buckets as in `headworks_policy::histogram`.
-#[derive(Debug)]
-#[repr(C)]
-pub struct SharedHistogram([AtomicU32; BUCKETS]);
-
-impl SharedHistogram {
-    /// Counts one value.
-    pub fn record(&self, value: Nanos) {
-        bump(&self.0[bucket_of(value)], 1);
-    }
-
-    /// Adds the counts to `sum`.
-    pub fn add_to(&self, sum: &mut [u64; BUCKETS]) {
-        for (sum, count) in sum.iter_mut().zip(&self.0) {
-            *sum += u64::from(count.load(Ordering::Relaxed));
-        }
-    }
-
-    fn clear(&self) {
-        for count in &self.0 {
-            count.store(0, Ordering::Relaxed);
-        }
-    }
-}
-
 /// Adds to a counter that only this thread writes.
 pub fn bump(counter: &AtomicU32, by: u32) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
@@ -123,15 +97,12 @@ pub struct Served {
     pub queued: AtomicU64,
     /// Requests that the gate let pass without a token, for whatever reason.
     pub passed: AtomicU64,
-    /// Waits of the requests that waited.
-    wait: SharedHistogram,
-    /// Latencies, of all requests.
-    pub latency: SharedHistogram,
 }
 
 impl Served {
-    /// Counts one answered request.
-    pub fn record(&self, wait: Nanos, run: Nanos) {
+    /// Counts one answered request. Its latency also belongs into a histogram:
+    /// `Region::record` does both.
+    pub(crate) fn record(&self, wait: Nanos, run: Nanos) {
         let latency = wait + run;
         bump64(&self.requests, 1);
         bump64(&self.run_ns, run.0);
@@ -140,8 +111,6 @@ impl Served {
         }
         let ms = latency.0 as f64 * 1e-6;
         add_float(&self.latency_ms2, ms * ms);
-        self.latency.record(latency);
-        // Nothing of it for the many that do not wait: see `add_waits_to`.
         if wait.0 > 0 {
             self.record_wait(wait);
         }
@@ -152,18 +121,6 @@ impl Served {
         bump64(&self.wait_ns, wait.0);
         if wait.0 > self.wait_ns_max.load(Ordering::Relaxed) {
             self.wait_ns_max.store(wait.0, Ordering::Relaxed);
-        }
-        self.wait.record(wait);
-    }
-
-    /// Adds the counts of the waits to `sum`; requests that did not wait go to the first bucket.
-    pub fn add_waits_to(&self, sum: &mut [u64; BUCKETS]) {
-        let mut counts = [0; BUCKETS];
-        self.wait.add_to(&mut counts);
-        let waited: u64 = counts.iter().sum();
-        counts[0] += self.requests.load(Ordering::Relaxed).saturating_sub(waited);
-        for (sum, count) in sum.iter_mut().zip(counts) {
-            *sum += count;
         }
     }
 
@@ -203,8 +160,6 @@ impl Served {
         ] {
             counter.store(0, Ordering::Relaxed);
         }
-        self.wait.clear();
-        self.latency.clear();
     }
 }
 
@@ -242,6 +197,8 @@ pub struct UserSlot {
     pub progress: AtomicU32,
     /// Thread that last served it.
     pub thread: AtomicU32,
+    /// Index of its class.
+    pub class: AtomicU32,
     /// When the request in hand arrived.
     pub arrived_ns: AtomicU64,
     /// When the request in hand was admitted.
@@ -251,8 +208,6 @@ pub struct UserSlot {
     /// Counters; the first of them end the slot's second cache line, and that is all that most
     /// requests touch beside one bucket.
     pub served: Served,
-    /// Index of its class.
-    pub class: AtomicU32,
     /// Version of the rules by which `class` was found.
     pub class_epoch: AtomicU32,
     /// Number of the reason why it was last let pass, plus one.
@@ -279,6 +234,7 @@ const _: () = {
     assert!(core::mem::offset_of!(UserSlot, admitted_ns) + 8 <= 64);
     let hot = core::mem::offset_of!(UserSlot, served) + core::mem::offset_of!(Served, wait_ns);
     assert!(hot <= 128, "two lines for most requests");
+    assert!(size_of::<UserSlot>() <= 448, "with its place in the policy, 512 bytes a connection");
 };
 
 impl UserSlot {
