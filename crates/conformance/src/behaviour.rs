@@ -1,0 +1,84 @@
+//! The behaviours: one file each, below `behaviours/` in a directory for each database.
+//!
+//! The first lines of a file are comments of its language that say `about: …`, and, if every byte that the server sends
+//! must be the same, too, `bytes: yes`. Lines of the output that contain a text named by `ignore: …` are left out.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::database::Database;
+
+/// One thing that clients do.
+#[derive(Clone, Debug)]
+pub struct Behaviour {
+    /// The file's name.
+    pub name: String,
+    /// The script.
+    pub path: PathBuf,
+    /// What it does, in a line.
+    pub about: String,
+    /// Every byte from the server must be the same.
+    pub bytes: bool,
+    /// Lines of the output with one of these are not compared.
+    pub ignored: Vec<String>,
+}
+
+/// Where the suite's own files are.
+pub fn home() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// All behaviours of a database, by name.
+pub fn of(database: Database) -> Result<Vec<Behaviour>> {
+    let directory = home().join("behaviours").join(database.name());
+    let entries =
+        fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        found.push(read(&entry?.path())?);
+    }
+    found.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(found)
+}
+
+fn read(path: &Path) -> Result<Behaviour> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut behaviour = Behaviour {
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        path: path.to_owned(),
+        about: String::new(),
+        bytes: false,
+        ignored: Vec::new(),
+    };
+    for line in text.lines() {
+        let comment = ["-- ", "# ", "// "].into_iter().find_map(|mark| line.strip_prefix(mark));
+        let Some((key, value)) = comment.and_then(|comment| comment.split_once(": ")) else {
+            break;
+        };
+        match key {
+            "about" => behaviour.about = value.to_owned(),
+            "bytes" => behaviour.bytes = value == "yes",
+            "ignore" => behaviour.ignored.push(value.to_owned()),
+            _ => break,
+        }
+    }
+    ensure!(!behaviour.about.is_empty(), "{} does not begin with `about: …`", path.display());
+    Ok(behaviour)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_behaviour_says_what_it_does() {
+        for database in Database::ALL {
+            let behaviours = of(database).unwrap();
+            assert!(behaviours.len() >= 8, "{database}");
+            assert!(behaviours.iter().any(|behaviour| behaviour.bytes), "{database}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Real clients, and how each runs a script.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use headworks_rig::{find_program, postgres_program};
+
+use crate::behaviour::{Behaviour, home};
+use crate::database::Database;
+
+/// No behaviour takes this long, on any machine.
+const DEADLINE: Duration = Duration::from_secs(120);
+
+/// How a client ended, and what it printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Printed {
+    /// Both streams, in the order of writing.
+    pub text: String,
+    /// Exit code; `None` after a signal.
+    pub code: Option<i32>,
+}
+
+/// Where drivers that are not Debian's are kept: `make test-conformance` puts them there.
+fn drivers() -> PathBuf {
+    let own = std::env::current_exe().unwrap_or_default();
+    let target = own.parent().and_then(Path::parent).unwrap_or(Path::new("target"));
+    target.join("conformance")
+}
+
+/// Why a behaviour cannot run here, if so.
+pub fn missing(behaviour: &Behaviour) -> Option<String> {
+    let need = |program: &str, package: &str| {
+        let here = find_program(program).is_some() || postgres_program(program).is_some();
+        (!here).then(|| format!("{program} is not installed (apt-get install {package})"))
+    };
+    let fetched = |path: PathBuf| {
+        (!path.exists())
+            .then(|| format!("{} is not there (make test-conformance fetches it)", path.display()))
+    };
+    let in_mariadb = behaviour.path.parent().is_some_and(|path| path.ends_with("mariadb"));
+    match behaviour.path.extension().and_then(|extension| extension.to_str()) {
+        Some("java") => need("java", "default-jdk-headless")
+            .or_else(|| fetched(drivers().join("java/postgresql.jar"))),
+        Some("cjs") => {
+            need("node", "nodejs").or_else(|| fetched(drivers().join("node/node_modules/pg")))
+        }
+        _ if in_mariadb => need("mariadb", "mariadb-client"),
+        _ => need("psql", "postgresql-client"),
+    }
+}
+
+/// Runs a behaviour against the server at `port`. Scripts get a fresh directory as their working directory, the
+/// server's `HOST` and `PORT`, and `DIRECT`, the port without a relay between.
+pub fn run(
+    database: Database,
+    behaviour: &Behaviour,
+    port: u16,
+    direct: u16,
+    scratch: &Path,
+) -> Result<Printed> {
+    let mut command = command(database, &behaviour.path, port)?;
+    let path = std::env::var("PATH").unwrap_or_default();
+    let postgres = postgres_program("psql").unwrap_or_default();
+    let postgres = postgres.parent().map(Path::to_owned).unwrap_or_default();
+    fs::create_dir(scratch)?;
+    let output = File::create(scratch.with_extension("out"))?;
+    command
+        .current_dir(scratch)
+        .env("PATH", format!("{}:{path}", postgres.display()))
+        .env("HOST", "127.0.0.1")
+        .env("PORT", port.to_string())
+        .env("DIRECT", direct.to_string())
+        .env("NODE_PATH", drivers().join("node/node_modules"))
+        .env("TZ", "UTC")
+        .env("LC_ALL", "C.UTF-8")
+        .envs([("PGHOST", "127.0.0.1"), ("PGUSER", "app"), ("PGDATABASE", "postgres")])
+        .env("PGPORT", port.to_string())
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .process_group(0);
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("cannot run {}", command.get_program().to_string_lossy()))?;
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        if begun.elapsed() > DEADLINE {
+            // SAFETY: the group of a child that was not waited for.
+            unsafe { libc::kill(-(child.id() as libc::pid_t), libc::SIGKILL) };
+            let _ = child.wait();
+            let text = fs::read(scratch.with_extension("out"))?;
+            bail!("{} is stuck; it printed:\n{}", behaviour.name, String::from_utf8_lossy(&text));
+        }
+        sleep(Duration::from_millis(5));
+    };
+    let text = String::from_utf8_lossy(&fs::read(scratch.with_extension("out"))?).into_owned();
+    let kept = text.lines().map(without_times);
+    let kept = kept.filter(|line| !behaviour.ignored.iter().any(|part| line.contains(part)));
+    Ok(Printed { text: kept.collect::<Vec<_>>().join("\n"), code: status.code() })
+}
+
+fn command(database: Database, script: &Path, port: u16) -> Result<Command> {
+    let extension = script.extension().and_then(|extension| extension.to_str());
+    let mut command = match (extension, database) {
+        (Some("sql"), Database::MariaDb) => {
+            let mut command = Command::new("mariadb");
+            command.args(["--no-defaults", "--protocol=tcp", "-h127.0.0.1", "-uapp"]);
+            command.arg(format!("-P{port}"));
+            command.args(["--table", "-vv", "--force", "--show-warnings", "rig"]);
+            command.arg("-e").arg(format!("source {}", script.display()));
+            return Ok(command);
+        }
+        (Some("sql"), Database::PostgreSql) => {
+            let mut command = Command::new("psql");
+            command.args(["-X", "-a", "-f"]);
+            command
+        }
+        (Some("sh"), _) => {
+            let mut command = Command::new("bash");
+            command.arg("-eu");
+            command
+        }
+        (Some("cjs"), _) => Command::new("node"),
+        (Some("java"), _) => {
+            let mut command = Command::new("java");
+            command.args(["-Xmx256m", "-cp"]).arg(drivers().join("java/*"));
+            command
+        }
+        _ => bail!("nothing runs {}", script.display()),
+    };
+    command.arg(script);
+    Ok(command)
+}
+
+/// A line without `(0.123 sec)` at its end.
+fn without_times(line: &str) -> &str {
+    let Some((head, time)) = line.rsplit_once(" (") else { return line };
+    let Some(time) = time.strip_suffix(" sec)") else { return line };
+    if time.parse::<f64>().is_ok() { head } else { line }
+}
+
+/// Where the drivers are described.
+pub fn describe() -> String {
+    format!("drivers: {} (from {})", drivers().display(), home().join("clients").display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_no_part_of_an_answer() {
+        assert_eq!(without_times("1 row in set (0.001 sec)"), "1 row in set");
+        assert_eq!(without_times("f (x sec)"), "f (x sec)");
+        assert_eq!(without_times("a (b)"), "a (b)");
+    }
+}

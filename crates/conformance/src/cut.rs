@@ -1,0 +1,145 @@
+//! Connections that end after every byte of a conversation, in an orderly way or not: afterwards no place is lost.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::behaviour;
+use crate::clients;
+use crate::crowd::{Asker, Crowd};
+use crate::database::{Database, Place};
+use crate::gate::{Gated, fresh_directory};
+use crate::kills::free_places;
+use crate::relay::Relay;
+
+/// Arguments of `cut`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Only this database
+    #[arg(long)]
+    database: Vec<Database>,
+    /// Cut after every so many bytes
+    #[arg(long, default_value_t = 1)]
+    step: usize,
+}
+
+const PLACES: u32 = 2;
+const CROWD: usize = 4;
+const SETTINGS: &str = "hold_ms_max = 900000\nstall_ms = 600000\n";
+
+/// The behaviours whose conversations are cut.
+const CONVERSATIONS: [&str; 2] = ["cut.sql", "transactions.sql"];
+
+/// Runs on each database; says whether all went well.
+pub fn run(options: &Options) -> Result<bool> {
+    for database in Database::ALL {
+        let wanted = options.database.is_empty() || options.database.contains(&database);
+        if wanted && database.is_here() {
+            on(database, options).with_context(|| database.name())?;
+        }
+    }
+    Ok(true)
+}
+
+fn on(database: Database, options: &Options) -> Result<()> {
+    let talks = record(database)?;
+    let gated = Gated::start(database, PLACES, SETTINGS, 400)?;
+    let crowd = Crowd::gather(database, gated.server.port(), CROWD)?;
+    let begun = Instant::now();
+    let mut cuts = 0;
+    for talk in &talks {
+        for at in (0..=talk.len()).step_by(options.step.max(1)) {
+            cut(gated.server.port(), &talk[..at], End::of(cuts))
+                .with_context(|| format!("cut after {at} bytes"))?;
+            cuts += 1;
+        }
+    }
+    gated.wait("only the crowd is left", |status| status.number("users") == CROWD as u64)?;
+    let before = crowd.requests();
+    let moves = Instant::now();
+    while crowd.requests() < before + 10 * CROWD as u64 {
+        ensure!(moves.elapsed() < crate::gate::DEADLINE, "the crowd is stuck");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    crowd.leave()?;
+    gated.wait("nobody is left", |status| status.number("users") == 0)?;
+    free_places(database, &gated, PLACES)?;
+    let mut asker = Asker::connect(database, gated.server.port(), "checker")?;
+    ensure!(asker.ask("SELECT 42")? == "42", "the server does not answer");
+    let status = gated.status()?;
+    ensure!(status.counter("panic") == 0, "a panic inside the library: {:#}", status.0);
+    println!(
+        "{database}: {cuts} connections cut in {:.0} s: no place lost, nobody stuck",
+        begun.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+/// What clients send in some behaviours, as it is: they need no answer to go on.
+fn record(database: Database) -> Result<Vec<Vec<u8>>> {
+    let server = database.start(&Place::default(), 50)?;
+    let scratch = fresh_directory()?;
+    let mut talks = Vec::new();
+    for behaviour in behaviour::of(database)? {
+        if CONVERSATIONS.contains(&behaviour.name.as_str()) {
+            let relay = Relay::start(server.port())?;
+            let (own, direct) = (relay.port(), server.port());
+            clients::run(database, &behaviour, own, direct, &scratch.join(&behaviour.name))?;
+            talks.extend(relay.finish().into_iter().map(|talk| talk.client));
+        }
+    }
+    std::fs::remove_dir_all(&scratch)?;
+    ensure!(talks.iter().any(|talk| talk.len() > 500), "nothing was recorded");
+    Ok(talks)
+}
+
+/// How a connection is ended.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// Closed without a look at the answer.
+    Close,
+    /// Reset.
+    Reset,
+    /// Nothing more is sent, but what comes is read.
+    HalfClose,
+}
+
+impl End {
+    fn of(number: usize) -> End {
+        [End::Close, End::Reset, End::HalfClose][number % 3]
+    }
+}
+
+fn cut(port: u16, bytes: &[u8], end: End) -> Result<()> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    // The server may have hung up already: part of what is tested.
+    let _ = stream.write_all(bytes);
+    match end {
+        End::Close => {}
+        End::Reset => {
+            let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+            // SAFETY: an open socket, and a structure of the length that is given.
+            let failed = unsafe {
+                libc::setsockopt(
+                    stream.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    libc::SO_LINGER,
+                    (&raw const linger).cast(),
+                    size_of_val(&linger) as libc::socklen_t,
+                )
+            };
+            ensure!(failed == 0, std::io::Error::last_os_error());
+        }
+        End::HalfClose => {
+            let _ = stream.shutdown(Shutdown::Write);
+            let mut rest = [0; 4096];
+            while stream.read(&mut rest).is_ok_and(|read| read > 0) {}
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,278 @@
+//! Daemons, backends and clients killed in a loop, under load: afterwards nobody is stuck, no place is lost, no answer
+//! was wrong.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{sleep, spawn};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::crowd::Asker;
+use crate::database::{Database, Running};
+use crate::gate::{DEADLINE, Gated};
+use crate::worker::ACCOUNTS;
+
+/// Arguments of `kills`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Only this database
+    #[arg(long)]
+    database: Vec<Database>,
+    /// Kills of each database
+    #[arg(long, default_value_t = 1000)]
+    rounds: u32,
+    /// Clients
+    #[arg(long, default_value_t = 24)]
+    clients: u32,
+    /// Places of the gate
+    #[arg(long, default_value_t = 4)]
+    places: u32,
+    /// Seed of what is killed when
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Long holds would hide a place that is lost: whoever is held passes after ten seconds, and each pass is a finding.
+const SETTINGS: &str = "hold_ms_max = 10000\n";
+
+/// A daemon, a backend, a client: how often each.
+#[derive(Debug, Default)]
+struct Kills {
+    daemons: u32,
+    backends: u32,
+    clients: u32,
+}
+
+/// Runs the loop on each database; says whether all invariants held.
+pub fn run(options: &Options) -> Result<bool> {
+    let mut good = true;
+    for database in Database::ALL {
+        let wanted = options.database.is_empty() || options.database.contains(&database);
+        if wanted && database.is_here() {
+            good &= on(database, options).with_context(|| database.name())?;
+        }
+    }
+    Ok(good)
+}
+
+struct Worker {
+    child: Child,
+    number: u32,
+    rounds: Arc<AtomicU64>,
+}
+
+impl Worker {
+    fn start(database: Database, port: u16, number: u32) -> Result<Worker> {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["worker", "--database", database.name()])
+            .args(["--port", &port.to_string(), "--number", &number.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()?;
+        let rounds = Arc::new(AtomicU64::new(0));
+        let (seen, out) = (Arc::clone(&rounds), child.stdout.take().context("no output")?);
+        spawn(move || {
+            for _ in BufReader::new(out).lines().map_while(Result::ok) {
+                seen.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        Ok(Worker { child, number, rounds })
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// xorshift64*, so that a failure is repeated by its seed.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) % limit
+    }
+}
+
+fn on(database: Database, options: &Options) -> Result<bool> {
+    let mut gated = Gated::start(database, options.places, SETTINGS, 400)?;
+    let port = gated.server.port();
+    prepare(database, port)?;
+    let mut workers = Vec::new();
+    for number in 0..options.clients {
+        workers.push(Worker::start(database, port, number)?);
+    }
+    let mut random = Random(options.seed.max(1));
+    let (mut kills, begun) = (Kills::default(), Instant::now());
+    for round in 0..options.rounds {
+        sleep(Duration::from_millis(20 + random.below(60)));
+        match random.below(3) {
+            0 => {
+                kill_daemon(&gated, &mut random)?;
+                kills.daemons += 1;
+            }
+            1 => kills.backends += u32::from(kill_backend(database, &gated, &mut random)?),
+            _ => {
+                let at = random.below(workers.len() as u64) as usize;
+                let number = workers[at].number;
+                workers[at] = Worker::start(database, port, number)?;
+                kills.clients += 1;
+            }
+        }
+        ensure!(gated.server.is_running(), "the server ended:\n{}", gated.server.log_tail());
+        if round % 50 == 49 || round + 1 == options.rounds {
+            everybody_moves(&mut workers).with_context(|| format!("after {} kills", round + 1))?;
+            eprint!(
+                "\r{database}: {} of {} kills, {:.0} s ",
+                round + 1,
+                options.rounds,
+                begun.elapsed().as_secs_f64()
+            );
+        }
+    }
+    eprintln!();
+    let rounds: u64 = workers.iter().map(|worker| worker.rounds.load(Ordering::Relaxed)).sum();
+    drop(workers);
+    finish(database, &gated, options)?;
+    println!(
+        "{database}: {} daemons, {} backends and {} clients killed in {:.0} s under {} clients ({rounds} rounds by \
+         those that lived): nobody stuck, no place lost, no wrong answer",
+        kills.daemons,
+        kills.backends,
+        kills.clients,
+        begun.elapsed().as_secs_f64(),
+        options.clients
+    );
+    Ok(true)
+}
+
+fn prepare(database: Database, port: u16) -> Result<()> {
+    let mut asker = Asker::connect(database, port, "setup")?;
+    let engine = if database == Database::MariaDb { " ENGINE=InnoDB" } else { "" };
+    asker.ask(&format!("CREATE TABLE account (id INT PRIMARY KEY, amount INT){engine}"))?;
+    for id in 0..ACCOUNTS {
+        asker.ask(&format!("INSERT INTO account VALUES ({id}, 1000)"))?;
+    }
+    Ok(())
+}
+
+/// Kills the daemon. Everybody passes until somebody starts it again, which happens now or with the next kill.
+fn kill_daemon(gated: &Gated, random: &mut Random) -> Result<()> {
+    let daemon = gated.status()?.number("daemon_pid") as libc::pid_t;
+    ensure!(daemon > 0, "there is no daemon");
+    // SAFETY: a number of a process that was the daemon's a moment ago.
+    unsafe { libc::kill(daemon, libc::SIGKILL) };
+    sleep(Duration::from_millis(random.below(1500)));
+    let output = gated.headworks(&["daemon"])?;
+    ensure!(output.status.success(), "the daemon does not start again: {output:?}");
+    Ok(())
+}
+
+/// Kills a random connection's backend: for PostgreSQL by SIGKILL, upon which it ends all sessions and recovers.
+fn kill_backend(database: Database, gated: &Gated, random: &mut Random) -> Result<bool> {
+    match &gated.server {
+        Running::MariaDb(server) => {
+            let Ok(mut admin) = Asker::connect(database, server.port(), "killer") else {
+                return Ok(false);
+            };
+            let found = admin.ask(
+                "SELECT ID FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() AND \
+                 USER = 'app' ORDER BY RAND() LIMIT 1",
+            );
+            let Ok(id) = found else { return Ok(false) };
+            let _ = admin.ask(&format!("KILL CONNECTION {id}"));
+        }
+        Running::PostgreSql(server) => {
+            let children = children_of(server.pid());
+            let backends: Vec<i32> = children.into_iter().filter(|&pid| is_backend(pid)).collect();
+            if backends.is_empty() {
+                return Ok(false);
+            }
+            let victim = backends[random.below(backends.len() as u64) as usize];
+            // SAFETY: a child of the postmaster a moment ago.
+            unsafe { libc::kill(victim, libc::SIGKILL) };
+        }
+    }
+    Ok(true)
+}
+
+fn children_of(pid: u32) -> Vec<i32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+fn is_backend(pid: i32) -> bool {
+    let title = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&title).contains(": app postgres 127.0.0.1")
+}
+
+/// Every client finishes another round.
+fn everybody_moves(workers: &mut [Worker]) -> Result<()> {
+    let before: Vec<u64> =
+        workers.iter().map(|worker| worker.rounds.load(Ordering::Relaxed)).collect();
+    let begun = Instant::now();
+    for (worker, before) in workers.iter_mut().zip(before) {
+        while worker.rounds.load(Ordering::Relaxed) == before {
+            if let Some(status) = worker.child.try_wait()? {
+                bail!("client {} ended by itself: {status}", worker.number);
+            }
+            ensure!(begun.elapsed() < DEADLINE, "client {} is stuck", worker.number);
+            sleep(Duration::from_millis(5));
+        }
+    }
+    Ok(())
+}
+
+/// All are gone: nobody is left in the region, all places are free, the sum is what it was.
+fn finish(database: Database, gated: &Gated, options: &Options) -> Result<()> {
+    gated.wait("nobody is left", |status| status.number("users") == 0)?;
+    let status = gated.status()?;
+    for (name, most) in [("hold_limit", 0), ("panic", 0)] {
+        let count = status.counter(name);
+        ensure!(count <= most, "{name} is {count}: {:#}", status.0);
+    }
+    free_places(database, gated, options.places)?;
+    let mut asker = Asker::connect(database, gated.server.port(), "checker")?;
+    let sum = asker.ask("SELECT SUM(amount) FROM account")?;
+    ensure!(sum == (ACCOUNTS * 1000).to_string(), "the accounts have {sum}");
+    Ok(())
+}
+
+/// As many users as there are places are inside at the same time, and one more is not.
+pub fn free_places(database: Database, gated: &Gated, places: u32) -> Result<()> {
+    let port = gated.server.port();
+    let sleeping = match database {
+        Database::MariaDb => "SELECT SLEEP(3)",
+        Database::PostgreSql => "SELECT pg_sleep(3)",
+    };
+    let users: Vec<_> = (0..=places)
+        .map(|number| {
+            let mut asker = Asker::connect(database, port, &format!("place-{number}"))?;
+            Ok(spawn(move || asker.ask(sleeping).map(|_| ())))
+        })
+        .collect::<Result<_>>()?;
+    let seen = gated.wait("all places taken, and one user waits", |status| {
+        status.number("inside") == u64::from(places) && status.number("waiting") == 1
+    });
+    for user in users {
+        match user.join() {
+            Ok(done) => done?,
+            Err(_) => bail!("a user panicked"),
+        }
+    }
+    seen.context("a place was lost")
+}
