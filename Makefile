@@ -5,6 +5,7 @@ PREFIX ?= /usr/local
 OUT ?= out/demo
 
 .DEFAULT_GOAL := help
+.PHONY: drivers test-conformance test-kills
 .PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-pool bench-tad bench-nbd bench-fuse man install clean
 
 help: ## Show this list
@@ -42,6 +43,27 @@ test-long: setup-test ## The same with many more random cases and seeds
 	for seed in $$(seq 1 20); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-bufferpool --test stress || exit 1; done
 	for seed in $$(seq 1 200); do HEADWORKS_SEED=$$seed $(CARGO) test -q --release -p headworks-region --test hostile || exit 1; done
 	$(CARGO) test --workspace
+
+# Drivers that are not Debian's, from their registries, beside the build.
+DRIVERS := $(or $(CARGO_TARGET_DIR),target)/conformance
+drivers:
+	@scripts/setup conformance
+	@mkdir -p $(DRIVERS)/java $(DRIVERS)/node
+	@[ -e $(DRIVERS)/java/postgresql.jar ] || mvn -q -B -f crates/conformance/clients/java/pom.xml dependency:copy-dependencies \
+		-Dmdep.stripVersion=true -DoutputDirectory=$(abspath $(DRIVERS))/java || echo "no JDBC drivers: their behaviours are skipped"
+	@cp crates/conformance/clients/node/package*.json $(DRIVERS)/node/
+	@[ -d $(DRIVERS)/node/node_modules/pg ] || (cd $(DRIVERS)/node && npm ci --no-audit --no-fund --silent) || echo "no Node drivers: their behaviours are skipped"
+
+test-conformance: drivers ## Real clients against each database as it is and behind the gate: the same answers (15 minutes)
+	$(CARGO) build --workspace
+	$(CARGO) run -q -p headworks-conformance -- run
+	$(CARGO) run -q -p headworks-conformance -- cut
+	$(CARGO) run -q -p headworks-conformance -- kills --rounds 60
+
+test-kills: setup-test ## 1,000 kills of daemons, backends and clients under load on each database, and 10,000 connections
+	$(CARGO) build --workspace
+	$(CARGO) run -q -p headworks-conformance -- kills --rounds 1000
+	$(CARGO) run -q -p headworks-conformance -- many
 
 loom: ## The two-mutex LRU list under every interleaving of a few threads
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom $(CARGO) test --release -p headworks-bufferpool --lib loom_tests
