@@ -51,6 +51,8 @@ pub enum Command {
     Reload(Select),
     /// Say why the gate does what it does
     Explain(ExplainGate),
+    /// What is known of each database
+    Profile(ProfileArgs),
     /// Look at what this machine offers, and what is missing
     Doctor(Doctor),
     /// Run experiments and draw their results
@@ -197,6 +199,15 @@ pub struct Run {
     /// Name of the instance [default: the program's name]
     #[arg(long, short = 'n')]
     pub name: Option<String>,
+    /// Profile of the server: a name from `profile list`, or a file [default: by the program's name]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub profile: Option<String>,
+    /// Start the database without the gate if the gate cannot be set up
+    ///
+    /// For services: a mistake in a configuration, or a missing library, must not keep a database
+    /// from starting.
+    #[arg(long)]
+    pub fail_open: bool,
     /// The database's program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -261,6 +272,47 @@ pub struct Set {
     /// How long nothing may complete before one more user is admitted
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
     pub stall_ms: Option<u64>,
+}
+
+/// Arguments of `profile`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  headworks profile list\n  headworks profile show mariadb\n  \
+    headworks profile show postgresql --toml > /etc/headworks/profiles/postgresql.toml\n  \
+    headworks profile show ./mydb.toml        # checks a file of one's own")]
+pub struct ProfileArgs {
+    /// What to do
+    #[command(subcommand)]
+    pub command: ProfileCommand,
+}
+
+/// What to do with profiles.
+#[derive(Debug, Subcommand)]
+pub enum ProfileCommand {
+    /// Name every profile and the programs that it knows
+    #[command(after_help = "Example:\n  headworks profile list --json")]
+    List {
+        /// For machines
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a profile
+    ///
+    /// A file of the same name in $XDG_CONFIG_HOME/headworks/profiles or /etc/headworks/profiles
+    /// stands in for a profile that is built in. It takes effect when a server is started, but for
+    /// the sessions that are never held: these also at `reload`.
+    #[command(after_help = "Examples:\n  headworks profile show mariadb\n  \
+        headworks profile show mariadb --toml > mydb.toml   # to begin one's own with")]
+    Show {
+        /// A name from `profile list`, or a file
+        #[arg(value_name = "NAME|FILE")]
+        name: String,
+        /// For machines
+        #[arg(long, conflicts_with = "toml")]
+        json: bool,
+        /// The file as it is written
+        #[arg(long)]
+        toml: bool,
+    },
 }
 
 /// Arguments of `doctor`.

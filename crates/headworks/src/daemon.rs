@@ -8,6 +8,7 @@ use crate::config::Config;
 use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
 use crate::instance::{Instance, Note, started_ticks};
+use crate::profile::{Bypass, Profile, Profiles};
 use crate::quota::Quota;
 use crate::slo::Slo;
 use crate::status::Status;
@@ -53,9 +54,16 @@ const FAREWELL: Nanos = Nanos::from_millis(90_000);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Rules and settings of `config` go into the region, the administrators' port first.
-pub fn apply_config(region: &Mapping, config: &Config, extra_port: Option<u16>) {
+/// Rules and settings of `config` go into the region: the administrators' port first, then whom the
+/// profile never holds.
+pub fn apply_config(
+    region: &Mapping,
+    config: &Config,
+    extra_port: Option<u16>,
+    bypass: &[Bypass],
+) {
     let mut config = config.clone();
+    config.rules.splice(0..0, bypass.iter().map(|bypass| bypass.rule));
     if let Some(port) = extra_port {
         let any = Text::new(b"");
         config.rules.insert(
@@ -226,6 +234,14 @@ impl Daemon {
         }
     }
 
+    /// The profile as it is written now. Who is never held is all that a reload takes from it.
+    fn profile(&self) -> Result<Profile> {
+        match &self.note.profile_file {
+            Some(file) => Ok(Profile::load(file)?),
+            None => Profiles::read()?.named(&self.note.profile).cloned(),
+        }
+    }
+
     fn reload(&mut self) -> Result<String> {
         let Some(path) = &self.note.config else {
             bail!(
@@ -237,7 +253,8 @@ impl Daemon {
                 bail!("{POOL_REFUSED}\nthe configuration from before stays in force")
             }
             Ok(config) => {
-                apply_config(&self.region, &config, self.note.extra_port);
+                let profile = self.profile()?;
+                apply_config(&self.region, &config, self.note.extra_port, &profile.bypass);
                 self.config_error = None;
                 Ok(format!("{} is in force", path.display()))
             }

@@ -35,6 +35,12 @@ pub struct Note {
     pub extra_port: Option<u16>,
     /// The server's few threads must not be held: the gate can only watch it.
     pub pool_of_threads: bool,
+    /// Name of the profile, and the file that it came from; none for one that is built in.
+    #[serde(default)]
+    pub profile: String,
+    /// See `profile`.
+    #[serde(default)]
+    pub profile_file: Option<PathBuf>,
 }
 
 /// The directory below which instances live: `HEADWORKS_RUN_DIR`, or one in memory, because the

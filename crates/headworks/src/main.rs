@@ -78,6 +78,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             }
         }
         Command::Explain(args) => explain::run(&args)?,
+        Command::Profile(args) => profile::show::run(&args.command)?,
         Command::Doctor(args) => return doctor(&args),
         Command::Bench(args) => return bench(args.command),
         Command::Tad(args) => return tad::run(&args.command),

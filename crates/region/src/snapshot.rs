@@ -6,7 +6,7 @@
 use crate::control::Settings;
 use crate::entered::PassReason;
 use crate::layout::{COUNTERS, Region};
-use crate::user::{State, UserSlot};
+use crate::user::{Encryption, State, UserSlot};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
 use headworks_policy::histogram::BUCKETS;
@@ -38,6 +38,8 @@ pub struct UserView {
     pub identity: [String; 4],
     /// Local TCP port; zero on a Unix socket.
     pub local_port: u32,
+    /// How its bytes are encrypted.
+    pub encryption: Encryption,
     /// When it connected.
     pub connected: Nanos,
     /// When the request in hand arrived.
@@ -279,6 +281,7 @@ fn user_view(user: u32, slot: &UserSlot) -> UserView {
         identity: [&slot.account, &slot.database, &slot.application, &slot.address]
             .map(|text| text.get().to_display()),
         local_port: word(&slot.local_port),
+        encryption: Encryption::from_word(word(&slot.encryption)),
         connected: Nanos(long(&slot.connected_ns)),
         arrived: Nanos(long(&slot.arrived_ns)),
         admitted: Nanos(long(&slot.admitted_ns)),
