@@ -24,7 +24,7 @@ use headworks_region::lock::thread_exists;
 use headworks_region::rules::{Rule, Verdict};
 use headworks_region::snapshot::Snapshot;
 use headworks_region::text::Text;
-use headworks_region::{Mapping, Mode, State, clock};
+use headworks_region::{Mapping, Mode, Protocol, State, clock};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -112,7 +112,9 @@ fn reclassify(region: &Mapping) {
     let epoch = region.rules.epoch();
     for user in 0..region.high_water() {
         let Some(slot) = region.user(user) else { break };
-        let known = slot.state() != State::Free && !slot.account.get().bytes().is_empty();
+        let nameless = region.protocol() == Protocol::Generic;
+        let known = slot.state() != State::Free
+            && (nameless || !slot.account.get().bytes().is_empty());
         if known && slot.class_epoch.load(Ordering::Relaxed) != epoch {
             let (verdict, epoch) = region.rules.classify(&identity_of(slot));
             region.classify(user, verdict.class, verdict.bypass, epoch);

@@ -97,8 +97,8 @@ fn warn(args: &Run, profile: &Profile, binary: &Binary) {
     if profile.name == GENERIC && args.profile.is_none() {
         eprintln!(
             "headworks: warning: no profile knows {program}: a request is taken to be data that arrives after an \
-             answer, and neither clients' names nor transactions are seen\n  \
-             try it first: --mode dry-run; choose this without the warning: --profile {GENERIC}; see: headworks profile list"
+             answer, and neither clients' names nor transactions are seen; try it first: --mode dry-run; no warning: --profile {GENERIC}; \
+             others: headworks profile list"
         );
     }
     if binary.receives_through_hooks(&profile.calls.receive) == Some(false) {

@@ -88,6 +88,9 @@ pub fn accepted(fd: i32) {
     inner.begin(user);
     if region.protocol() == Protocol::Generic {
         inner.framing = Framing::Generic;
+        drop(inner);
+        // Nobody will say who the client is: its address is all that rules can see.
+        judge(region, user);
     }
 }
 
@@ -415,6 +418,12 @@ pub(crate) fn apply_identity(region: &Region, user: u32, identity: &Names) {
     slot.account.set(identity.account());
     slot.database.set(identity.database());
     slot.application.set(identity.application());
+    judge(region, user);
+}
+
+/// Puts a user into the class that the rules say.
+fn judge(region: &Region, user: u32) {
+    let Some(slot) = region.user(user) else { return };
     let (verdict, epoch) = region.rules.classify(&identity_of(slot));
     if verdict.bypass {
         region.count(Counter::Administrator);

@@ -6,6 +6,7 @@
 use crate::control::Settings;
 use crate::entered::PassReason;
 use crate::layout::{COUNTERS, Region};
+use crate::protocol::Protocol;
 use crate::user::{Encryption, State, UserSlot};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
@@ -118,6 +119,8 @@ pub struct Snapshot {
     pub now: Nanos,
     /// The settings.
     pub settings: Settings,
+    /// What the server speaks.
+    pub protocol: Protocol,
     /// Users beyond P that the stall detector lets in.
     pub bonus: u32,
     /// The daemon gives no sign of life.
@@ -196,6 +199,7 @@ impl Region {
         Snapshot {
             now,
             settings: self.control.settings(),
+            protocol: self.protocol(),
             bonus: self.control.bonus(),
             stale: self.beat.stale(now),
             daemon: word(&self.beat.daemon),
