@@ -5,6 +5,12 @@
 //! pass by itself (longest hold, stall detector) far longer than a test, unless it is the subject,
 //! so whoever is held stays held until the test lets go.
 
+#[path = "gate/certificate.rs"]
+mod certificate;
+#[path = "gate/script.rs"]
+mod script;
+#[path = "gate/tls.rs"]
+mod tls;
 #[path = "gate/bypass.rs"]
 mod bypass;
 #[path = "gate/common.rs"]

@@ -23,5 +23,11 @@ mod start;
 #[path = "gate/status.rs"]
 #[allow(dead_code)] // the other crate of tests uses the rest
 mod status;
+#[path = "gate/certificate.rs"]
+mod certificate;
+#[path = "gate/script.rs"]
+mod script;
+#[path = "gate_pg/tls.rs"]
+mod tls;
 #[path = "gate_pg/wire.rs"]
 mod wire;
