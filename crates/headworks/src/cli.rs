@@ -51,6 +51,18 @@ pub enum Command {
     Reload(Select),
     /// Say why the gate does what it does
     Explain(ExplainGate),
+    /// Put a service of this machine behind the gate
+    ///
+    /// Writes a companion unit, which makes the gate ready and is its daemon, and a drop-in by which
+    /// the service's own processes preload the library. How the service starts, stops, notifies and
+    /// is confined is not changed. Takes effect when the service is restarted.
+    Enable(Enable),
+    /// Take a service away from the gate: removes what `enable` wrote, and nothing else
+    Disable(Disable),
+    /// Attend to the gate of a service (what the unit does that `enable` writes)
+    ///
+    /// Makes the gate ready, tells the service manager so, and watches over the server that comes.
+    Attend(Attend),
     /// What is known of each database
     Profile(ProfileArgs),
     /// Look at what this machine offers, and what is missing
@@ -272,6 +284,86 @@ pub struct Set {
     /// How long nothing may complete before one more user is admitted
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
     pub stall_ms: Option<u64>,
+}
+
+/// Arguments of `enable`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  headworks enable mariadb --dry-run       # what would be written\n  \
+    sudo headworks enable mariadb && sudo systemctl restart mariadb\n  \
+    sudo headworks enable postgresql@15-main --now\n  \
+    sudo headworks enable mariadb@shop --config /etc/headworks/shop.toml\n  \
+    sudo headworks enable postgresql --all\n  \
+    headworks enable mariadb --root ./image    # an image of a machine"
+)]
+pub struct Enable {
+    /// A profile (mariadb, postgresql), or a unit (redis-server, mariadb@shop, postgresql@15-main)
+    #[arg(value_name = "DATABASE|UNIT")]
+    pub service: String,
+    /// Every instance, if there are several
+    #[arg(long)]
+    pub all: bool,
+    /// Show what would be written, and write nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Reload systemd and restart the service at once, which ends its connections
+    #[arg(long, conflicts_with = "dry_run")]
+    pub now: bool,
+    /// Configuration of the gate [default: /etc/headworks/INSTANCE.toml, if it is there]
+    #[arg(long, short = 'c', value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Profile [default: by the service's program]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub profile: Option<String>,
+    /// Work on the files below this directory, as for an image of a machine
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+}
+
+/// Arguments of `disable`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  sudo headworks disable mariadb && sudo systemctl restart mariadb\n  \
+    headworks disable postgresql@15-main --dry-run"
+)]
+pub struct Disable {
+    /// As for `enable`
+    #[arg(value_name = "DATABASE|UNIT")]
+    pub service: String,
+    /// Every instance, if there are several
+    #[arg(long)]
+    pub all: bool,
+    /// Show what would be removed, and remove nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Reload systemd and restart the service at once, which ends its connections
+    #[arg(long, conflicts_with = "dry_run")]
+    pub now: bool,
+    /// Work on the files below this directory, as for an image of a machine
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub root: PathBuf,
+}
+
+/// Arguments of `attend`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example, without a service manager:\n  headworks attend --name shop --profile mariadb &\n  \
+    LD_PRELOAD=/usr/local/lib/headworks/libheadworks.so \\\n  \
+    HEADWORKS_REGION=/run/headworks/shop/region mariadbd …"
+)]
+pub struct Attend {
+    /// Name of the instance
+    #[arg(long, short = 'n')]
+    pub name: String,
+    /// Profile of the server: a name from `profile list`, or a file
+    #[arg(long, value_name = "NAME|FILE")]
+    pub profile: String,
+    /// Configuration file (TOML): settings, classes, rules
+    #[arg(long, short = 'c', value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Port on which administrators pass
+    #[arg(long, value_name = "PORT")]
+    pub extra_port: Option<u16>,
 }
 
 /// Arguments of `profile`.

@@ -345,6 +345,7 @@ impl Plan<'_> {
             pool_of_threads: self.settings.as_ref().is_some_and(has_pool),
             profile: self.profile.name.clone(),
             profile_file: self.profile.file.as_ref().map(std::fs::canonicalize).transpose()?,
+            attended: false,
         })
     }
 }

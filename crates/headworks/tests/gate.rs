@@ -5,14 +5,10 @@
 //! pass by itself (longest hold, stall detector) far longer than a test, unless it is the subject,
 //! so whoever is held stays held until the test lets go.
 
-#[path = "gate/certificate.rs"]
-mod certificate;
-#[path = "gate/script.rs"]
-mod script;
-#[path = "gate/tls.rs"]
-mod tls;
 #[path = "gate/bypass.rs"]
 mod bypass;
+#[path = "gate/certificate.rs"]
+mod certificate;
 #[path = "gate/common.rs"]
 mod common;
 #[path = "gate/conversation.rs"]
@@ -41,12 +37,16 @@ mod places;
 mod relay;
 #[path = "gate/replication.rs"]
 mod replication;
+#[path = "gate/script.rs"]
+mod script;
 #[path = "gate/setup.rs"]
 mod setup;
 #[path = "gate/stall.rs"]
 mod stall;
 #[path = "gate/status.rs"]
 mod status;
+#[path = "gate/tls.rs"]
+mod tls;
 #[path = "gate/transactions.rs"]
 mod transactions;
 #[path = "gate/tuning.rs"]

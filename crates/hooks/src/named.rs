@@ -70,9 +70,8 @@ impl Named {
 
 /// Whether `text` has `word` in it, which is in lower case, as a word of its own.
 fn mentions(text: &[u8], word: &[u8]) -> bool {
-    let part_of_word = |byte: Option<&u8>| {
-        byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
-    };
+    let part_of_word =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
     let Some((&first, _)) = word.split_first() else { return false };
     let upper = first.to_ascii_uppercase();
     text.iter().enumerate().any(|(at, &byte)| {

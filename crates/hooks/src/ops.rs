@@ -65,6 +65,10 @@ pub fn accepted(fd: i32) {
     if !process::is_attached_process() {
         return;
     }
+    // The gate of a service is there before its server: whoever accepts is the server.
+    if region.beat.server.load(Ordering::Relaxed) == 0 {
+        region.beat.server.store(process::own_pid(), Ordering::Relaxed);
+    }
     if region.protocol() == Protocol::PostgreSql {
         backend::accepted(fd);
         return;

@@ -1,8 +1,8 @@
 //! The library to preload, the server, the demo's load generator.
 
 use super::Finding;
-use crate::profile::Profiles;
 use crate::preflight::{self, Binary, OUR_MACHINE};
+use crate::profile::Profiles;
 use headworks_hooks::symbols::SYMBOLS;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -104,6 +104,7 @@ struct Stop {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Systemd {
+    user: Option<String>,
     #[serde(default)]
     units: Texts,
 }
@@ -117,7 +118,8 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Profile, ConfigError> {
     let file: File = toml::from_str(text).map_err(|error| explain_with(&error, place, mend_of))?;
     name(&file.name, place)?;
     let framings: Vec<&str> = FRAMINGS.iter().map(|(name, ..)| *name).collect();
-    let (framing, protocol, served_by) = FRAMINGS[word("framing", &file.framing, &framings, place)?];
+    let (framing, protocol, served_by) =
+        FRAMINGS[word("framing", &file.framing, &framings, place)?];
     if let Some(written) = &file.served_by
         && written.get_ref() != served_by
     {
@@ -173,6 +175,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Profile, ConfigError> {
         },
         stop_command: file.stop.command,
         units: units(file.systemd.units, place)?,
+        service_user: file.systemd.user,
         package: file.package,
         notes: file.notes,
         protocol,

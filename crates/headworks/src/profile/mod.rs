@@ -133,6 +133,8 @@ pub struct Profile {
     pub stop_command: Option<String>,
     /// Its units under systemd; a template is `name@.service`.
     pub units: Vec<String>,
+    /// As whom it runs if its unit does not say so.
+    pub service_user: Option<String>,
     /// Debian's package.
     pub package: Option<String>,
     /// What to know.

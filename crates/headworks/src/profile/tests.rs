@@ -60,7 +60,8 @@ fn a_mistake_names_file_line_and_key() {
             assert!(error.contains(part), "{part} in\n{error}");
         }
     }
-    let contradiction = "name = \"x\"\nframing = \"mysql\"\nserved_by = \"processes\"\n[programs]\n";
+    let contradiction =
+        "name = \"x\"\nframing = \"mysql\"\nserved_by = \"processes\"\n[programs]\n";
     assert!(refused(contradiction).contains("/p/x.toml:3:1: `served_by`"));
 }
 

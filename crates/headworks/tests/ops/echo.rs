@@ -81,6 +81,38 @@ impl Echo {
     }
 }
 
+/// The server alone, with these environment variables, and its port. Killed when dropped.
+pub struct Alone {
+    pub child: Child,
+    pub port: u16,
+}
+
+impl Alone {
+    pub fn start(program: &std::path::Path, go: &std::path::Path, env: &[(&str, String)]) -> Alone {
+        let mut child = std::process::Command::new(program)
+            .arg("threads")
+            .arg(go)
+            .envs(env.iter().map(|(name, value)| (name, value)))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        Alone { child, port: line.strip_prefix("port ").unwrap().trim().parse().unwrap() }
+    }
+
+    pub fn client(&self) -> Line {
+        Line(TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).unwrap())
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl Drop for Echo {
     fn drop(&mut self) {
         let _ = self.child.kill();

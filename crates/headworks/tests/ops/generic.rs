@@ -61,8 +61,10 @@ fn rules_see_the_addresses_of_either_family() {
          [[rule]]\naddress = \"::1\"\nclass = \"six\"\n[[rule]]\naddress = \"127.0.0.0/8\"\nclass = \"four\"\n"
     );
     let Some(echo) = Echo::start("threads", &config, &[]) else { return };
-    let (mut six, mut four) =
-        (echo.client_from(Ipv6Addr::LOCALHOST.into()), echo.client_from(Ipv4Addr::LOCALHOST.into()));
+    let (mut six, mut four) = (
+        echo.client_from(Ipv6Addr::LOCALHOST.into()),
+        echo.client_from(Ipv4Addr::LOCALHOST.into()),
+    );
     for client in [&mut six, &mut four] {
         client.send("hi");
         assert_eq!(client.answer(), "ok hi");

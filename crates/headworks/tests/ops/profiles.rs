@@ -13,7 +13,8 @@ fn profiles_are_listed_shown_and_stood_in_for() {
     for part in ["mariadb", "mysqld", "postgresql", "processes", "generic", "every other program"] {
         assert!(list.contains(part), "{part}: {list}");
     }
-    let shown: Value = serde_json::from_str(&run.ok(["profile", "show", "mariadb", "--json"])).unwrap();
+    let shown: Value =
+        serde_json::from_str(&run.ok(["profile", "show", "mariadb", "--json"])).unwrap();
     assert_eq!((&shown["framing"], &shown["file"]), (&Value::from("mysql"), &Value::Null));
     let home = run.path().with_extension("home");
     let directory = home.join("headworks/profiles");
@@ -29,7 +30,8 @@ fn profiles_are_listed_shown_and_stood_in_for() {
     let (ok, said) = with_home(&["profile", "show", "mariadb"]);
     assert!(ok && said.contains("mydb") && said.contains(file.to_str().unwrap()), "{said}");
     // A mistake is named wherever profiles are read, with file, line and key.
-    fs::write(&file, "name = \"mine\"\nframing = \"mysql\"\n[programs]\nserver = [\"mydb\"]\n").unwrap();
+    fs::write(&file, "name = \"mine\"\nframing = \"mysql\"\n[programs]\nserver = [\"mydb\"]\n")
+        .unwrap();
     for args in [&["profile", "list"][..], &["run", "--", "true"]] {
         let (ok, said) = with_home(args);
         let place = format!("{}:4:", file.display());
