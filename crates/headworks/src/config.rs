@@ -4,9 +4,9 @@
 //! same. A file with a mistake gives an error and changes nothing, so that a running instance
 //! keeps the last good one. `config/headworks.toml` shows every key.
 
-mod error;
-mod rules;
-mod schema;
+pub(crate) mod error;
+pub(crate) mod rules;
+pub(crate) mod schema;
 #[cfg(test)]
 mod tests;
 mod validate;

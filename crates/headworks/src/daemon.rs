@@ -4,10 +4,12 @@
 //! second, and a new one can be started beside the running database. It ends with the database
 //! and removes the instance.
 
+use crate::attend;
 use crate::config::Config;
 use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
 use crate::instance::{Instance, Note, started_ticks};
+use crate::profile::{Bypass, Profile, Profiles};
 use crate::quota::Quota;
 use crate::slo::Slo;
 use crate::status::Status;
@@ -23,7 +25,7 @@ use headworks_region::lock::thread_exists;
 use headworks_region::rules::{Rule, Verdict};
 use headworks_region::snapshot::Snapshot;
 use headworks_region::text::Text;
-use headworks_region::{Mapping, Mode, State, clock};
+use headworks_region::{Mapping, Mode, Protocol, State, clock};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -53,9 +55,11 @@ const FAREWELL: Nanos = Nanos::from_millis(90_000);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
-/// Rules and settings of `config` go into the region, the administrators' port first.
-pub fn apply_config(region: &Mapping, config: &Config, extra_port: Option<u16>) {
+/// Rules and settings of `config` go into the region: the administrators' port first, then whom the
+/// profile never holds.
+pub fn apply_config(region: &Mapping, config: &Config, extra_port: Option<u16>, bypass: &[Bypass]) {
     let mut config = config.clone();
+    config.rules.splice(0..0, bypass.iter().map(|bypass| bypass.rule));
     if let Some(port) = extra_port {
         let any = Text::new(b"");
         config.rules.insert(
@@ -104,7 +108,9 @@ fn reclassify(region: &Mapping) {
     let epoch = region.rules.epoch();
     for user in 0..region.high_water() {
         let Some(slot) = region.user(user) else { break };
-        let known = slot.state() != State::Free && !slot.account.get().bytes().is_empty();
+        let nameless = region.protocol() == Protocol::Generic;
+        let known =
+            slot.state() != State::Free && (nameless || !slot.account.get().bytes().is_empty());
         if known && slot.class_epoch.load(Ordering::Relaxed) != epoch {
             let (verdict, epoch) = region.rules.classify(&identity_of(slot));
             region.classify(user, verdict.class, verdict.bypass, epoch);
@@ -217,12 +223,52 @@ impl Daemon {
         }
     }
 
+    /// The server has ended; another one may come.
+    fn server_left(&mut self) {
+        println!("headworks: the server (process {}) has ended", self.note.server_pid);
+        self.region.beat.server.store(0, Ordering::Relaxed);
+        self.note = Note { server_pid: 0, server_started_ticks: 0, ..self.note.clone() };
+        if let Err(error) = self.instance.rewrite_note(&self.note) {
+            eprintln!("headworks: {error:#}");
+        }
+    }
+
+    /// A descriptor of the server that has come since; negative if none has.
+    fn look_for_server(&mut self) -> i32 {
+        let server = self.region.beat.server.load(Ordering::Relaxed);
+        let Some(note) = attend::noticed(&self.note, server).filter(|_| server != 0) else {
+            // What has come and gone in between is no server any more.
+            let _ = self.region.beat.server.compare_exchange(
+                server,
+                0,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            return -1;
+        };
+        let Ok(pidfd) = attend::watch(server) else { return -1 };
+        println!("headworks: process {server} serves behind the gate");
+        self.note = note;
+        if let Err(error) = self.instance.rewrite_note(&self.note) {
+            eprintln!("headworks: {error:#}");
+        }
+        pidfd
+    }
+
     /// Removes the instance, unless its directory is already that of the next one: a daemon that
     /// stood still may see the end of its database late.
     fn remove_instance(&self) {
         let key = |note: &Note| (note.server_pid, note.server_started_ticks);
         if self.instance.note().is_ok_and(|note| key(&note) == key(&self.note)) {
             self.instance.remove();
+        }
+    }
+
+    /// The profile as it is written now. Who is never held is all that a reload takes from it.
+    fn profile(&self) -> Result<Profile> {
+        match &self.note.profile_file {
+            Some(file) => Ok(Profile::load(file)?),
+            None => Profiles::read()?.named(&self.note.profile).cloned(),
         }
     }
 
@@ -237,7 +283,8 @@ impl Daemon {
                 bail!("{POOL_REFUSED}\nthe configuration from before stays in force")
             }
             Ok(config) => {
-                apply_config(&self.region, &config, self.note.extra_port);
+                let profile = self.profile()?;
+                apply_config(&self.region, &config, self.note.extra_port, &profile.bypass);
                 self.config_error = None;
                 Ok(format!("{} is in force", path.display()))
             }
@@ -257,14 +304,11 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     let note = instance.note()?;
     let region = instance.open_region()?;
-    if !instance.is_running() {
+    if !instance.is_running() && !note.attended {
         bail!("the database of instance `{}` does not run any more", instance.name);
     }
-    // SAFETY: asks for a descriptor of a process; a negative result is looked at.
-    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, note.server_pid, 0) } as i32;
-    if pidfd < 0 {
-        return Err(std::io::Error::last_os_error()).context("cannot watch the database's process");
-    }
+    // Poll ignores a negative descriptor: nobody has come yet.
+    let mut pidfd = if instance.is_running() { attend::watch(note.server_pid)? } else { -1 };
     let other = region.beat.daemon.load(Ordering::Relaxed);
     if other_lives(other) && !region.beat.stale(clock::now()) {
         bail!("instance `{}` has a daemon already (process {other})", instance.name);
@@ -312,8 +356,22 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
         // SAFETY: the array and its length belong together.
         unsafe { libc::poll(fds.as_mut_ptr(), 3, 100) };
         if fds[0].revents != 0 {
-            daemon.remove_instance();
-            break;
+            if !daemon.note.attended {
+                daemon.remove_instance();
+                break;
+            }
+            // SAFETY: the descriptor is ours.
+            unsafe { libc::close(pidfd) };
+            pidfd = -1;
+            daemon.server_left();
+        }
+        if pidfd < 0 {
+            pidfd = daemon.look_for_server();
+            // A service manager stops the server first.
+            if pidfd < 0 && asked_to_end.is_some() {
+                daemon.remove_instance();
+                break;
+            }
         }
         // Another daemon was started while this one stood still.
         if other_lives(daemon.region.beat.daemon.load(Ordering::Relaxed)) {

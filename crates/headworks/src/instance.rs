@@ -35,6 +35,15 @@ pub struct Note {
     pub extra_port: Option<u16>,
     /// The server's few threads must not be held: the gate can only watch it.
     pub pool_of_threads: bool,
+    /// Name of the profile, and the file that it came from; none for one that is built in.
+    #[serde(default)]
+    pub profile: String,
+    /// See `profile`.
+    #[serde(default)]
+    pub profile_file: Option<PathBuf>,
+    /// The daemon was there before the server, and stays when it ends (`headworks attend`).
+    #[serde(default)]
+    pub attended: bool,
 }
 
 /// The directory below which instances live: `HEADWORKS_RUN_DIR`, or one in memory, because the
@@ -181,6 +190,12 @@ impl Instance {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
+    /// Replaces the note of one's own instance.
+    pub fn rewrite_note(&self, note: &Note) -> Result<()> {
+        let _ = std::fs::remove_file(self.note_path());
+        self.write_note(note, None)
+    }
+
     /// Whether its database runs.
     pub fn is_running(&self) -> bool {
         self.note()
@@ -214,6 +229,31 @@ impl Instance {
         std::fs::set_permissions(&self.dir, std::fs::Permissions::from_mode(0o700))?;
         let path = CString::new(self.region_path().as_os_str().as_bytes())?;
         Ok(Mapping::create(&path, owner)?)
+    }
+
+    /// As [`Instance::create`] for the caller's own user, in a directory that may be there already.
+    pub fn create_in_place(&self) -> Result<Mapping> {
+        if self.dir.is_dir() {
+            let path = CString::new(self.region_path().as_os_str().as_bytes())?;
+            return Ok(Mapping::create(&path, None)?);
+        }
+        if let Some(parent) = self.dir.parent() {
+            make_run_dir(parent)?;
+        }
+        self.create(None)
+    }
+
+    /// Removes what an instance before left in the directory.
+    pub fn empty(&self) -> Result<()> {
+        for path in [self.region_path(), self.socket_path(), self.note_path()] {
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("cannot remove {}", path.display()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Gives the directory to the database's user, who may do there as it likes from then on.

@@ -1,11 +1,13 @@
 //! The `headworks` command.
 
+mod attend;
 mod cli;
 mod config;
 mod control;
 mod counterfactual;
 mod daemon;
 mod doctor;
+mod enable;
 mod explain;
 mod instance;
 mod janitor;
@@ -78,6 +80,10 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             }
         }
         Command::Explain(args) => explain::run(&args)?,
+        Command::Enable(args) => return enable::enable(&args),
+        Command::Disable(args) => return enable::disable(&args),
+        Command::Attend(args) => attend::run(&args)?,
+        Command::Profile(args) => profile::show::run(&args.command)?,
         Command::Doctor(args) => return doctor(&args),
         Command::Bench(args) => return bench(args.command),
         Command::Tad(args) => return tad::run(&args.command),

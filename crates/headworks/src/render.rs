@@ -13,6 +13,7 @@ pub(crate) use table::{Column, Table};
 
 use crate::status::{ClassStatus, Percentiles, Status, UserStatus};
 use headworks_region::layout::COUNTERS;
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Users that each list shows.
@@ -227,6 +228,9 @@ fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
             ),
         ),
     ];
+    if let Some(text) = encryption(status) {
+        rows.push(("encryption", text));
+    }
     rows.push((
         "processes",
         format!("database {}, daemon {}", status.server_pid, status.daemon_pid),
@@ -236,6 +240,17 @@ fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
         let text: String = text.chars().take(width.saturating_sub(16)).collect();
         let _ = writeln!(out, "  {}  {text}", ink.faint(&format!("{name:<12}")));
     }
+}
+
+/// How many users are encrypted, and how they are followed; `None` if nobody is.
+fn encryption(status: &Status) -> Option<String> {
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for user in status.connections.iter().filter(|user| !user.tls.is_empty()) {
+        *kinds.entry(&user.tls).or_default() += 1;
+    }
+    let parts: Vec<String> =
+        kinds.iter().map(|(kind, users)| format!("{users} ({})", printable(kind))).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 /// Who has waited longest, and since when; `connections` begins with those that wait.
@@ -259,7 +274,8 @@ fn longest_wait(status: &Status) -> String {
 pub(crate) fn who(user: &UserStatus) -> String {
     let account = if user.account.is_empty() { "(logging in)" } else { &user.account };
     let address = if user.address.is_empty() { "local" } else { &user.address };
-    printable(&format!("{account}@{address}"))
+    let tls = if user.tls.is_empty() { "" } else { " tls" };
+    printable(&format!("{account}@{address}{tls}"))
 }
 
 pub(crate) fn percentiles(of: &Percentiles) -> String {

@@ -10,9 +10,9 @@ use crate::config::{self, Config};
 use crate::daemon::apply_config;
 use crate::instance::{Instance, Note, StartLock, started_ticks};
 use crate::preflight::{self, Binary, ServerSettings};
-use crate::profile::{self, Profile};
+use crate::profile::{Check, GENERIC, Profile, Profiles, RunAs, SettingsFrom};
 use anyhow::{Context, Result, anyhow, bail};
-use headworks_region::{Mode, Protocol, clock};
+use headworks_region::{Mode, clock};
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::io::Read;
@@ -43,30 +43,71 @@ pub fn shim_path() -> Result<PathBuf> {
 
 /// Does not return unless something is in the way.
 pub fn run(args: &Run) -> Result<Infallible> {
+    let error = match behind_the_gate(args) {
+        Ok(never) => match never {},
+        Err(error) if !args.fail_open => return Err(error),
+        Err(error) => error,
+    };
+    eprintln!(
+        "headworks: {error:#}\nheadworks: {} starts WITHOUT the gate, as --fail-open asks",
+        Path::new(&args.command[0]).display()
+    );
+    let error = Command::new(&args.command[0]).args(&args.command[1..]).exec();
+    Err(error).with_context(|| format!("cannot start {}", Path::new(&args.command[0]).display()))
+}
+
+fn behind_the_gate(args: &Run) -> Result<Infallible> {
     let mut config = match &args.config {
         Some(path) => config::load(path)?,
         None => Config::default(),
     };
     override_settings(&mut config, args);
     let program = &args.command[0];
-    refuse_starter(Path::new(program))?;
+    let profiles = Profiles::read()?;
+    refuse_starter(&profiles, Path::new(program))?;
     let binary = preflight::check_binary(Path::new(program))?;
-    let profile = profile::of(binary.path());
-    let settings = settings_of(profile, &binary, &args.command[1..]);
+    let profile = match &args.profile {
+        Some(asked) => profiles.asked(asked)?,
+        None => profiles.of(binary.path()).clone(),
+    };
+    warn(args, &profile, &binary);
+    let settings = settings_of(&profile, &binary, &args.command[1..]);
     if let Some(settings) = &settings {
-        check_server(profile, settings, config.settings.mode)?;
+        check_server(&profile, settings, config.settings.mode)?;
     }
     let shim = std::fs::canonicalize(shim_path()?)?;
-    let _starting = StartLock::take()?;
+    let starting = StartLock::take()?;
     let instance = claim(args, &binary)?;
-    let owner = match profile.protocol {
-        Protocol::MySql => owner_of(settings.as_ref())?,
-        Protocol::PostgreSql => owner_of_data(&binary, settings.as_ref())?,
+    let owner = match profile.run_as {
+        RunAs::UserOption => owner_of(settings.as_ref())?,
+        RunAs::DataOwner => owner_of_data(&binary, settings.as_ref())?,
+        RunAs::Caller => None,
     };
-    let result = start(args, &config, &binary, settings.as_ref(), &shim, &instance, owner);
+    let plan = Plan { args, config, profile, binary, settings, shim, instance, owner };
+    let result = plan.start();
     // Still here: the database was not started. The daemon sees this process end, and ends too.
-    instance.remove();
+    plan.instance.remove();
+    drop(starting);
     result
+}
+
+/// Says what the gate will not see.
+fn warn(args: &Run, profile: &Profile, binary: &Binary) {
+    let program = binary.path().display();
+    if profile.name == GENERIC && args.profile.is_none() {
+        eprintln!(
+            "headworks: warning: no profile knows {program}: a request is taken to be data that arrives after an \
+             answer, and neither clients' names nor transactions are seen; try it first: --mode dry-run; no warning: --profile {GENERIC}; \
+             others: headworks profile list"
+        );
+    }
+    if binary.receives_through_hooks(&profile.calls.receive) == Some(false) {
+        eprintln!(
+            "headworks: warning: {program} itself calls none of {}: unless one of its libraries does, the gate sees \
+             no request",
+            profile.calls.receive.join(", ")
+        );
+    }
 }
 
 fn override_settings(config: &mut Config, args: &Run) {
@@ -88,9 +129,9 @@ fn has_pool(settings: &ServerSettings) -> bool {
 }
 
 /// A program that starts the server and ends would take the instance along when it ends.
-fn refuse_starter(program: &Path) -> Result<()> {
-    let Some(profile) = profile::started_by(program) else { return Ok(()) };
-    let server = profile.programs[0];
+fn refuse_starter(profiles: &Profiles, program: &Path) -> Result<()> {
+    let Some(profile) = profiles.started_by(program) else { return Ok(()) };
+    let server = profile.servers.first().map_or("SERVER", String::as_str);
     bail!(
         "{} starts the server and ends, so the gate cannot watch over the server through it\n  \
          start the server itself: headworks run -- {server} …, with the options that {server} has in the output of `ps`",
@@ -99,21 +140,27 @@ fn refuse_starter(program: &Path) -> Result<()> {
 }
 
 fn settings_of(profile: &Profile, binary: &Binary, args: &[OsString]) -> Option<ServerSettings> {
-    match (profile.protocol, binary) {
-        (Protocol::MySql, _) => preflight::mariadb_settings(binary.path(), args),
-        (Protocol::PostgreSql, Binary::Dynamic { path, .. }) => {
+    match (profile.settings, binary) {
+        (SettingsFrom::Mariadb, _) => Some(preflight::mariadb_settings(binary.path(), args)),
+        (SettingsFrom::Postgres, Binary::Dynamic { path, .. }) => {
             Some(preflight::postgres_settings(path, args))
         }
         // A script that is not known might not know the question, and start.
-        (Protocol::PostgreSql, Binary::Script { .. }) => None,
+        (SettingsFrom::Postgres, Binary::Script { .. }) | (SettingsFrom::None, _) => None,
     }
 }
 
 fn check_server(profile: &Profile, settings: &ServerSettings, mode: Mode) -> Result<()> {
-    let (port_option, socket_option) = match profile.protocol {
-        Protocol::MySql => ("--port=…", "--socket=…"),
-        Protocol::PostgreSql => ("-p …", "-p … or -k DIRECTORY"),
-    };
+    for check in &profile.checks {
+        match check {
+            Check::ThreadPool => check_threads(settings, mode)?,
+            Check::Ports => check_ports(profile, settings)?,
+        }
+    }
+    Ok(())
+}
+
+fn check_threads(settings: &ServerSettings, mode: Mode) -> Result<()> {
     if has_pool(settings) && mode == Mode::Enforce {
         bail!(
             "the server is set to thread_handling=pool-of-threads, whose few threads must not be held\n  \
@@ -121,6 +168,14 @@ fn check_server(profile: &Profile, settings: &ServerSettings, mode: Mode) -> Res
              or only watch: headworks run --mode observe …"
         );
     }
+    Ok(())
+}
+
+fn check_ports(profile: &Profile, settings: &ServerSettings) -> Result<()> {
+    let (port_option, socket_option) = match profile.settings {
+        SettingsFrom::Postgres => ("-p …", "-p … or -k DIRECTORY"),
+        SettingsFrom::Mariadb | SettingsFrom::None => ("--port=…", "--socket=…"),
+    };
     let bind = settings.bind_address.as_deref();
     for port in [settings.port, settings.extra_port].into_iter().flatten() {
         if let Some(owner) = preflight::port_in_use(bind, port) {
@@ -224,59 +279,75 @@ fn become_user(uid: u32, gid: u32) -> Result<()> {
         .with_context(|| format!("cannot become the owner of the server's data (user {uid})"))
 }
 
-#[allow(clippy::too_many_arguments)] // each is a result of one check above
-fn start(
-    args: &Run,
-    config: &Config,
-    binary: &Binary,
-    settings: Option<&ServerSettings>,
-    shim: &Path,
-    instance: &Instance,
+/// All that was found out before the start.
+struct Plan<'a> {
+    args: &'a Run,
+    config: Config,
+    profile: Profile,
+    binary: Binary,
+    settings: Option<ServerSettings>,
+    shim: PathBuf,
+    instance: Instance,
     owner: Option<(u32, u32)>,
-) -> Result<Infallible> {
-    let region = instance.create(owner)?;
-    let protocol = profile::of(binary.path()).protocol;
-    region.set_protocol(protocol);
-    let extra_port = settings.and_then(|settings| settings.extra_port);
-    let pid = std::process::id();
-    let note = Note {
-        server_pid: pid,
-        server_started_ticks: started_ticks(pid).context("cannot read /proc: is it mounted?")?,
-        command: args.command.iter().map(|part| part.to_string_lossy().into_owned()).collect(),
-        config: args.config.as_ref().map(std::fs::canonicalize).transpose()?,
-        extra_port,
-        pool_of_threads: settings.is_some_and(has_pool),
-    };
-    instance.write_note(&note, owner)?;
-    apply_config(&region, config, extra_port);
-    region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
-    instance.hand_over(owner)?;
-    spawn_daemon(instance, owner, false)?;
+}
 
-    let mut preload = OsString::from(shim);
-    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
-        preload.push(":");
-        preload.push(others);
+impl Plan<'_> {
+    /// Makes the instance, starts its daemon and becomes the database.
+    fn start(&self) -> Result<Infallible> {
+        let Plan { args, profile, binary, instance, owner, .. } = self;
+        let region = instance.create(*owner)?;
+        region.set_protocol(profile.protocol);
+        region.set_words(&profile.locks);
+        let note = self.note()?;
+        instance.write_note(&note, *owner)?;
+        apply_config(&region, &self.config, note.extra_port, &profile.bypass);
+        region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+        instance.hand_over(*owner)?;
+        spawn_daemon(instance, *owner, false)?;
+
+        let mut preload = OsString::from(&self.shim);
+        if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+            preload.push(":");
+            preload.push(others);
+        }
+        let settings = region.control.settings();
+        eprintln!(
+            "headworks: {} runs behind a gate (profile {}, mode {}, P = {}{}); watch it: headworks top --name {}",
+            binary.path().display(),
+            profile.name,
+            settings.mode.name(),
+            settings.parallelism,
+            if settings.auto { ", looked for from there" } else { "" },
+            instance.name
+        );
+        let mut command = Command::new(binary.path());
+        command
+            .args(&args.command[1..])
+            .env("LD_PRELOAD", preload)
+            .env("HEADWORKS_REGION", instance.region_path());
+        if let (RunAs::DataOwner, Some((uid, gid))) = (profile.run_as, owner) {
+            become_user(*uid, *gid)?;
+        }
+        let error = command.exec();
+        Err(error).with_context(|| format!("cannot start {}", binary.path().display()))
     }
-    let settings = region.control.settings();
-    eprintln!(
-        "headworks: {} runs behind a gate (mode {}, P = {}{}); watch it: headworks top --name {}",
-        binary.path().display(),
-        settings.mode.name(),
-        settings.parallelism,
-        if settings.auto { ", looked for from there" } else { "" },
-        instance.name
-    );
-    let mut command = Command::new(binary.path());
-    command
-        .args(&args.command[1..])
-        .env("LD_PRELOAD", preload)
-        .env("HEADWORKS_REGION", instance.region_path());
-    if let (Protocol::PostgreSql, Some((uid, gid))) = (protocol, owner) {
-        become_user(uid, gid)?;
+
+    fn note(&self) -> Result<Note> {
+        let pid = std::process::id();
+        let command = self.args.command.iter().map(|part| part.to_string_lossy().into_owned());
+        Ok(Note {
+            server_pid: pid,
+            server_started_ticks: started_ticks(pid)
+                .context("cannot read /proc: is it mounted?")?,
+            command: command.collect(),
+            config: self.args.config.as_ref().map(std::fs::canonicalize).transpose()?,
+            extra_port: self.settings.as_ref().and_then(|settings| settings.extra_port),
+            pool_of_threads: self.settings.as_ref().is_some_and(has_pool),
+            profile: self.profile.name.clone(),
+            profile_file: self.profile.file.as_ref().map(std::fs::canonicalize).transpose()?,
+            attended: false,
+        })
     }
-    let error = command.exec();
-    Err(error).with_context(|| format!("cannot start {}", binary.path().display()))
 }
 
 /// Starts the daemon of an instance and waits until it serves. Its messages go to our standard

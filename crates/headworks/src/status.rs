@@ -20,6 +20,9 @@ pub struct Status {
     /// `closed` (it may hold users), `off` (opened by an operator), `open` (the mode holds nobody)
     /// or `stale` (the daemon gives no sign of life, so everybody passes).
     pub gate: String,
+    /// What follows the clients' protocol.
+    #[serde(default)]
+    pub protocol: String,
     /// P.
     pub parallelism: u32,
     /// Whether P is looked for, and not fixed by an operator.
@@ -128,6 +131,9 @@ pub struct UserStatus {
     pub application: String,
     /// Client address; empty on a Unix socket.
     pub address: String,
+    /// How its bytes are encrypted; empty if they are not.
+    #[serde(default)]
+    pub tls: String,
     /// Name of its class.
     pub class: String,
     /// What it does.
@@ -266,6 +272,7 @@ impl Status {
                 _ => "closed",
             }
             .to_owned(),
+            protocol: now.protocol.name().to_owned(),
             parallelism: settings.parallelism,
             parallelism_auto: settings.auto,
             parallelism_search: None,
@@ -345,6 +352,7 @@ fn user_status(user: &UserView, class: String, now: Nanos, requests_per_s: f64) 
         database,
         application,
         address,
+        tls: user.encryption.name().to_owned(),
         class,
         state: user.state.name().to_owned(),
         reason: reason.to_owned(),

@@ -7,6 +7,8 @@
 
 #[path = "gate/bypass.rs"]
 mod bypass;
+#[path = "gate/certificate.rs"]
+mod certificate;
 #[path = "gate/common.rs"]
 mod common;
 #[path = "gate/conversation.rs"]
@@ -35,12 +37,16 @@ mod places;
 mod relay;
 #[path = "gate/replication.rs"]
 mod replication;
+#[path = "gate/script.rs"]
+mod script;
 #[path = "gate/setup.rs"]
 mod setup;
 #[path = "gate/stall.rs"]
 mod stall;
 #[path = "gate/status.rs"]
 mod status;
+#[path = "gate/tls.rs"]
+mod tls;
 #[path = "gate/transactions.rs"]
 mod transactions;
 #[path = "gate/tuning.rs"]

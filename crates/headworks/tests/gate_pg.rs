@@ -8,6 +8,8 @@
 mod backends;
 #[path = "gate_pg/bypass.rs"]
 mod bypass;
+#[path = "gate/certificate.rs"]
+mod certificate;
 #[path = "gate_pg/common.rs"]
 mod common;
 #[path = "gate/directory.rs"]
@@ -18,10 +20,14 @@ mod held;
 mod locks;
 #[path = "gate_pg/places.rs"]
 mod places;
+#[path = "gate/script.rs"]
+mod script;
 #[path = "gate_pg/start.rs"]
 mod start;
 #[path = "gate/status.rs"]
 #[allow(dead_code)] // the other crate of tests uses the rest
 mod status;
+#[path = "gate_pg/tls.rs"]
+mod tls;
 #[path = "gate_pg/wire.rs"]
 mod wire;

@@ -15,17 +15,21 @@ mod kept;
 pub use kept::deliver;
 
 use crate::conn::Work;
+use crate::generic;
+use crate::holding::Holding;
+use crate::named::Named;
 use crate::ops::{apply_identity, note_turn};
 use crate::peer::peer_of;
 use crate::postgres::{ClientEvent, Opaque, Request, Session};
 use crate::process;
+use crate::tls::Channel;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use headworks_policy::Nanos;
 use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
-use headworks_region::user::{State, UserSlot};
+use headworks_region::user::{Encryption, State, UserSlot};
 use headworks_region::{Entered, PassReason, Wait, clock};
 
 const NONE: i32 = -1;
@@ -41,6 +45,8 @@ static WAIT_SET: AtomicI32 = AtomicI32::new(NONE);
 static STAGE: AtomicU8 = AtomicU8::new(Stage::Fresh as u8);
 static LENDABLE: AtomicBool = AtomicBool::new(false);
 static ANTICIPATING: AtomicBool = AtomicBool::new(false);
+/// The client's bytes are those of the TLS library, and not of the socket.
+static IN_TLS: AtomicBool = AtomicBool::new(false);
 
 /// What a `recv` has to do before it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +86,10 @@ struct Backend {
     quota_left: bool,
     classified: Option<u8>,
     left_alone: bool,
+    channel: Channel,
+    /// Follows the records of TLS that is part of the server.
+    generic: Option<generic::Session>,
+    named: Named,
 }
 
 struct Shelf {
@@ -104,6 +114,9 @@ static SHELF: Shelf = Shelf {
         quota_left: false,
         classified: None,
         left_alone: false,
+        channel: Channel::Socket,
+        generic: None,
+        named: Named::Nothing,
     }),
 };
 
@@ -206,7 +219,7 @@ pub fn about_to_receive() -> Receipt {
                 None => Receipt::Later,
             };
         }
-        if it.backend.session.at_boundary() {
+        if it.backend.at_boundary() {
             it.settle();
         }
         Receipt::Go
@@ -214,19 +227,43 @@ pub fn about_to_receive() -> Receipt {
     .unwrap_or(Receipt::Go)
 }
 
-/// `recv` returned these bytes. May hold the process for a step; [`Receipt::Later`] means that the bytes are kept here and
-/// the wait goes on.
+/// `recv` returned these bytes, or the TLS library did. May hold the process for a step; [`Receipt::Later`] means that the
+/// bytes are kept here and the wait goes on.
 #[inline(never)]
 pub fn received(bytes: &[u8]) -> Receipt {
     with(|it| {
-        let event = it.backend.session.client_bytes(bytes);
+        let event = it.client_bytes(bytes);
         it.look_at_session();
+        if event != ClientEvent::None || it.backend.work != Work::None {
+            it.backend.named.look(bytes);
+        }
         match event {
             ClientEvent::Request(request) if !it.backend.left_alone => it.begin(request, bytes),
             _ => Receipt::Go,
         }
     })
     .unwrap_or(Receipt::Go)
+}
+
+/// Whether what passes through the client's socket is the TLS library's matter.
+pub fn in_tls() -> bool {
+    IN_TLS.load(Ordering::Relaxed)
+}
+
+/// The server has handed the connection to a TLS library.
+pub(crate) fn tls_begins() {
+    if in_tls() {
+        return;
+    }
+    with(|it| {
+        let backend = &mut *it.backend;
+        if backend.session.opaque() == Some(Opaque::Tls) && backend.generic.is_none() {
+            backend.session.inside_tls();
+            backend.channel = Channel::Library;
+            IN_TLS.store(true, Ordering::Relaxed);
+            it.slot.encryption.store(Encryption::Read as u32, Ordering::Relaxed);
+        }
+    });
 }
 
 /// `recv` found nothing to read. Only needed while [`anticipating`].
@@ -239,11 +276,14 @@ pub fn found_nothing() {
     });
 }
 
-/// `send` took these bytes.
+/// `send` took these bytes, or the TLS library did.
 #[inline(never)]
 pub fn sent(bytes: &[u8]) {
     with(|it| {
-        it.backend.session.server_bytes(bytes);
+        match &mut it.backend.generic {
+            Some(generic) => generic.server_bytes(bytes),
+            None => it.backend.session.server_bytes(bytes),
+        }
         it.look_at_session();
         it.account();
     });
@@ -284,7 +324,7 @@ pub fn slept() {
 pub fn woke() {
     with(|it| {
         let backend = &it.backend;
-        let busy = backend.work != Work::None && !backend.session.at_boundary();
+        let busy = backend.work != Work::None && !backend.at_boundary();
         if busy && it.slot.state() == State::Lent {
             set_lendable(true);
             it.region.reenter(it.user);
@@ -322,10 +362,46 @@ pub fn exiting() {
     CLIENT.store(NONE, Ordering::Relaxed);
 }
 
+impl Backend {
+    fn at_boundary(&self) -> bool {
+        match &self.generic {
+            Some(generic) => generic.at_boundary(),
+            None => self.session.at_boundary(),
+        }
+    }
+
+    fn holding(&self) -> Holding {
+        self.session.holding().with_if(Holding::NAMED_LOCK, self.named.held())
+    }
+}
+
 impl Followed<'_> {
+    fn client_bytes(&mut self, bytes: &[u8]) -> ClientEvent {
+        if self.backend.channel == Channel::Awaited {
+            // Nobody has told of a TLS library: it is part of the server.
+            self.backend.channel = Channel::Socket;
+            self.backend.generic = Some(generic::Session::of_records());
+            self.slot.encryption.store(Encryption::Unread as u32, Ordering::Relaxed);
+            self.region.count(Counter::TlsUnread);
+        }
+        match &mut self.backend.generic {
+            Some(generic) => match generic.client_bytes(bytes) {
+                true => ClientEvent::Request(Request::Gated),
+                false => ClientEvent::None,
+            },
+            None => self.backend.session.client_bytes(bytes),
+        }
+    }
+
     /// After bytes of either side: whether the session can still be followed, and whose it is.
     fn look_at_session(&mut self) {
         let session = &self.backend.session;
+        if session.opaque() == Some(Opaque::Tls) {
+            if self.backend.generic.is_none() {
+                self.backend.channel = Channel::Awaited;
+            }
+            return;
+        }
         if session.opaque().is_some() || session.replication() {
             self.leave_alone();
             return;
@@ -361,7 +437,7 @@ impl Followed<'_> {
             State::Inside | State::Overdraft => {}
             State::Passing => slot.served.was_passed(),
             State::Lent => self.region.reenter(self.user),
-            _ if !self.backend.session.holding().is_empty() => self.region.reenter(self.user),
+            _ if !self.backend.holding().is_empty() => self.region.reenter(self.user),
             _ => {
                 slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
                 return self.hold(bytes);
@@ -408,6 +484,9 @@ impl Followed<'_> {
         let answered = self.backend.session.answered();
         let fresh = answered.wrapping_sub(self.backend.accounted);
         self.backend.accounted = answered;
+        if self.backend.generic.is_some() {
+            return;
+        }
         if fresh == 0 || self.backend.work != Work::Admitted {
             return;
         }
@@ -424,7 +503,14 @@ impl Followed<'_> {
 
     /// All that was asked is answered.
     fn settle(&mut self) {
-        let holding = self.backend.session.holding();
+        if self.backend.generic.is_some() && self.backend.work == Work::Admitted {
+            // No message says that the answer is complete; that the server reads again does.
+            let ran = clock::now().since(self.backend.admitted);
+            self.slot.served.record(self.backend.wait, ran);
+            self.backend.quota_left = self.region.spend(self.slot);
+        }
+        self.backend.named.answered();
+        let holding = self.backend.holding();
         self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
         self.backend.work = Work::None;
         set_stage(Stage::Ready);
@@ -466,8 +552,11 @@ impl Followed<'_> {
         if let Some(identity) = self.backend.session.identity() {
             apply_identity(self.region, self.user, identity);
         }
+        if self.backend.session.opaque() == Some(Opaque::Encrypted) {
+            self.slot.encryption.store(Encryption::Opaque as u32, Ordering::Relaxed);
+        }
         self.region.count(match self.backend.session.opaque() {
-            Some(Opaque::Encrypted) => Counter::OpaqueTls,
+            Some(Opaque::Tls | Opaque::Encrypted) => Counter::OpaqueTls,
             Some(Opaque::Desynchronized) => Counter::OpaqueUnknown,
             None => Counter::Replication,
         });

@@ -5,8 +5,12 @@
 //! is used by one thread at a time; that is how the databases we know work, but nothing is
 //! assumed: whoever finds the entry busy passes through, and is counted.
 
+use crate::generic;
+use crate::holding::Holding;
 use crate::mysql::Session;
+use crate::named::Named;
 use crate::process;
+use crate::tls::Channel;
 use crate::turnstile::{Ownership, Turnstile, Way};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
@@ -43,11 +47,50 @@ pub struct Inner {
     pub classified: Option<u8>,
     /// It is left alone from here on, and was counted for it.
     pub left_alone: bool,
+    /// What follows the conversation.
+    pub framing: Framing,
+    /// Where its bytes are seen.
+    pub channel: Channel,
+    /// Locks that the profile's words take.
+    pub named: Named,
     /// Where the conversation stands.
     pub session: Session,
+    /// The same for generic framing.
+    pub generic: generic::Session,
+}
+
+/// What follows a conversation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Framing {
+    /// The protocol of MySQL and MariaDB.
+    #[default]
+    MySql = 0,
+    /// Data that arrives after an answer is a request.
+    Generic = 1,
 }
 
 impl Inner {
+    /// Whether the conversation is that of MySQL and its bytes are those of the socket, as nearly
+    /// always.
+    pub fn is_plain(&self) -> bool {
+        self.framing == Framing::MySql && self.channel == Channel::Socket
+    }
+
+    /// Whether the server, if it reads now, reads a new request.
+    pub fn at_boundary(&self) -> bool {
+        match self.framing {
+            Framing::MySql => self.session.at_boundary(),
+            Framing::Generic => self.generic.at_boundary(),
+        }
+    }
+
+    /// What the connection is estimated to hold.
+    pub fn holding(&self) -> Holding {
+        let named = self.named.held();
+        self.session.holding().with_if(Holding::NAMED_LOCK, named)
+    }
+
     const fn new() -> Self {
         Inner {
             wait: Nanos(0),
@@ -55,7 +98,11 @@ impl Inner {
             user: None,
             classified: None,
             left_alone: false,
+            framing: Framing::MySql,
+            channel: Channel::Socket,
+            named: Named::Nothing,
             session: Session::new(),
+            generic: generic::Session::new(),
         }
     }
 }
@@ -252,7 +299,9 @@ impl Use<'_> {
 
     fn leave(&self, ownership: Ownership) {
         let conn = self.conn;
-        conn.at_start.store(ownership == Ownership::Take, Ordering::Relaxed);
+        // Nowhere else are four bytes a packet's header.
+        let at_start = ownership == Ownership::Take && self.is_plain();
+        conn.at_start.store(at_start, Ordering::Relaxed);
         conn.turnstile.leave(self.way, ownership);
         // Closed by another thread meanwhile: what it held is ours to give back.
         if conn.orphan.load(Ordering::SeqCst) != 0 {
@@ -279,7 +328,7 @@ impl core::ops::DerefMut for Use<'_> {
 impl Drop for Use<'_> {
     fn drop(&mut self) {
         // A client is logged in by the thread that goes on to serve it.
-        let ownership = if self.session.at_boundary() { Ownership::Take } else { Ownership::Keep };
+        let ownership = if self.at_boundary() { Ownership::Take } else { Ownership::Keep };
         self.leave(ownership);
     }
 }

@@ -35,7 +35,10 @@ impl Holding {
     /// PostgreSQL: a session-level advisory lock (pg_advisory_lock and its like).
     pub const ADVISORY_LOCK: Holding = Holding(1 << 9);
 
-    const NAMES: [(Holding, &'static str); 10] = [
+    /// A lock that a word of the profile takes.
+    pub const NAMED_LOCK: Holding = Holding(1 << 10);
+
+    const NAMES: [(Holding, &'static str); 11] = [
         (Holding::TRANSACTION, "transaction"),
         (Holding::AUTOCOMMIT_OFF_AFTER_ERROR, "autocommit-off-after-error"),
         (Holding::LOCK_TABLES, "lock-tables"),
@@ -46,6 +49,7 @@ impl Holding {
         (Holding::HANDLER, "handler"),
         (Holding::UNKNOWN, "unknown"),
         (Holding::ADVISORY_LOCK, "advisory-lock"),
+        (Holding::NAMED_LOCK, "named-lock"),
     ];
 
     /// The raw bits, for a counter or a shared-memory word; stable within one build.

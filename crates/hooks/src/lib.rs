@@ -11,12 +11,15 @@
 
 pub mod backend;
 pub mod conn;
+pub mod generic;
 pub mod holding;
 pub mod identity;
 pub mod mysql;
+pub mod named;
 pub mod ops;
 pub mod peer;
 pub mod postgres;
 pub mod process;
 pub mod symbols;
+pub mod tls;
 mod turnstile;

@@ -8,11 +8,13 @@
 //! the sleep gets long ([`slept`]).
 
 use crate::backend;
-use crate::conn::{self, Conn, Use, Work};
+use crate::conn::{self, Conn, Framing, Use, Work};
+use crate::generic;
 use crate::identity::Identity as Names;
-use crate::mysql::{ClientEvent, Opaque, PassReason as Statement, Request, RequestClass};
+use crate::mysql::{ClientEvent, Command, Opaque, PassReason as Statement, RequestClass};
 use crate::peer::peer_of;
 use crate::process;
+use crate::tls::Channel;
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_policy::counterfactual::ObservedTurn;
@@ -20,7 +22,7 @@ use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
 use headworks_region::rules::Identity;
-use headworks_region::user::{State, UserSlot};
+use headworks_region::user::{Encryption, State, UserSlot};
 use headworks_region::{Entered, clock};
 use headworks_region::{PassReason, Protocol};
 
@@ -63,6 +65,10 @@ pub fn accepted(fd: i32) {
     if !process::is_attached_process() {
         return;
     }
+    // The gate of a service is there before its server: whoever accepts is the server.
+    if region.beat.server.load(Ordering::Relaxed) == 0 {
+        region.beat.server.store(process::own_pid(), Ordering::Relaxed);
+    }
     if region.protocol() == Protocol::PostgreSql {
         backend::accepted(fd);
         return;
@@ -84,6 +90,12 @@ pub fn accepted(fd: i32) {
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
     inner.begin(user);
+    if region.protocol() == Protocol::Generic {
+        inner.framing = Framing::Generic;
+        drop(inner);
+        // Nobody will say who the client is: its address is all that rules can see.
+        judge(region, user);
+    }
 }
 
 /// The server is about to read. If that means that a request is over, it is accounted for, and a
@@ -93,12 +105,13 @@ pub fn accepted(fd: i32) {
 pub fn about_to_receive(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let work = conn.work();
-    let Some(inner) = it.exclusive() else { return };
-    if !inner.session.at_boundary() {
+    let Some(mut inner) = it.exclusive() else { return };
+    if !inner.at_boundary() {
         return;
     }
     conn.set_work(Work::None);
-    let holding = inner.session.holding();
+    inner.named.answered();
+    let holding = inner.holding();
     it.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
     let mut quota_left = false;
     let now = clock::now();
@@ -147,22 +160,115 @@ fn leave(it: &Followed) {
 #[inline(never)]
 pub fn received(conn: &'static Conn, bytes: &[u8]) {
     let Some(it) = follow(conn) else { return };
-    let Some(mut inner) = it.mine(conn.try_use_before_header()) else { return };
+    let Some(inner) = it.mine(conn.try_use_before_header()) else { return };
+    if inner.is_plain() {
+        speak(&it, inner, bytes);
+    } else {
+        received_otherwise(&it, inner, bytes);
+    }
+}
+
+/// Bytes of the protocol from the client, from wherever they come.
+fn speak(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
     let event = match inner.take_header() {
         Some(header) => inner.session.client_packet(header, bytes),
         None => inner.session.client_bytes(bytes),
     };
     if inner.session.opaque().is_some() || inner.session.replication() {
-        leave_alone(&it, &mut inner);
+        leave_alone(it, &mut inner);
         return;
     }
     // Also after a COM_CHANGE_USER, once the server has agreed to it: somebody else from there on.
     let identity = inner.session.identity().map(|_| inner.session.identity_number());
     if identity.is_some() && inner.classified != identity {
-        classify(&it, &mut inner);
+        classify(it, &mut inner);
     }
-    if let ClientEvent::Request(request) = event {
-        begin_request(&it, inner, &request);
+    match event {
+        ClientEvent::Request(request) => {
+            inner.named.look(bytes);
+            if matches!(request.command, Command::RESET_CONNECTION | Command::CHANGE_USER) {
+                inner.named.reset();
+            }
+            begin_request(it, inner, request.class);
+        }
+        ClientEvent::None if it.conn.work() != Work::None => inner.named.look(bytes),
+        ClientEvent::None => {}
+    }
+}
+
+/// Bytes of a connection that does not speak MySQL's protocol in the open.
+#[cold]
+fn received_otherwise(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
+    match inner.channel {
+        // The TLS library reads them.
+        Channel::Library => return,
+        Channel::Awaited => {
+            // Nobody has told of a TLS library: it is part of the server.
+            inner.channel = Channel::Socket;
+            inner.framing = Framing::Generic;
+            inner.generic = generic::Session::of_records();
+            it.slot.encryption.store(Encryption::Unread as u32, Ordering::Relaxed);
+            it.region.count(Counter::TlsUnread);
+        }
+        Channel::Socket => {}
+    }
+    receive_generic(it, inner, bytes);
+}
+
+/// Bytes from the client under generic framing.
+fn receive_generic(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
+    let begins = inner.generic.client_bytes(bytes);
+    if begins || it.conn.work() != Work::None {
+        inner.named.look(bytes);
+    }
+    if !begins {
+        return;
+    }
+    let generation = it.slot.generation.load(Ordering::Relaxed);
+    if shared::seen(it.region, it.user, generation) {
+        it.conn.set_work(Work::Passed);
+        it.slot.served.was_passed();
+        it.slot.pass_reason.store(PassReason::SharedThread as u32, Ordering::Relaxed);
+    } else {
+        begin_request(it, inner, RequestClass::Gated);
+    }
+}
+
+/// The server has handed the connection to a TLS library.
+pub(crate) fn tls_begins(conn: &'static Conn) {
+    let Some(it) = follow(conn) else { return };
+    let Some(mut inner) = it.exclusive() else { return };
+    if inner.channel == Channel::Library {
+        return;
+    }
+    match inner.framing {
+        Framing::MySql if inner.session.opaque() != Some(Opaque::Tls) => return,
+        Framing::MySql => inner.session.inside_tls(),
+        Framing::Generic => inner.generic = generic::Session::new(),
+    }
+    inner.channel = Channel::Library;
+    it.slot.encryption.store(Encryption::Read as u32, Ordering::Relaxed);
+}
+
+/// The TLS library returned these bytes. May hold the calling thread until its turn comes.
+pub fn received_inside_tls(conn: &'static Conn, bytes: &[u8]) {
+    let Some(it) = follow(conn) else { return };
+    let Some(inner) = it.mine(conn.try_use_before_header()) else { return };
+    match (inner.channel, inner.framing) {
+        (Channel::Library, Framing::MySql) => speak(&it, inner, bytes),
+        (Channel::Library, Framing::Generic) => receive_generic(&it, inner, bytes),
+        _ => {}
+    }
+}
+
+/// The TLS library took these bytes.
+pub fn sent_inside_tls(conn: &'static Conn, bytes: &[u8]) {
+    let Some(it) = follow(conn) else { return };
+    let Some(mut inner) = it.exclusive() else { return };
+    match (inner.channel, inner.framing) {
+        (Channel::Library, Framing::MySql) => inner.session.server_bytes(bytes),
+        (Channel::Library, Framing::Generic) => inner.generic.server_bytes(bytes),
+        _ => {}
     }
 }
 
@@ -189,7 +295,11 @@ pub fn hung_up(conn: &'static Conn) {
 pub fn sent(conn: &'static Conn, bytes: &[u8]) {
     let Some(it) = follow(conn) else { return };
     let Some(mut inner) = it.exclusive() else { return };
-    inner.session.server_bytes(bytes);
+    if inner.is_plain() {
+        inner.session.server_bytes(bytes);
+    } else if inner.channel == Channel::Socket {
+        inner.generic.server_bytes(bytes);
+    }
 }
 
 /// The server is about to sleep until the connection is ready. If its user holds a token
@@ -224,7 +334,7 @@ pub fn slept(conn: &'static Conn) {
 pub fn woke(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let Some(inner) = it.exclusive() else { return };
-    if conn.work() != Work::None && !inner.session.at_boundary() && it.slot.state() == State::Lent {
+    if conn.work() != Work::None && !inner.at_boundary() && it.slot.state() == State::Lent {
         conn.set_lendable(true);
         it.region.reenter(it.user);
     }
@@ -252,10 +362,10 @@ pub fn closing(conn: &'static Conn) {
     it.conn.end(|user| it.region.unregister(user));
 }
 
-fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
+fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
     let slot = it.slot;
     it.conn.set_anticipating(false);
-    match request.class {
+    match class {
         RequestClass::Pass(reason) => {
             it.conn.set_work(Work::Passed);
             slot.served.was_passed();
@@ -276,7 +386,7 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
                 State::Inside | State::Overdraft => {}
                 State::Passing => slot.served.was_passed(),
                 State::Lent => it.region.reenter(it.user),
-                _ if !inner.session.holding().is_empty() => it.region.reenter(it.user),
+                _ if !inner.holding().is_empty() => it.region.reenter(it.user),
                 _ => {
                     slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
                     hold(it, &mut inner, now);
@@ -312,6 +422,12 @@ pub(crate) fn apply_identity(region: &Region, user: u32, identity: &Names) {
     slot.account.set(identity.account());
     slot.database.set(identity.database());
     slot.application.set(identity.application());
+    judge(region, user);
+}
+
+/// Puts a user into the class that the rules say.
+fn judge(region: &Region, user: u32) {
+    let Some(slot) = region.user(user) else { return };
     let (verdict, epoch) = region.rules.classify(&identity_of(slot));
     if verdict.bypass {
         region.count(Counter::Administrator);
@@ -335,6 +451,10 @@ fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
     if inner.left_alone {
         return;
     }
+    if inner.session.opaque() == Some(Opaque::Tls) && inner.channel == Channel::Socket {
+        inner.channel = Channel::Awaited;
+        return;
+    }
     inner.left_alone = true;
     it.conn.set_work(Work::None);
     it.conn.set_lendable(false);
@@ -345,4 +465,34 @@ fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
         None => Counter::Replication,
     });
     it.region.leave_alone(it.user);
+}
+
+/// Whether threads of this process serve several connections at a time, as those of event loops and
+/// pools do: whoever holds one of them holds many users. Asked under generic framing only, where
+/// nobody has said how the server works.
+mod shared {
+    use super::{Counter, Ordering, Region, State};
+    use core::cell::Cell;
+    use core::sync::atomic::AtomicBool;
+
+    static SEEN: AtomicBool = AtomicBool::new(false);
+
+    thread_local! {
+        /// User whose request this thread has read last, plus one, and which user of the slot it was.
+        static LAST: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+    }
+
+    /// This thread has read a request of a user; whether any thread was ever seen to read one while
+    /// the user that it served before is still connected.
+    pub(super) fn seen(region: &Region, user: u32, generation: u32) -> bool {
+        let (last, of) = LAST.replace((user + 1, generation));
+        let other = last.checked_sub(1).filter(|&last| last != user);
+        let connected = other.and_then(|last| region.user(last)).is_some_and(|slot| {
+            slot.state() != State::Free && slot.generation.load(Ordering::Relaxed) == of
+        });
+        if connected && !SEEN.swap(true, Ordering::Relaxed) {
+            region.count(Counter::SharedThreads);
+        }
+        SEEN.load(Ordering::Relaxed)
+    }
 }

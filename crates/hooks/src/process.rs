@@ -1,18 +1,21 @@
 //! This process's view of the gate: the region it is attached to, and whether it stands aside.
 
 use crate::{backend, turnstile};
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use headworks_region::layout::{Counter, Region};
 use headworks_region::{lock, thread};
 
 /// Null before the process is attached, and again once it stands aside.
 static REGION: AtomicPtr<Region> = AtomicPtr::new(core::ptr::null_mut());
 static PID: AtomicU32 = AtomicU32::new(0);
+/// The profile has words that take session locks.
+static WORDS: AtomicBool = AtomicBool::new(false);
 
 /// Attaches this process to a region. Called once, from the library's constructor or by a test.
 pub fn attach(region: &'static Region) {
     turnstile::prepare();
     PID.store(own_pid(), Ordering::Relaxed);
+    WORDS.store(!region.words.is_empty(), Ordering::Relaxed);
     REGION.store(core::ptr::from_ref(region).cast_mut(), Ordering::Release);
 }
 
@@ -20,6 +23,11 @@ pub fn attach(region: &'static Region) {
 pub fn region() -> Option<&'static Region> {
     // SAFETY: null, or a reference that `attach` stored and that lives as long as the process.
     unsafe { REGION.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether the profile has words that take session locks.
+pub fn has_words() -> bool {
+    WORDS.load(Ordering::Relaxed)
 }
 
 /// Stands aside for good: no later call does anything but pass through. The gate is opened, so

@@ -29,5 +29,12 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("epoll_ctl", "where a backend waits for its client"),
     symbol("epoll_wait", "poll, for a server with a process for each connection"),
     symbol("shutdown", "whoever waits on this connection is released"),
+    symbol("SSL_set_fd", "the conversation goes on inside TLS"),
+    symbol("SSL_accept", "the same, for a server that has its own way to the socket"),
+    symbol("SSL_do_handshake", "the same"),
+    symbol("SSL_read", "recv, inside TLS"),
+    symbol("SSL_read_ex", "recv, inside TLS"),
+    symbol("SSL_write", "send, inside TLS"),
+    symbol("SSL_write_ex", "send, inside TLS"),
     symbol("close", "everything the connection held is given back"),
 ];

@@ -33,6 +33,8 @@ pub enum PassReason {
     Statement = 8,
     /// It owns a transaction or a lock.
     Owner = 9,
+    /// The thread that serves it serves others, too.
+    SharedThread = 10,
 }
 
 impl PassReason {
@@ -48,6 +50,7 @@ impl PassReason {
             7 => PassReason::LockBusy,
             8 => PassReason::Statement,
             9 => PassReason::Owner,
+            10 => PassReason::SharedThread,
             _ => return None,
         })
     }
@@ -64,6 +67,7 @@ impl PassReason {
             PassReason::LockBusy => "the region's lock was not to be had",
             PassReason::Statement => "its statement always passes",
             PassReason::Owner => "it owns a transaction or a lock",
+            PassReason::SharedThread => "its thread serves others, too, who would be held with it",
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::lock::RobustLock;
 use crate::rules::RuleTable;
 use crate::text::SharedText;
 use crate::user::UserSlot;
+use crate::words::WordTable;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headworks_policy::counterfactual::ObservedTurn;
@@ -55,6 +56,7 @@ pub enum Counter {
     Reaped,
     Reclaimed,
     OpaqueTls,
+    TlsUnread,
     OpaqueCompressed,
     OpaqueUnknown,
     Administrator,
@@ -62,6 +64,7 @@ pub enum Counter {
     FdTooLarge,
     ConcurrentUse,
     Foreign,
+    SharedThreads,
     Panic,
 }
 
@@ -121,6 +124,11 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     ),
     (Counter::OpaqueTls, "opaque_tls", "connections that pass because they are encrypted"),
     (
+        Counter::TlsUnread,
+        "tls_unread",
+        "encrypted connections whose requests are told by the lengths of records alone, because the TLS library is part of the server",
+    ),
+    (
         Counter::OpaqueCompressed,
         "opaque_compressed",
         "connections that pass because the protocol is compressed",
@@ -150,6 +158,11 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
         Counter::Foreign,
         "foreign",
         "calls passed through in a child process that does not serve the connection",
+    ),
+    (
+        Counter::SharedThreads,
+        "shared_threads",
+        "times a thread was seen to serve several connections at once, so that nobody is held any more (generic framing)",
     ),
     (Counter::Panic, "panic", "errors inside the library, after which it stands aside for good"),
 ];
@@ -286,6 +299,8 @@ pub struct Region {
     counters: Counters,
     /// Rules that map connections to classes.
     pub rules: RuleTable,
+    /// Words of the profile.
+    pub words: WordTable,
     /// Classes.
     pub classes: [ClassSlot; CLASSES],
     pub(crate) tokens: [Token; TOKENS],

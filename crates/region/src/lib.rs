@@ -26,6 +26,7 @@ pub mod thread;
 mod tokens;
 pub mod user;
 mod waiting;
+pub mod words;
 
 pub use control::Mode;
 pub use entered::{Entered, PassReason};

@@ -12,6 +12,9 @@ pub enum Protocol {
     MySql = 0,
     /// PostgreSQL: a process for each connection, forked from the one that accepts it.
     PostgreSql = 1,
+    /// Nothing is known of it: data that arrives after an answer is a request. A thread for each
+    /// connection.
+    Generic = 64,
 }
 
 impl Protocol {
@@ -20,6 +23,7 @@ impl Protocol {
     pub fn from_word(word: u32) -> Protocol {
         match word {
             1 => Protocol::PostgreSql,
+            64 => Protocol::Generic,
             _ => Protocol::MySql,
         }
     }
@@ -29,6 +33,7 @@ impl Protocol {
         match self {
             Protocol::MySql => "mysql",
             Protocol::PostgreSql => "postgresql",
+            Protocol::Generic => "generic",
         }
     }
 }

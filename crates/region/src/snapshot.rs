@@ -6,7 +6,8 @@
 use crate::control::Settings;
 use crate::entered::PassReason;
 use crate::layout::{COUNTERS, Region};
-use crate::user::{State, UserSlot};
+use crate::protocol::Protocol;
+use crate::user::{Encryption, State, UserSlot};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
 use headworks_policy::histogram::BUCKETS;
@@ -38,6 +39,8 @@ pub struct UserView {
     pub identity: [String; 4],
     /// Local TCP port; zero on a Unix socket.
     pub local_port: u32,
+    /// How its bytes are encrypted.
+    pub encryption: Encryption,
     /// When it connected.
     pub connected: Nanos,
     /// When the request in hand arrived.
@@ -116,6 +119,8 @@ pub struct Snapshot {
     pub now: Nanos,
     /// The settings.
     pub settings: Settings,
+    /// What the server speaks.
+    pub protocol: Protocol,
     /// Users beyond P that the stall detector lets in.
     pub bonus: u32,
     /// The daemon gives no sign of life.
@@ -186,6 +191,7 @@ impl Region {
         Snapshot {
             now,
             settings: self.control.settings(),
+            protocol: self.protocol(),
             bonus: self.control.bonus(),
             stale: self.beat.stale(now),
             daemon: word(&self.beat.daemon),
@@ -271,6 +277,7 @@ fn user_view(user: u32, slot: &UserSlot) -> UserView {
         identity: [&slot.account, &slot.database, &slot.application, &slot.address]
             .map(|text| text.get().to_display()),
         local_port: word(&slot.local_port),
+        encryption: Encryption::from_word(word(&slot.encryption)),
         connected: Nanos(long(&slot.connected_ns)),
         arrived: Nanos(long(&slot.arrived_ns)),
         admitted: Nanos(long(&slot.admitted_ns)),

@@ -170,6 +170,43 @@ pub const FLAG_BYPASS: u32 = 1;
 /// a replication stream).
 pub const FLAG_UNFOLLOWED: u32 = 2;
 
+/// How a user's bytes are encrypted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Encryption {
+    /// Not at all.
+    #[default]
+    None = 0,
+    /// By TLS, and followed at the TLS library's functions.
+    Read = 1,
+    /// By TLS that is part of the server: only the lengths of its records are seen.
+    Unread = 2,
+    /// In a way that is not followed at all.
+    Opaque = 3,
+}
+
+impl Encryption {
+    /// From the word in a slot; an unknown one is none.
+    pub fn from_word(word: u32) -> Encryption {
+        match word {
+            1 => Encryption::Read,
+            2 => Encryption::Unread,
+            3 => Encryption::Opaque,
+            _ => Encryption::None,
+        }
+    }
+
+    /// For people; empty for none.
+    pub fn name(self) -> &'static str {
+        match self {
+            Encryption::None => "",
+            Encryption::Read => "tls",
+            Encryption::Unread => "tls, not read: generic framing",
+            Encryption::Opaque => "encrypted, not followed",
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -218,6 +255,8 @@ pub struct UserSlot {
     pub generation: AtomicU32,
     /// Local TCP port of the connection; zero on a Unix socket.
     pub local_port: AtomicU32,
+    /// An [`Encryption`].
+    pub encryption: AtomicU32,
     /// When it connected.
     pub connected_ns: AtomicU64,
     /// Database account.
@@ -269,6 +308,7 @@ impl UserSlot {
             &self.accounted,
             &self.pass_reason,
             &self.local_port,
+            &self.encryption,
         ] {
             word.store(0, Ordering::Relaxed);
         }

@@ -11,3 +11,4 @@ mod hooks;
 mod processes;
 mod real;
 mod start;
+mod tls;

@@ -14,7 +14,7 @@ use libc::{c_int, epoll_event, size_t, ssize_t};
 /// # Safety
 /// As the C library's function; so for all below.
 pub(crate) unsafe fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
-    if !backend::serves(fd) || flags & NOT_THE_STREAM != 0 {
+    if !backend::serves(fd) || flags & NOT_THE_STREAM != 0 || backend::in_tls() {
         // SAFETY: the arguments are the caller's.
         return unsafe { real::recv(fd, buffer, len, flags) };
     }
@@ -22,13 +22,19 @@ pub(crate) unsafe fn recv(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_
     unsafe { recv_from_client(fd, buffer, len, flags) }
 }
 
-unsafe fn recv_from_client(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+/// What comes before a receipt from the client, on its socket or inside TLS.
+pub(crate) fn about_to_receive() -> Receipt {
     let mut receipt = Receipt::Go;
     match backend::stage() {
         Stage::Ready => {}
         Stage::Busy => guarded(|| receipt = backend::about_to_receive()),
         Stage::Fresh => guarded_keeping_errno(backend::adopt),
     }
+    receipt
+}
+
+unsafe fn recv_from_client(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    let mut receipt = about_to_receive();
     if receipt == Receipt::Later {
         return interrupted();
     }
@@ -55,7 +61,8 @@ unsafe fn recv_from_client(fd: c_int, buffer: *mut c_void, len: size_t, flags: c
     count
 }
 
-fn interrupted() -> ssize_t {
+/// Says that a receipt was interrupted.
+pub(crate) fn interrupted() -> ssize_t {
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() = libc::EINTR };
     -1
@@ -66,7 +73,7 @@ fn interrupted() -> ssize_t {
 /// # Safety
 /// `buffer` holds `count` bytes.
 pub(crate) unsafe fn sent(fd: c_int, buffer: *const c_void, count: usize) {
-    if backend::serves(fd) {
+    if backend::serves(fd) && !backend::in_tls() {
         // SAFETY: the caller's duty.
         let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
         guarded(|| backend::sent(bytes));

@@ -15,6 +15,14 @@ pub enum ConfigError {
         /// Why not.
         cause: io::Error,
     },
+    /// A profile, or the directory of profiles, cannot be read.
+    #[error("cannot read the profile {}: {cause}\n  `headworks profile list` names those that there are", path.display())]
+    ReadProfile {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        cause: io::Error,
+    },
     /// Something in the file is wrong.
     #[error("{0}")]
     Invalid(Box<Invalid>),
@@ -64,7 +72,7 @@ fn read_mend(cause: &io::Error, path: &Path) -> String {
 
 impl ConfigError {
     /// The file has bytes that are no UTF-8, the first of them at `at`.
-    pub(super) fn not_text(path: &Path, bytes: &[u8], at: usize) -> Self {
+    pub(crate) fn not_text(path: &Path, bytes: &[u8], at: usize) -> Self {
         let before = String::from_utf8_lossy(&bytes[..at]);
         let place = Place { text: &before, path };
         place.at(
@@ -80,19 +88,19 @@ impl ConfigError {
 
 /// The text of a configuration, to say where in it something is.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(crate) struct Place<'a> {
     pub text: &'a str,
     pub path: &'a Path,
 }
 
 impl Place<'_> {
     /// An error about the value at `span`, placed at its key.
-    pub(super) fn at_key(&self, span: Range<usize>, what: String, mend: String) -> ConfigError {
+    pub(crate) fn at_key(&self, span: Range<usize>, what: String, mend: String) -> ConfigError {
         self.at(self.key(span.start).start, what, mend)
     }
 
     /// An error at an offset.
-    pub(super) fn at(&self, offset: usize, what: String, mend: String) -> ConfigError {
+    pub(crate) fn at(&self, offset: usize, what: String, mend: String) -> ConfigError {
         let before = self.text.get(..offset).unwrap_or(self.text);
         let start = before.rfind('\n').map_or(0, |newline| newline + 1);
         let rest = &self.text[start..];
@@ -107,7 +115,7 @@ impl Place<'_> {
     }
 
     /// Where the key is whose value starts at `value`; `value` itself if there is none before it.
-    pub(super) fn key(&self, value: usize) -> Range<usize> {
+    pub(crate) fn key(&self, value: usize) -> Range<usize> {
         let before = self.text.get(..value).unwrap_or_default();
         let Some(left) = before.trim_end().strip_suffix('=') else { return value..value };
         let key = left.trim_end();
@@ -118,13 +126,13 @@ impl Place<'_> {
     }
 
     /// That key's name.
-    pub(super) fn key_name(&self, value: usize) -> &str {
+    pub(crate) fn key_name(&self, value: usize) -> &str {
         self.text[self.key(value)].trim_matches(['"', '\''])
     }
 }
 
 /// The known word that is most like `word`, if one is like it at all.
-pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let normal = |text: &str| text.to_lowercase().replace('-', "_");
     let word = normal(word);
     known

@@ -9,9 +9,12 @@ use headworks_region::text::Text;
 use std::net::IpAddr;
 use toml::Spanned;
 
-/// Rules that a file may have. One place of the region is left for the rule that lets the
-/// administrators' port pass, which the daemon puts before all others.
-pub(super) const RULES_MAX: usize = RULES - 1;
+/// Rules that a profile may have of whom it never holds.
+pub(crate) const BYPASS_MAX: usize = 8;
+
+/// Rules that a file may have. Places of the region are left for the rule that lets the
+/// administrators' port pass, and for those of the profile, which the daemon puts before all others.
+pub(super) const RULES_MAX: usize = RULES - 1 - BYPASS_MAX;
 
 /// Checks all rules.
 pub(super) fn rules(

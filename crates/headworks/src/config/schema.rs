@@ -200,6 +200,16 @@ fn mend_of(key: &str, message: &str) -> String {
 
 /// Puts an error of the TOML reader into our words.
 pub(super) fn explain(error: &toml::de::Error, place: &Place<'_>) -> ConfigError {
+    explain_with(error, place, mend_of)
+}
+
+/// The same for a file with other keys; `mend_of` says what to write for a key whose value has the
+/// wrong type, and is given the key and what the reader said.
+pub(crate) fn explain_with(
+    error: &toml::de::Error,
+    place: &Place<'_>,
+    mend_of: fn(&str, &str) -> String,
+) -> ConfigError {
     let message = error.message();
     let span = error.span().unwrap_or(0..0);
     if let Some(rest) = message.strip_prefix("unknown field ") {
@@ -211,6 +221,10 @@ pub(super) fn explain(error: &toml::de::Error, place: &Place<'_>) -> ConfigError
             .unwrap_or_default();
         mend += &format!("The keys here are: {}.", known.join(", "));
         return place.at(span.start, format!("there is no key `{key}`"), mend);
+    }
+    if let Some(key) = message.strip_prefix("missing field ") {
+        let key = key.trim_matches('`');
+        return place.at(span.start, format!("`{key}` is missing"), format!("Write `{key}` here."));
     }
     if message.starts_with("invalid type") || message.starts_with("invalid value") {
         let key = match place.key_name(span.start) {
@@ -250,5 +264,6 @@ fn plain(message: &str) -> String {
         .replace("struct GateSection", "a section")
         .replace("struct ClassSection", "a section")
         .replace("struct RuleSection", "a section")
+        .replace("struct ", "section ")
         .replace("a sequence", "a section in two brackets")
 }

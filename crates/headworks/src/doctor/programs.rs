@@ -2,6 +2,7 @@
 
 use super::Finding;
 use crate::preflight::{self, Binary, OUR_MACHINE};
+use crate::profile::Profiles;
 use headworks_hooks::symbols::SYMBOLS;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -107,7 +108,11 @@ fn judge_loader(interpreter: &str, shown: &str) -> Finding {
 fn hooks(binary: &Binary, needed: &[String]) -> Finding {
     let name = "hooks in the database";
     let seen = binary.hooks_seen();
-    if binary.receives_through_hooks() == Some(true) {
+    // A mistake in some profile is what `profile list` is for.
+    let receive = Profiles::read()
+        .map(|all| all.of(binary.path()).calls.receive.clone())
+        .unwrap_or_else(|_| vec!["recv".to_owned(), "__recv_chk".to_owned()]);
+    if binary.receives_through_hooks(&receive) == Some(true) {
         return Finding::ok(name, format!("it calls {}", seen.join(", ")));
     }
     Finding::warning(

@@ -13,9 +13,6 @@ use std::path::{Path, PathBuf};
 const MORE_DIRECTORIES: &[&str] =
     &["/usr/local/sbin", "/usr/sbin", "/usr/libexec", "/usr/local/libexec", "/sbin"];
 
-/// Symbols of which one must be imported for the gate to see requests at all.
-const REQUEST_SYMBOLS: &[&str] = &["recv", "__recv_chk"];
-
 /// A program that can be preloaded.
 #[derive(Clone, Debug)]
 pub enum Binary {
@@ -60,11 +57,12 @@ impl Binary {
         }
     }
 
-    /// Whether the gate will see the requests that this program receives; `None` for a script.
-    pub fn receives_through_hooks(&self) -> Option<bool> {
+    /// Whether the gate will see the requests that this program receives by one of these calls;
+    /// `None` for a script.
+    pub fn receives_through_hooks(&self, receive: &[String]) -> Option<bool> {
         match self {
             Binary::Dynamic { imports, .. } => {
-                Some(REQUEST_SYMBOLS.iter().any(|name| imports.contains(*name)))
+                Some(receive.iter().any(|name| imports.contains(name)))
             }
             Binary::Script { .. } => None,
         }

@@ -6,8 +6,6 @@
 //! with `--help` behind them, which ends the server in any case; the rest of the command line is
 //! read here.
 
-use crate::profile::known;
-use headworks_region::Protocol;
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -56,13 +54,9 @@ const FILE_OPTIONS: &[&str] =
 /// How long a server may take to print its options.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Settings with which `program args...` would run, or `None` if the program is no MariaDB or
-/// MySQL server. If the server does not tell what is in its option files, the command line alone
+/// Settings with which `program args...`, a MariaDB or MySQL server, would run. If the server does not tell what is in its option files, the command line alone
 /// is read.
-pub fn mariadb_settings(program: &Path, args: &[OsString]) -> Option<ServerSettings> {
-    if known(program).is_none_or(|profile| profile.protocol != Protocol::MySql) {
-        return None;
-    }
+pub fn mariadb_settings(program: &Path, args: &[OsString]) -> ServerSettings {
     let leading = args.iter().take_while(|arg| names_option_files(arg)).count();
     let (files, rest) = args.split_at(leading);
     let mut settings = ServerSettings::default();
@@ -77,7 +71,7 @@ pub fn mariadb_settings(program: &Path, args: &[OsString]) -> Option<ServerSetti
     if let (Some(socket), Some(datadir)) = (&settings.socket, &settings.datadir) {
         settings.socket = Some(datadir.join(socket));
     }
-    Some(settings)
+    settings
 }
 
 fn names_option_files(arg: &OsStr) -> bool {
@@ -299,13 +293,8 @@ mod tests {
     #[test]
     fn a_relative_socket_lies_with_the_data() {
         let args = ["--no-defaults", "--socket=s", "--datadir=/data"].map(OsString::from);
-        let settings = mariadb_settings(Path::new("/nowhere/mariadbd"), &args).unwrap();
+        let settings = mariadb_settings(Path::new("/nowhere/mariadbd"), &args);
         assert_eq!(settings.socket, Some(PathBuf::from("/data/s")));
-    }
-
-    #[test]
-    fn other_programs_are_not_asked() {
-        assert_eq!(mariadb_settings(Path::new("/bin/true"), &[]), None);
     }
 
     #[test]
@@ -323,16 +312,14 @@ mod tests {
         let args = [format!("--defaults-file={}", file.display()), "--port=3413".to_owned()];
         let settings = mariadb_settings(&program, &args.map(OsString::from));
         std::fs::remove_file(&file).unwrap();
-        let settings = settings.unwrap();
         assert_eq!((settings.port, settings.extra_port), (Some(3413), Some(3412)));
         assert_eq!(settings.socket, Some(PathBuf::from("/tmp/a b.sock")));
         // None of these is understood in this place; the server must not start over it.
         for odd in ["--defaults_file=/x", "--port=1", "--print-defaults"] {
-            assert!(
-                mariadb_settings(&program, &[odd.into(), "--datadir=/nowhere".into()]).is_some()
-            );
+            let settings = mariadb_settings(&program, &[odd.into(), "--datadir=/nowhere".into()]);
+            assert_eq!(settings.datadir.as_deref(), Some(Path::new("/nowhere")));
         }
         let plain = mariadb_settings(&program, &["--no-defaults".into()]);
-        assert_eq!(plain, Some(ServerSettings::default()));
+        assert_eq!(plain, ServerSettings::default());
     }
 }

@@ -46,6 +46,7 @@ fn user(at: u32) -> UserStatus {
         _ => ("idle", "", None),
     };
     UserStatus {
+        tls: String::new(),
         user: at,
         account: if at.is_multiple_of(8) { format!("report{at}") } else { format!("web{at}") },
         database: "shop".to_owned(),
@@ -69,6 +70,7 @@ fn user(at: u32) -> UserStatus {
 /// A gate under load, as it should be.
 pub(crate) fn busy() -> Status {
     Status {
+        protocol: "mysql".to_owned(),
         instance: "mariadbd".to_owned(),
         mode: "enforce".to_owned(),
         gate: "closed".to_owned(),

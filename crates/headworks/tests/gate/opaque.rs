@@ -1,7 +1,6 @@
 //! Connections that the gate cannot read pass, and are counted.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use headworks_rig::find_program;
 
@@ -42,49 +41,4 @@ fn a_compressed_connection_passes_and_is_counted() {
     if let Some(gate) = Setup::places(1).start() {
         passes(&gate, &["--compress", "--skip-ssl"], "opaque_compressed");
     }
-}
-
-/// Removed with what is in it, whatever becomes of the test.
-struct Directory(PathBuf);
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-#[test]
-fn an_encrypted_connection_passes_and_is_counted() {
-    let name = format!("headworks-gate-tls-{}", std::process::id());
-    let directory = Directory(std::env::temp_dir().join(name));
-    std::fs::create_dir_all(&directory.0).unwrap();
-    let Some((certificate, key)) = certificate_in(&directory.0) else {
-        return;
-    };
-    let setup = Setup::places(1)
-        .option(format!("--ssl-cert={certificate}"))
-        .option(format!("--ssl-key={key}"));
-    if let Some(gate) = setup.start() {
-        passes(&gate, &["--ssl", "--skip-ssl-verify-server-cert"], "opaque_tls");
-    }
-}
-
-/// A self-signed certificate and its key, readable by the server's account; `None`, with a printed
-/// reason, if there is nothing to make one with.
-fn certificate_in(directory: &Path) -> Option<(String, String)> {
-    let Some(openssl) = find_program("openssl") else {
-        println!("skipped: no openssl on this machine");
-        return None;
-    };
-    let path = |name: &str| directory.join(name).to_str().unwrap().to_owned();
-    let (certificate, key) = (path("certificate.pem"), path("key.pem"));
-    let made: Output = Command::new(openssl)
-        .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"])
-        .args(["-subj", "/CN=localhost", "-keyout", &key, "-out", &certificate])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
-    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    std::fs::set_permissions(&key, readable).unwrap();
-    Some((certificate, key))
 }

@@ -1,11 +1,8 @@
-//! What is never held: data of a COPY, replicas, encrypted connections.
+//! What is never held: data of a COPY, replicas.
 
 use std::fs;
 use std::io::{Read, Write};
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
-use headworks_rig::find_program;
+use std::process::Stdio;
 
 use crate::common::{DEADLINE, Setup, wait_until};
 use crate::status::state;
@@ -71,52 +68,6 @@ fn replicas_pass_while_every_place_is_taken() {
     assert!(gate.is_held(&mut held), "they took no place and gave none");
     gate.release(occupant);
     assert_eq!(held.value().1, "7");
-}
-
-#[test]
-fn an_encrypted_connection_passes_and_is_counted() {
-    let Some(openssl) = find_program("openssl") else {
-        println!("skipped: no openssl (apt-get install openssl)");
-        return;
-    };
-    let directory = std::env::temp_dir().join(format!("headworks-tls-{}", std::process::id()));
-    fs::create_dir_all(&directory).unwrap();
-    let (key, certificate) = (directory.join("key"), directory.join("certificate"));
-    let made = Command::new(openssl)
-        .args(["req", "-new", "-x509", "-days", "2", "-nodes", "-subj", "/CN=localhost", "-out"])
-        .arg(&certificate)
-        .arg("-keyout")
-        .arg(&key)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
-    // SAFETY: geteuid has no preconditions.
-    if unsafe { libc::geteuid() } == 0 {
-        // The servers of the rig run as `nobody` then.
-        std::os::unix::fs::chown(&key, Some(65_534), Some(65_534)).unwrap();
-    }
-    let gate = Setup::places(1)
-        .setting("ssl", "on")
-        .setting("ssl_key_file", key.display())
-        .setting("ssl_cert_file", certificate.display())
-        .start();
-    if let Some(gate) = gate {
-        let occupant = gate.occupy();
-        let psql = |mode: &str| {
-            let mut psql = gate.tool("psql");
-            psql.args(["-X", "-At", "-c", "SELECT 7", "postgres"]).env("PGSSLMODE", mode);
-            psql.stdout(Stdio::piped()).spawn().unwrap()
-        };
-        let output = psql("require").wait_with_output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "7\n", "{output:?}");
-        assert_eq!(gate.status().counter("opaque_tls"), 1);
-        let mut plain = psql("disable");
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(plain.try_wait().unwrap().is_none(), "held");
-        gate.release(occupant);
-        assert!(plain.wait().unwrap().success());
-    }
-    fs::remove_dir_all(&directory).unwrap();
 }
 
 #[test]

@@ -41,7 +41,7 @@ impl MiniServer {
         let run = RunDir::new();
         let config = run.file("toml", config);
         let mut child = run
-            .headworks(["run", "--name", NAME, "--config"])
+            .headworks(["run", "--name", NAME, "--profile", "mariadb", "--config"])
             .arg(config)
             .arg("--")
             .arg(program)

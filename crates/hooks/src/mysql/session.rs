@@ -25,10 +25,10 @@ pub enum ClientEvent {
     Request(Request),
 }
 
-/// Why the bytes of a connection cannot be followed. Final.
+/// Why the bytes of a connection cannot be followed. Final, but for [`Opaque::Tls`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Opaque {
-    /// The client asked for TLS.
+    /// The client asked for TLS: see [`Session::inside_tls`].
     Tls,
     /// Both sides agreed on compression.
     Compressed,
@@ -97,6 +97,7 @@ pub struct Session {
     multi: bool,
     query_attributes: bool,
     replication: bool,
+    inside_tls: bool,
     known: bool,
     /// Counts the identities that the connection has had.
     identities: u8,
@@ -132,6 +133,7 @@ impl Session {
             multi: false,
             query_attributes: false,
             replication: false,
+            inside_tls: false,
             known: false,
             identities: 0,
             in_transaction: false,
@@ -249,6 +251,16 @@ impl Session {
     /// Why the connection cannot be followed, if so.
     pub fn opaque(&self) -> Option<Opaque> {
         self.opaque
+    }
+
+    /// The TLS that the client asked for has begun, and what follows are the bytes inside it.
+    pub fn inside_tls(&mut self) {
+        if self.opaque == Some(Opaque::Tls) {
+            self.opaque = None;
+            self.inside_tls = true;
+            self.phase = Phase::Response;
+            (self.client, self.server) = (Frames::new(), Frames::new());
+        }
     }
 
     /// Whether the client acts as a replica: the server accepted a COM_REGISTER_SLAVE, COM_BINLOG_DUMP(_GTID) or

@@ -55,10 +55,12 @@ pub enum ClientEvent {
     Request(Request),
 }
 
-/// Why the bytes of a connection cannot be followed. Final.
+/// Why the bytes of a connection cannot be followed. Final, but for [`Opaque::Tls`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Opaque {
-    /// Both sides agreed on TLS or on encryption by GSSAPI.
+    /// Both sides agreed on TLS: see [`Session::inside_tls`].
+    Tls,
+    /// Both sides agreed on encryption by GSSAPI.
     Encrypted,
     /// Bytes that do not parse.
     Desynchronized,
@@ -68,6 +70,7 @@ impl Opaque {
     /// The counter's name.
     pub const fn name(self) -> &'static str {
         match self {
+            Opaque::Tls => "tls",
             Opaque::Encrypted => "encrypted",
             Opaque::Desynchronized => "desynchronized",
         }
@@ -234,6 +237,15 @@ impl Session {
     /// Why the connection cannot be followed, if so.
     pub fn opaque(&self) -> Option<Opaque> {
         self.opaque
+    }
+
+    /// The TLS that both sides agreed on has begun, and what follows are the bytes inside it.
+    pub fn inside_tls(&mut self) {
+        if self.opaque == Some(Opaque::Tls) {
+            self.opaque = None;
+            self.phase = Phase::Startup;
+            self.startup = Startup::new();
+        }
     }
 
     /// Whether a replication log is sent to the client: it asked for that at its login and the server let it in. Asking

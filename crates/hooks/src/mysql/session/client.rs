@@ -24,7 +24,8 @@ impl Session {
     /// What a client packet is; `None` (and opaque) if it has no place here.
     fn client_route(&mut self, len: u32, sequence: u8) -> Option<Route> {
         let route = match self.phase {
-            Phase::Response if sequence == 1 => {
+            // The request for TLS had number 1.
+            Phase::Response if sequence == 1 + u8::from(self.inside_tls) => {
                 self.login.begin_response(self.greeting.capabilities);
                 Some(Route::Response)
             }
@@ -157,7 +158,7 @@ impl Session {
             // An old client: answers without status words. A TLS request has all 32 bytes of the fixed part.
             return self.lost();
         }
-        if both & caps::SSL != 0 {
+        if both & caps::SSL != 0 && !self.inside_tls {
             self.opaque = Some(Opaque::Tls);
             return;
         }

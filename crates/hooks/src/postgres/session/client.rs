@@ -42,7 +42,7 @@ impl Session {
                 self.phase = Phase::Login;
             }
             Asks::Cancel | Asks::Nonsense => self.phase = Phase::Over,
-            Asks::TlsAtOnce => self.opaque = Some(Opaque::Encrypted),
+            Asks::TlsAtOnce => self.opaque = Some(Opaque::Tls),
         }
     }
 

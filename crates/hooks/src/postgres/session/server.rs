@@ -24,7 +24,8 @@ impl Session {
         let Some((&answer, after)) = rest.split_first() else { return };
         *rest = after;
         match answer {
-            b'S' | b'G' => self.opaque = Some(Opaque::Encrypted),
+            b'S' => self.opaque = Some(Opaque::Tls),
+            b'G' => self.opaque = Some(Opaque::Encrypted),
             b'N' => self.phase = Phase::Startup,
             _ => self.phase = Phase::Over,
         }

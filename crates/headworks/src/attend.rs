@@ -1,0 +1,109 @@
+//! `headworks attend`: the gate of a service, made ready before the service starts.
+//!
+//! A service manager starts the database in its own way; this process stands beside it. It makes the
+//! region, tells the manager that it is ready, and is the daemon of whatever server attaches to the
+//! region: the preloaded library writes down the process that accepts the first connection. When the
+//! server ends, it waits for the next one. If it is killed, everybody passes, and the next one takes
+//! over the region that the server uses.
+
+use crate::cli::Attend;
+use crate::config::{self, Config};
+use crate::daemon::{self, apply_config};
+use crate::instance::{Instance, Note, started_ticks};
+use crate::profile::Profiles;
+use anyhow::{Context, Result};
+use headworks_region::Mapping;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::atomic::Ordering;
+
+/// Makes the gate ready and attends to it until it is told to end.
+pub fn run(args: &Attend) -> Result<()> {
+    let config = match &args.config {
+        Some(path) => config::load(path)?,
+        None => Config::default(),
+    };
+    let profile = Profiles::read()?.asked(&args.profile)?;
+    let instance = Instance::named(&args.name)?;
+    let region = region(&instance)?;
+    region.set_protocol(profile.protocol);
+    region.set_words(&profile.locks);
+    let server_pid = region.beat.server.load(Ordering::Relaxed);
+    let note = Note {
+        server_pid,
+        server_started_ticks: started_ticks(server_pid).unwrap_or(0),
+        command: Vec::new(),
+        config: args.config.as_ref().map(std::fs::canonicalize).transpose()?,
+        extra_port: args.extra_port,
+        pool_of_threads: false,
+        profile: profile.name.clone(),
+        profile_file: profile.file.as_ref().map(std::fs::canonicalize).transpose()?,
+        attended: true,
+    };
+    instance.rewrite_note(&note)?;
+    apply_config(&region, &config, note.extra_port, &profile.bypass);
+    println!(
+        "headworks: the gate of `{}` is ready (profile {}, region {})",
+        instance.name,
+        profile.name,
+        instance.region_path().display()
+    );
+    daemon::run(instance, Some(Manager), false)
+}
+
+/// The region of the instance: the one that is there, if this build can use it, else a fresh one.
+/// The directory may have been made by the service manager.
+fn region(instance: &Instance) -> Result<Mapping> {
+    if let Ok(region) = instance.open_region() {
+        let server = region.beat.server.load(Ordering::Relaxed);
+        if server != 0 && started_ticks(server).is_some() {
+            return Ok(region);
+        }
+    }
+    instance.empty()?;
+    instance.create_in_place()
+}
+
+/// The service manager, which is told once that the service is ready.
+struct Manager;
+
+impl std::io::Write for Manager {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        notify()?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// As sd_notify(3) does; nothing without a manager that asks for it.
+fn notify() -> std::io::Result<()> {
+    let Some(name) = std::env::var_os("NOTIFY_SOCKET") else { return Ok(()) };
+    let socket = UnixDatagram::unbound()?;
+    let name = name.to_string_lossy();
+    let address = match name.strip_prefix('@') {
+        Some(name) => {
+            use std::os::linux::net::SocketAddrExt;
+            SocketAddr::from_abstract_name(name)?
+        }
+        None => SocketAddr::from_pathname(&*name)?,
+    };
+    socket.send_to_addr(b"READY=1", &address).map(|_| ())
+}
+
+/// What a note says of a server that has come; `None` if it is gone already.
+pub fn noticed(note: &Note, server_pid: u32) -> Option<Note> {
+    let server_started_ticks = started_ticks(server_pid)?;
+    Some(Note { server_pid, server_started_ticks, ..note.clone() })
+}
+
+/// Opens a descriptor that becomes readable when the process ends.
+pub fn watch(pid: u32) -> Result<i32> {
+    // SAFETY: asks for a descriptor of a process; a negative result is looked at.
+    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32;
+    if pidfd < 0 {
+        return Err(std::io::Error::last_os_error()).context("cannot watch the database's process");
+    }
+    Ok(pidfd)
+}

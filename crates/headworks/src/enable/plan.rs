@@ -1,0 +1,412 @@
+//! What is to be written for one service, and what that means for it.
+
+use super::notes;
+use super::unit::Unit;
+use super::write::Change;
+use crate::cli::Enable;
+use crate::profile::{Profile, Profiles};
+use crate::run::shim_path;
+use anyhow::{Context, Result, bail};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+/// Name of the drop-in. Late in the order, so that it sees what others set.
+pub const DROP_IN: &str = "90-headworks.conf";
+
+/// First words of a file that is ours.
+const MARK: &str = "# Written by `headworks enable`; `headworks disable` removes it. Checksum ";
+
+/// Lines of a file that is not ours stand between these.
+const BLOCK_BEGIN: &str = "# headworks enable: begin";
+const BLOCK_END: &str = "# headworks enable: end";
+
+/// Where regions of services lie.
+const RUN_DIRECTORY: &str = "/run/headworks";
+
+/// The machine, or the image of one, and where we are installed there.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// `/` for the machine itself.
+    pub root: PathBuf,
+    /// The program, as a path of the machine.
+    pub program: PathBuf,
+    /// The library.
+    pub library: PathBuf,
+}
+
+impl Place {
+    /// Looks where we are installed.
+    pub fn find(root: &Path) -> Result<Place> {
+        let root = std::fs::canonicalize(root)
+            .with_context(|| format!("there is no directory {}", root.display()))?;
+        if root == Path::new("/") {
+            return Ok(Place {
+                root,
+                program: std::env::current_exe().context("cannot find this program")?,
+                library: std::fs::canonicalize(shim_path()?)?,
+            });
+        }
+        let prefix = ["/usr", "/usr/local"]
+            .into_iter()
+            .find(|prefix| root.join(&prefix[1..]).join("lib/headworks/libheadworks.so").exists());
+        let prefix = Path::new(prefix.unwrap_or("/usr/local"));
+        Ok(Place {
+            root,
+            program: prefix.join("bin/headworks"),
+            library: prefix.join("lib/headworks/libheadworks.so"),
+        })
+    }
+
+    /// Whether it is the machine that this runs on.
+    pub fn is_machine(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    fn below(&self, path: &str) -> PathBuf {
+        self.root.join(path.trim_start_matches('/'))
+    }
+}
+
+/// What is to be done for one service.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The service.
+    pub unit: Unit,
+    /// Files.
+    pub changes: Vec<Change>,
+    title: String,
+    notes: Vec<String>,
+}
+
+/// Name of an instance for a unit: `postgresql-15-main` for `postgresql@15-main.service`.
+fn instance_of(unit: &Unit) -> String {
+    let stem = unit.name.strip_suffix(".service").unwrap_or(&unit.name);
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    stem.chars().map(plain).take(40).collect()
+}
+
+/// The companion's name.
+fn companion_of(instance: &str) -> String {
+    format!("headworks-{instance}.service")
+}
+
+/// Where PostgreSQL's cluster keeps the environment of its server: `pg_ctlcluster` takes that one and
+/// no other.
+fn cluster_environment(unit: &Unit) -> Option<String> {
+    let (version, cluster) = unit.instance()?.split_once('-')?;
+    let by_cluster = unit.words().iter().any(|word| word.ends_with("/pg_ctlcluster"));
+    by_cluster.then(|| format!("/etc/postgresql/{version}/{cluster}/environment"))
+}
+
+impl Plan {
+    /// What `enable` would write.
+    pub fn to_enable(
+        place: &Place,
+        unit: Unit,
+        args: &Enable,
+        profiles: &Profiles,
+    ) -> Result<Plan> {
+        let asked = args.profile.as_ref().map(|asked| profiles.asked(asked)).transpose()?;
+        let found = asked.or_else(|| unit.profile(profiles).cloned());
+        let Some(profile) = found else {
+            bail!(
+                "no profile knows what {} starts ({}); nothing was changed\n  \
+                 choose one: --profile NAME (headworks profile list); `generic` is for any server with a thread for \
+                 each connection",
+                unit.name,
+                unit.all("ExecStart").join("; ")
+            );
+        };
+        reachable(place, &unit)?;
+        let instance = instance_of(&unit);
+        let config = config_of(place, args, &instance)?;
+        let companion = companion(place, &unit, &profile, args, &instance, config.as_deref());
+        let drop_in = drop_in(place, &unit, &instance);
+        let mut changes = Vec::new();
+        for (path, body) in [
+            (format!("/etc/systemd/system/{}", companion_of(&instance)), companion),
+            (format!("/etc/systemd/system/{}.d/{DROP_IN}", unit.name), drop_in),
+        ] {
+            let path = place.below(&path);
+            ours(&path)?;
+            changes.extend(Change::to(path, Some(signed(&body)))?);
+        }
+        if let Some(file) = cluster_environment(&unit) {
+            let path = place.below(&file);
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let with = with_block(&text, &environment_block(place, &instance))
+                .with_context(|| format!("{}; nothing was changed", path.display()))?;
+            changes.extend(Change::to(path, Some(with))?);
+        }
+        let words = unit.words();
+        let server = words.iter().map(Path::new).find(|path| profile.knows(path));
+        let mut notes = notes::all(place, &unit, server, &instance);
+        if config.is_none() {
+            notes.push(format!(
+                "without a configuration file all users are alike; with one: /etc/headworks/{instance}.toml, then enable again"
+            ));
+        }
+        notes.extend(profile.notes.iter().cloned());
+        let title = format!(
+            "{} behind the gate (profile {}, instance {instance})",
+            unit.name, profile.name
+        );
+        Ok(Plan { unit, changes, title, notes })
+    }
+
+    /// What `disable` would remove.
+    pub fn to_disable(place: &Place, unit: Unit) -> Result<Plan> {
+        let instance = instance_of(&unit);
+        let mut changes = Vec::new();
+        for path in [
+            format!("/etc/systemd/system/{}.d/{DROP_IN}", unit.name),
+            format!("/etc/systemd/system/{}", companion_of(&instance)),
+        ] {
+            let path = place.below(&path);
+            ours(&path)?;
+            changes.extend(Change::to(path, None)?);
+        }
+        if let Some(file) = cluster_environment(&unit) {
+            let path = place.below(&file);
+            if let Ok(text) = std::fs::read_to_string(&path) {
+                changes.extend(Change::to(path, Some(without_block(&text)))?);
+            }
+        }
+        let title = format!("{} away from the gate (instance {instance})", unit.name);
+        Ok(Plan { unit, changes, title, notes: Vec::new() })
+    }
+
+    /// What has to be told to the service manager.
+    pub fn commands(&self) -> Vec<Vec<String>> {
+        let command = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        vec![
+            command(&["systemctl", "daemon-reload"]),
+            command(&["systemctl", "restart", &self.unit.name]),
+        ]
+    }
+
+    /// For people.
+    pub fn text(&self, place: &Place) -> String {
+        let mut out = format!("{}\n", self.title);
+        if self.changes.is_empty() {
+            let _ = writeln!(out, "  it is so already: nothing to write");
+            return out;
+        }
+        for change in &self.changes {
+            let path = change.path.display();
+            let (verb, lines) = match (&change.before, &change.after) {
+                (None, Some(after)) => ("write", added("", after)),
+                (Some(before), Some(after)) => ("change", added(before, after)),
+                (_, None) => ("remove", Vec::new()),
+            };
+            let _ = writeln!(out, "  {verb} {path}");
+            for line in lines {
+                let _ = writeln!(out, "      {line}");
+            }
+        }
+        if place.is_machine() {
+            let _ = writeln!(out, "  then, to make it so:");
+            for command in self.commands() {
+                let _ = writeln!(out, "      {}", command.join(" "));
+            }
+            let _ = writeln!(
+                out,
+                "  the restart ends every connection of {}, and rolls open transactions back",
+                self.unit.name
+            );
+        }
+        for note in &self.notes {
+            let _ = writeln!(out, "  note: {}", note.replace('\n', "\n      "));
+        }
+        out
+    }
+}
+
+/// Lines of `after` that are not in `before`, or the other way round with a minus.
+fn added(before: &str, after: &str) -> Vec<String> {
+    let fresh = after.lines().filter(|line| !before.lines().any(|old| old == *line));
+    let gone = before.lines().filter(|line| !after.lines().any(|new| new == *line));
+    fresh.map(str::to_owned).chain(gone.map(|line| format!("- {line}"))).collect()
+}
+
+/// Refuses an installation that the service cannot see.
+fn reachable(place: &Place, unit: &Unit) -> Result<()> {
+    let home =
+        unit.last("ProtectHome").is_some_and(|word| !["no", "false", "off", "0"].contains(&word));
+    let hidden =
+        |path: &Path| ["/home", "/root", "/run/user"].iter().any(|dir| path.starts_with(dir));
+    let private = unit.yes("PrivateTmp");
+    let temporary = |path: &Path| path.starts_with("/tmp") || path.starts_with("/var/tmp");
+    let library = &place.library;
+    if (home && hidden(library)) || (private && temporary(library)) {
+        bail!(
+            "{} does not see {} (ProtectHome= or PrivateTmp=); nothing was changed\n  \
+             install it where services may read: sudo make install   # to /usr/local",
+            unit.name,
+            library.display()
+        );
+    }
+    Ok(())
+}
+
+/// The configuration file, as a path of the machine.
+fn config_of(place: &Place, args: &Enable, instance: &str) -> Result<Option<PathBuf>> {
+    let Some(path) = &args.config else {
+        let usual = format!("/etc/headworks/{instance}.toml");
+        let there = place.below(&usual);
+        if !there.exists() {
+            return Ok(None);
+        }
+        crate::config::load(&there)?;
+        return Ok(Some(usual.into()));
+    };
+    let path = std::path::absolute(path)?;
+    let there = place.below(&path.to_string_lossy());
+    crate::config::load(&there)?;
+    Ok(Some(path))
+}
+
+fn companion(
+    place: &Place,
+    unit: &Unit,
+    profile: &Profile,
+    args: &Enable,
+    instance: &str,
+    config: Option<&Path>,
+) -> String {
+    let name = &unit.name;
+    let asked = match &profile.file {
+        Some(file) if args.profile.is_some() => file.display().to_string(),
+        _ => profile.name.clone(),
+    };
+    let mut command =
+        format!("{} attend --name {instance} --profile {asked}", place.program.display());
+    if let Some(config) = config {
+        let _ = write!(command, " --config {}", config.display());
+    }
+    let user = unit.last("User").or(profile.service_user.as_deref()).unwrap_or("root");
+    let group = unit.last("Group").map(|group| format!("Group={group}\n")).unwrap_or_default();
+    format!(
+        "[Unit]\n\
+         Description=Headworks: the gate in front of {name}\n\
+         Documentation=man:headworks-attend(1)\n\
+         Before={name}\n\
+         # Stopped and restarted with the service, after it.\n\
+         PartOf={name}\n\
+         \n\
+         [Service]\n\
+         Type=notify\n\
+         ExecStart={command}\n\
+         ExecReload=/bin/kill -HUP $MAINPID\n\
+         User={user}\n\
+         {group}\
+         RuntimeDirectory=headworks/{instance}\n\
+         RuntimeDirectoryMode=0700\n\
+         # A daemon that is started again takes over the region that the server uses.\n\
+         RuntimeDirectoryPreserve=restart\n\
+         Environment=HEADWORKS_RUN_DIR={RUN_DIRECTORY}\n\
+         Restart=always\n\
+         RestartSec=1\n\
+         TimeoutStopSec=100\n"
+    )
+}
+
+fn drop_in(place: &Place, unit: &Unit, instance: &str) -> String {
+    let companion = companion_of(instance);
+    let mut text = format!(
+        "[Unit]\n\
+         # Not required: without its companion the service starts without the gate.\n\
+         Wants={companion}\n\
+         After={companion}\n"
+    );
+    let mut service = String::new();
+    if cluster_environment(unit).is_none() {
+        let _ = writeln!(service, "Environment=LD_PRELOAD={}", preload(place, unit));
+        let _ = writeln!(service, "Environment=HEADWORKS_REGION={RUN_DIRECTORY}/{instance}/region");
+    }
+    if unit.last("ProtectSystem") == Some("strict") {
+        let _ = writeln!(service, "ReadWritePaths=-{RUN_DIRECTORY}/{instance}");
+    }
+    if !unit.all("NoExecPaths").is_empty() {
+        let _ = writeln!(service, "ExecPaths={}", place.library.display());
+    }
+    if !service.is_empty() {
+        let _ = write!(text, "\n[Service]\n{service}");
+    }
+    text
+}
+
+/// Our library, and before those that the unit preloads already.
+fn preload(place: &Place, unit: &Unit) -> String {
+    let mut preload = place.library.display().to_string();
+    for line in unit.all("Environment") {
+        for word in line.split_whitespace() {
+            let word = word.trim_matches(['"', '\'']);
+            if let Some(others) = word.strip_prefix("LD_PRELOAD=") {
+                preload = format!("{}:{others}", place.library.display());
+            }
+        }
+    }
+    preload
+}
+
+fn environment_block(place: &Place, instance: &str) -> String {
+    format!(
+        "{BLOCK_BEGIN}\nLD_PRELOAD = '{}'\nHEADWORKS_REGION = '{RUN_DIRECTORY}/{instance}/region'\n{BLOCK_END}\n",
+        place.library.display()
+    )
+}
+
+fn with_block(text: &str, block: &str) -> Result<String> {
+    let mut text = without_block(text);
+    let taken = |line: &str| {
+        let name = line.split(['=', ' ', '\t']).next().unwrap_or_default();
+        ["LD_PRELOAD", "HEADWORKS_REGION"].contains(&name)
+    };
+    if let Some(line) = text.lines().map(str::trim_start).find(|line| taken(line)) {
+        bail!(
+            "`{line}` stands there already: remove it, or write the other library into the same value by hand"
+        );
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text + block)
+}
+
+fn without_block(text: &str) -> String {
+    let Some(begin) = text.find(BLOCK_BEGIN) else { return text.to_owned() };
+    let Some(length) = text[begin..].find(BLOCK_END) else { return text.to_owned() };
+    let end = begin + length + BLOCK_END.len();
+    let rest = text[end..].strip_prefix('\n').unwrap_or(&text[end..]);
+    format!("{}{rest}", &text[..begin])
+}
+
+/// FNV-1a: tells an edited file, not a forged one.
+fn checksum(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+fn signed(body: &str) -> String {
+    format!("{MARK}{:08x}\n{body}", checksum(body))
+}
+
+/// Refuses a file that somebody else has written, or changed since.
+fn ours(path: &Path) -> Result<()> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+    };
+    let signed = text.strip_prefix(MARK).and_then(|rest| rest.split_once('\n'));
+    let whole = signed.is_some_and(|(sum, body)| sum == format!("{:08x}", checksum(body)));
+    if whole {
+        return Ok(());
+    }
+    let what = if signed.is_some() { "was changed since it was written" } else { "is not ours" };
+    bail!(
+        "{} {what}; nothing was changed\n  keep what you want of it elsewhere, and remove it: rm {}",
+        path.display(),
+        path.display()
+    )
+}

@@ -1,0 +1,309 @@
+//! What is known of each database: one profile for each, as data.
+//!
+//! A profile is a TOML file. Those of the databases that we know are built in; a file of the same
+//! name in `$XDG_CONFIG_HOME/headworks/profiles` (or `~/.config/…`), or else in
+//! `/etc/headworks/profiles`, stands in for one of them or adds another. `--profile FILE` names one
+//! outright. A new database is a new profile and, if its protocol is new, one framing.
+
+mod file;
+pub mod show;
+#[cfg(test)]
+mod tests;
+
+use crate::config::error::{ConfigError, nearest};
+use anyhow::{Result, bail};
+use headworks_region::{Protocol, rules::Rule, words::SessionWords};
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+/// Profiles that come along. The last is that of every program that no other knows.
+const BUILT_IN: &[(&str, &str)] = &[
+    ("mariadb", include_str!("../../profiles/mariadb.toml")),
+    ("postgresql", include_str!("../../profiles/postgresql.toml")),
+    (GENERIC, include_str!("../../profiles/generic.toml")),
+];
+
+/// Name of the profile for programs that no other knows.
+pub const GENERIC: &str = "generic";
+
+/// Where the machine's own profiles lie.
+pub const SYSTEM_DIRECTORY: &str = "/etc/headworks/profiles";
+
+/// Name of a framing in a profile, what it follows, and what serves a connection there.
+pub const FRAMINGS: &[(&str, Protocol, &str)] = &[
+    ("mysql", Protocol::MySql, "threads"),
+    ("postgres", Protocol::PostgreSql, "processes"),
+    ("generic", Protocol::Generic, "threads"),
+];
+
+/// How what the server will listen on and where its data is can be found before it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SettingsFrom {
+    /// `--print-defaults` and the command line, as MariaDB and MySQL read them.
+    Mariadb,
+    /// `-C NAME`, as PostgreSQL answers it.
+    Postgres,
+    /// Nothing is known of it.
+    None,
+}
+
+/// As whom a server runs that root starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunAs {
+    /// It becomes the user that its option `user` names.
+    UserOption,
+    /// It refuses root: the owner of its data directory.
+    DataOwner,
+    /// Whoever starts it.
+    Caller,
+}
+
+/// What is looked at before the server starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Check {
+    /// Nobody listens on its ports and its socket.
+    Ports,
+    /// It has a thread for each connection, and not a pool of them.
+    ThreadPool,
+}
+
+/// Names of functions for which the server calls the C library, by what they are for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Calls {
+    /// A client connects.
+    pub accept: Vec<String>,
+    /// A request is read.
+    pub receive: Vec<String>,
+    /// An answer is written.
+    pub send: Vec<String>,
+    /// The server sleeps until there is something to read.
+    pub sleep: Vec<String>,
+}
+
+/// Sessions that are never held.
+#[derive(Clone, Debug, Serialize)]
+pub struct Bypass {
+    /// Why, for `profile show`.
+    pub reason: String,
+    /// As they are written.
+    pub conditions: Vec<(String, String)>,
+    /// As the region takes them.
+    #[serde(skip)]
+    pub rule: Rule,
+}
+
+/// One kind of server.
+#[derive(Clone, Debug, Serialize)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// For people.
+    pub title: String,
+    /// The file that it was read from; `None` for one that comes along.
+    pub file: Option<PathBuf>,
+    /// What follows its protocol: a name of [`FRAMINGS`].
+    pub framing: String,
+    /// What serves a connection: `threads` or `processes`.
+    pub served_by: String,
+    /// Names of its program; what follows them after a `-` or `_` does not matter.
+    pub servers: Vec<String>,
+    /// Programs that only start the server and end, with which it cannot be put behind the gate.
+    pub starters: Vec<String>,
+    /// What it calls the C library for.
+    pub calls: Calls,
+    /// Words in a statement that take and release a lock of the session, beside those that the
+    /// framing knows.
+    #[serde(serialize_with = "words")]
+    pub locks: SessionWords,
+    /// Who is never held.
+    pub bypass: Vec<Bypass>,
+    /// How its settings are found.
+    pub settings: SettingsFrom,
+    /// As whom it runs.
+    pub run_as: RunAs,
+    /// What is looked at first.
+    pub checks: Vec<Check>,
+    /// Signal that ends it in good order.
+    pub stop_signal: String,
+    /// Command that does.
+    pub stop_command: Option<String>,
+    /// Its units under systemd; a template is `name@.service`.
+    pub units: Vec<String>,
+    /// As whom it runs if its unit does not say so.
+    pub service_user: Option<String>,
+    /// Debian's package.
+    pub package: Option<String>,
+    /// What to know.
+    pub notes: Vec<String>,
+    /// What follows its protocol.
+    #[serde(skip)]
+    pub protocol: Protocol,
+}
+
+fn words<S: serde::Serializer>(words: &SessionWords, to: S) -> Result<S::Ok, S::Error> {
+    use serde::ser::SerializeMap;
+    let mut map = to.serialize_map(Some(2))?;
+    map.serialize_entry("acquire", &words.acquire)?;
+    map.serialize_entry("release", &words.release)?;
+    map.end()
+}
+
+/// Name of a program's file without its directory.
+fn file_name(program: &Path) -> &str {
+    program.file_name().and_then(OsStr::to_str).unwrap_or_default()
+}
+
+impl Profile {
+    /// Reads one; `path` is only for the messages.
+    fn parse(text: &str, path: &Path) -> Result<Profile, ConfigError> {
+        file::parse(text, path)
+    }
+
+    /// Reads a file.
+    pub fn load(path: &Path) -> Result<Profile, ConfigError> {
+        let bytes = std::fs::read(path)
+            .map_err(|cause| ConfigError::ReadProfile { path: path.to_owned(), cause })?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            ConfigError::not_text(path, error.as_bytes(), at)
+        })?;
+        let mut profile = Profile::parse(&text, path)?;
+        profile.file = Some(path.to_owned());
+        Ok(profile)
+    }
+
+    /// Whether this is the server's program.
+    pub fn knows(&self, program: &Path) -> bool {
+        self.servers.iter().any(|known| {
+            let rest = file_name(program).strip_prefix(known.as_str());
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '_']))
+        })
+    }
+
+    /// Its file's text.
+    pub fn text(&self) -> Result<String> {
+        match &self.file {
+            Some(file) => Ok(std::fs::read_to_string(file)?),
+            None => Ok(BUILT_IN
+                .iter()
+                .find(|(name, _)| *name == self.name)
+                .map_or("", |(_, text)| *text)
+                .to_owned()),
+        }
+    }
+
+    /// Where it comes from, for people.
+    pub fn origin(&self) -> String {
+        self.file.as_ref().map_or_else(|| "built in".to_owned(), |file| file.display().to_string())
+    }
+}
+
+/// All profiles on this machine, by name: the user's before the machine's before those that come
+/// along. The last one is [`GENERIC`].
+#[derive(Debug)]
+pub struct Profiles(Vec<Profile>);
+
+impl Profiles {
+    /// Reads all of them. A mistake in one is an error, whichever is wanted: it may be the one that
+    /// was to stand in for another.
+    pub fn read() -> Result<Profiles, ConfigError> {
+        Profiles::read_from(&directories())
+    }
+
+    fn read_from(directories: &[PathBuf]) -> Result<Profiles, ConfigError> {
+        let mut all: Vec<Profile> = Vec::new();
+        let add = |all: &mut Vec<Profile>, profile: Profile| {
+            if all.iter().all(|known| known.name != profile.name) {
+                all.push(profile);
+            }
+        };
+        for directory in directories {
+            for path in files_in(directory)? {
+                add(&mut all, Profile::load(&path)?);
+            }
+        }
+        for (name, text) in BUILT_IN {
+            add(&mut all, Profile::parse(text, Path::new(&format!("{name}.toml")))?);
+        }
+        // Whoever else knows a program goes before the one that takes any.
+        all.sort_by_key(|profile| profile.name == GENERIC);
+        Ok(Profiles(all))
+    }
+
+    /// All of them.
+    pub fn all(&self) -> &[Profile] {
+        &self.0
+    }
+
+    /// The one of this name.
+    pub fn named(&self, name: &str) -> Result<&Profile> {
+        if let Some(found) = self.0.iter().find(|profile| profile.name == name) {
+            return Ok(found);
+        }
+        let names = self.0.iter().map(|profile| profile.name.as_str());
+        let near = nearest(name, names.clone());
+        bail!(
+            "there is no profile `{name}`\n  {}known: {}\n  another one is a file in {SYSTEM_DIRECTORY}, or --profile FILE",
+            near.map(|near| format!("did you mean `{near}`? ")).unwrap_or_default(),
+            names.collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    /// The profile that knows a program, if one does.
+    pub fn known(&self, program: &Path) -> Option<&Profile> {
+        self.0.iter().find(|profile| profile.knows(program))
+    }
+
+    /// The profile for a program.
+    pub fn of(&self, program: &Path) -> &Profile {
+        // `read_from` has put GENERIC there.
+        self.known(program).unwrap_or(&self.0[self.0.len() - 1])
+    }
+
+    /// The profile of the server that a program would start and leave.
+    pub fn started_by(&self, program: &Path) -> Option<&Profile> {
+        let name = file_name(program);
+        self.0.iter().find(|profile| profile.starters.iter().any(|starter| starter == name))
+    }
+
+    /// What `--profile` asks for: a file if it looks like one, else a name.
+    pub fn asked(&self, text: &str) -> Result<Profile> {
+        if text.contains('/') || text.ends_with(".toml") {
+            return Ok(Profile::load(Path::new(text))?);
+        }
+        self.named(text).cloned()
+    }
+}
+
+/// Where profiles are looked for, the nearest first.
+fn directories() -> Vec<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".config"));
+    let own = std::env::var_os("XDG_CONFIG_HOME")
+        .filter(|dir| !dir.is_empty())
+        .map(PathBuf::from)
+        .or_else(home);
+    own.map(|dir| dir.join("headworks/profiles"))
+        .into_iter()
+        .chain([PathBuf::from(SYSTEM_DIRECTORY)])
+        .collect()
+}
+
+fn files_in(directory: &Path) -> Result<Vec<PathBuf>, ConfigError> {
+    let entries = match std::fs::read_dir(directory) {
+        Ok(entries) => entries,
+        // Nobody has to have one, and what lies behind a closed door is not meant for this user.
+        Err(error) if error.kind() != std::io::ErrorKind::NotADirectory => return Ok(Vec::new()),
+        Err(cause) => return Err(ConfigError::ReadProfile { path: directory.to_owned(), cause }),
+    };
+    let mut files: Vec<PathBuf> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    files.sort();
+    Ok(files)
+}

@@ -1,0 +1,103 @@
+//! The gate of a service: there before its server, and after it.
+
+use std::os::unix::net::UnixDatagram;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use crate::compile::Workshop;
+use crate::echo::{Alone, PATIENT};
+use crate::support::{RunDir, shim, signal, wait_until};
+
+const NAME: &str = "service";
+
+/// What the companion unit runs. Killed when dropped.
+struct Companion(Child);
+
+impl Companion {
+    /// Returns once it has told the service manager that it is ready.
+    fn start(run: &RunDir) -> Companion {
+        let config = run.file("toml", PATIENT);
+        let address = run.path().with_extension("notify");
+        let _ = std::fs::remove_file(&address);
+        let manager = UnixDatagram::bind(&address).unwrap();
+        manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let child = run
+            .headworks(["attend", "--name", NAME, "--profile", "generic", "--config"])
+            .arg(config)
+            .env("NOTIFY_SOCKET", &address)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut word = [0; 32];
+        let count = manager.recv(&mut word).expect("it is ready");
+        assert_eq!(&word[..count], b"READY=1");
+        Companion(child)
+    }
+}
+
+impl Drop for Companion {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("echo.c", &[]);
+    let run = RunDir::new();
+    let go = run.path().with_extension("go");
+    let environment = [
+        ("LD_PRELOAD", shim().display().to_string()),
+        ("HEADWORKS_REGION", run.instance(NAME).join("region").display().to_string()),
+    ];
+    // Without its companion, the service starts without the gate.
+    let alone = Alone::start(&program, &go, &environment);
+    let mut client = alone.client();
+    client.send("one");
+    assert_eq!(client.answer(), "ok one");
+    drop(alone);
+
+    let mut companion = Companion::start(&run);
+    for round in 0..2 {
+        let _ = std::fs::remove_file(&go);
+        let server = Alone::start(&program, &go, &environment);
+        let (mut one, mut two) = (server.client(), server.client());
+        wait_until("the server is known", || {
+            run.figure(NAME, "server_pid") == u64::from(server.child.id())
+        });
+        one.send("wait");
+        wait_until("one is inside", || run.figure(NAME, "inside") == 1);
+        two.send("next");
+        run.wait_for_held(NAME, 1);
+        assert!(two.is_silent(), "round {round}");
+        if round == 1 {
+            // The companion dies; everybody passes. The next one takes the server's region over.
+            companion.0.kill().unwrap();
+            companion.0.wait().unwrap();
+            assert_eq!(two.answer(), "ok next");
+            companion = Companion::start(&run);
+            wait_until("it knows the server", || {
+                run.figure(NAME, "server_pid") == u64::from(server.child.id())
+            });
+            two.send("again");
+            run.wait_for_held(NAME, 1);
+            assert!(two.is_silent(), "closed again");
+            std::fs::write(&go, "").unwrap();
+            assert_eq!((one.answer(), two.answer()), ("ok wait".to_owned(), "ok again".to_owned()));
+        } else {
+            std::fs::write(&go, "").unwrap();
+            assert_eq!((one.answer(), two.answer()), ("ok wait".to_owned(), "ok next".to_owned()));
+            // The server is killed with a user inside.
+            let _ = std::fs::remove_file(&go);
+            one.send("wait");
+            wait_until("one is inside", || run.figure(NAME, "inside") == 1);
+        }
+    }
+    wait_until("the server has gone", || run.figure(NAME, "server_pid") == 0);
+    wait_until("its users have gone", || run.figure(NAME, "users") == 0);
+    signal(companion.0.id(), libc::SIGTERM);
+    assert!(companion.0.wait().unwrap().success());
+    assert!(!run.instance(NAME).exists());
+}

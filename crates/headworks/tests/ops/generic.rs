@@ -1,0 +1,115 @@
+//! Servers that no profile knows.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::echo::{Echo, NAME, PATIENT};
+use crate::support::wait_until;
+
+#[test]
+fn a_request_of_an_unknown_protocol_waits_for_its_turn() {
+    let Some(echo) = Echo::start("threads", PATIENT, &[]) else { return };
+    assert!(echo.said.lock().unwrap().contains("warning: no profile knows"), "a warning");
+    let (mut one, mut two) = (echo.client(), echo.client());
+    one.send("hello");
+    assert_eq!(one.answer(), "ok hello");
+    two.send("four"); // five bytes with the end of line
+    assert_eq!(two.answer(), "ok four");
+    // Four bytes at once are a request like any other.
+    two.send("ask");
+    assert_eq!(two.answer(), "ok ask");
+    one.send("wait");
+    wait_until("one is inside", || echo.run.figure(NAME, "inside") == 1);
+    two.send("next");
+    echo.run.wait_for_held(NAME, 1);
+    assert!(two.is_silent());
+    echo.go();
+    assert_eq!(one.answer(), "ok wait");
+    assert_eq!(two.answer(), "ok next");
+    wait_until("all places are free", || echo.run.figure(NAME, "inside") == 0);
+    assert_eq!(echo.run.status(NAME)["protocol"], "generic");
+    // The daemon killed: everybody passes.
+    let daemon = echo.run.daemon(NAME);
+    crate::support::signal(daemon, libc::SIGKILL);
+    wait_until("the gate is stale", || echo.run.status(NAME)["gate"] == "stale");
+    one.send("more");
+    two.send("more");
+    assert_eq!((one.answer(), two.answer()), ("ok more".to_owned(), "ok more".to_owned()));
+}
+
+#[test]
+fn nobody_is_held_where_one_thread_serves_all() {
+    let Some(echo) = Echo::start("loop", PATIENT, &["--profile", "generic"]) else { return };
+    assert!(!echo.said.lock().unwrap().contains("warning"), "it was asked for");
+    let mut clients: Vec<_> = (0..8).map(|_| echo.client()).collect();
+    for round in 0..3 {
+        for client in &mut clients {
+            client.send(&format!("round {round}"));
+        }
+        for client in &mut clients {
+            assert_eq!(client.answer(), format!("ok round {round}"));
+        }
+    }
+    assert_eq!(echo.run.counter(NAME, "shared_threads"), 1);
+    assert_eq!(echo.run.counter(NAME, "hold_limit"), 0);
+}
+
+#[test]
+fn rules_see_the_addresses_of_either_family() {
+    let config = format!(
+        "{PATIENT}[[class]]\nname = \"six\"\n[[class]]\nname = \"four\"\n\
+         [[rule]]\naddress = \"::1\"\nclass = \"six\"\n[[rule]]\naddress = \"127.0.0.0/8\"\nclass = \"four\"\n"
+    );
+    let Some(echo) = Echo::start("threads", &config, &[]) else { return };
+    let (mut six, mut four) = (
+        echo.client_from(Ipv6Addr::LOCALHOST.into()),
+        echo.client_from(Ipv4Addr::LOCALHOST.into()),
+    );
+    for client in [&mut six, &mut four] {
+        client.send("hi");
+        assert_eq!(client.answer(), "ok hi");
+    }
+    let class = |address: &str| {
+        let status = echo.run.status(NAME);
+        let all = status["connections"].as_array().unwrap().clone();
+        let one = all.into_iter().find(|each| each["address"] == address).unwrap();
+        one["class"].as_str().unwrap().to_owned()
+    };
+    wait_until("both are classified", || class("::1") == "six" && class("127.0.0.1") == "four");
+}
+
+#[test]
+fn tls_that_is_part_of_the_server_is_followed_by_its_records() {
+    let Some(echo) = Echo::start("records", PATIENT, &["--profile", "mariadb"]) else { return };
+    let connect = || {
+        let mut client = echo.client().0;
+        client.set_read_timeout(Some(crate::support::PATIENCE)).unwrap();
+        let mut greeting = [0; 78];
+        client.read_exact(&mut greeting).unwrap();
+        // The request for TLS: capabilities with SSL and PROTOCOL_41.
+        let mut request = vec![32, 0, 0, 1, 0x00, 0x0a, 0, 0];
+        request.resize(36, 0);
+        client.write_all(&request).unwrap();
+        client.read_exact(&mut [0; 7]).unwrap();
+        // A record of the handshake, and one of data.
+        for kind in [22, 23] {
+            client.write_all(&[kind, 3, 3, 0, 3, 1, 2, 3]).unwrap();
+            client.read_exact(&mut [0; 7]).unwrap();
+        }
+        client
+    };
+    let _one = connect();
+    let _two = connect();
+    // The record of the handshake is no request.
+    let served = || {
+        let status = echo.run.status(NAME);
+        let all = status["connections"].as_array().unwrap();
+        all.iter().map(|user| user["requests"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    wait_until("each has had one request", || served() == [1, 1]);
+    let status = echo.run.status(NAME);
+    assert_eq!(status["counters"]["tls_unread"], 2);
+    assert_eq!(status["connections"][0]["tls"], "tls, not read: generic framing");
+    assert!(echo.run.ok(["status", "--name", NAME]).contains("2 (tls, not read: generic framing)"));
+    assert_eq!(status["counters"]["opaque_tls"], 0);
+}

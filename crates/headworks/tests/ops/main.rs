@@ -1,0 +1,13 @@
+//! What an operator does with the gate: profiles, servers that no profile knows, services, metrics,
+//! explanations.
+
+mod attend;
+#[path = "../victims/compile.rs"]
+#[allow(dead_code)] // each test program uses a part of it
+mod compile;
+mod echo;
+mod generic;
+mod profiles;
+#[path = "../failopen/support.rs"]
+#[allow(dead_code)] // each test program uses a part of it
+mod support;

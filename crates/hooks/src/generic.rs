@@ -1,0 +1,147 @@
+//! Framing for protocols that nobody has described: data that arrives after an answer is a request.
+//!
+//! Problem. The gate has to know when a request begins and when it is over, and sees only that bytes
+//! come and go. The primitive is one bit: whether the server has written anything since the request
+//! began. The first bytes from the client begin a request. It is over when the server, having
+//! written something, reads again. Bytes that come before the first of the answer belong to the
+//! request; what the server says without being asked (a greeting, a notice) answers nothing.
+//!
+//! What this cannot see: who the client is, transactions, locks, and requests sent ahead
+//! (pipelining), which count as one. A user that owns a lock may therefore be held; the stall
+//! detector is what helps then.
+//!
+//! Over TLS that is part of the server, the bytes are records (RFC 8446, section 5.1): one byte of
+//! type, two of version, two of length. Only records of application data (type 23) begin a request,
+//! so that nobody is held in the middle of a handshake as older versions of TLS have it; the last
+//! records of a handshake of TLS 1.3 look like data and count as a request.
+//!
+//! Example: `GET a` → begins; `VALUE` ← answered; the server reads: over; `GET b` → begins.
+
+#![forbid(unsafe_code)]
+
+/// Type of a record of application data.
+const APPLICATION_DATA: u8 = 23;
+
+/// Follows records of TLS from one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Records {
+    head: [u8; 5],
+    have: u8,
+    left: u16,
+}
+
+impl Records {
+    /// Takes the next bytes; whether a record of application data is among them, or goes on.
+    fn feed(&mut self, mut bytes: &[u8]) -> bool {
+        let mut data = false;
+        while let Some((&byte, rest)) = bytes.split_first() {
+            if self.left > 0 {
+                let take = bytes.len().min(usize::from(self.left));
+                // At most `left`, so it fits.
+                self.left -= take as u16;
+                data |= self.head[0] == APPLICATION_DATA;
+                bytes = &bytes[take..];
+                continue;
+            }
+            self.head[usize::from(self.have)] = byte;
+            self.have += 1;
+            bytes = rest;
+            if self.have == 5 {
+                self.have = 0;
+                self.left = u16::from_be_bytes([self.head[3], self.head[4]]);
+            }
+        }
+        data
+    }
+}
+
+/// The state of one connection: plain data, a few bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Session {
+    asked: bool,
+    answered: bool,
+    /// Over TLS that is not read: what its records are.
+    records: Option<Records>,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Session::new()
+    }
+}
+
+impl Session {
+    /// A connection of which no byte was seen.
+    pub const fn new() -> Session {
+        Session { asked: false, answered: false, records: None }
+    }
+
+    /// A connection on which TLS begins, which is not read.
+    pub fn of_records() -> Session {
+        Session { records: Some(Records::default()), ..Session::new() }
+    }
+
+    /// Bytes that the server received; whether a request begins with them.
+    pub fn client_bytes(&mut self, bytes: &[u8]) -> bool {
+        if bytes.is_empty() || !self.records.as_mut().is_none_or(|records| records.feed(bytes)) {
+            return false;
+        }
+        let begins = !self.asked || self.answered;
+        (self.asked, self.answered) = (true, false);
+        begins
+    }
+
+    /// Bytes that the server sent.
+    pub fn server_bytes(&mut self, bytes: &[u8]) {
+        self.answered |= !bytes.is_empty();
+    }
+
+    /// Whether the server, if it reads now, has no request in hand.
+    pub fn at_boundary(&self) -> bool {
+        !self.asked || self.answered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_begins_with_data_and_is_over_after_an_answer() {
+        let mut session = Session::new();
+        session.server_bytes(b"hello");
+        assert!(session.at_boundary(), "a greeting answers nothing");
+        assert!(session.client_bytes(b"GET"));
+        assert!(!session.at_boundary());
+        assert!(!session.client_bytes(b" a\n"), "the rest of it");
+        assert!(!session.client_bytes(b""));
+        session.server_bytes(b"VAL");
+        session.server_bytes(b"UE\n");
+        assert!(session.at_boundary());
+        assert!(session.client_bytes(b"GET b\n"));
+    }
+
+    #[test]
+    fn only_application_data_begins_a_request_however_the_records_are_cut() {
+        let record = |kind: u8, length: usize| {
+            let mut bytes = vec![kind, 3, 3, (length >> 8) as u8, length as u8];
+            bytes.resize(5 + length, 0x17);
+            bytes
+        };
+        let stream = [record(22, 300), record(20, 1), record(22, 40), record(23, 500)].concat();
+        let data_at = stream.len() - 500;
+        for size in [1, 3, 5, 7, 100, 1000] {
+            let mut session = Session::of_records();
+            let mut began = None;
+            for (nth, chunk) in stream.chunks(size).enumerate() {
+                session.server_bytes(b"");
+                if session.client_bytes(chunk) {
+                    assert!(began.is_none(), "once");
+                    began = Some(nth * size + chunk.len());
+                }
+            }
+            let began = began.unwrap();
+            assert!(began > data_at && began <= data_at + size, "{size}: {began}, {data_at}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Session locks that a profile's words name: routines of which no protocol tells that they lock.
+//!
+//! A text that mentions a word that acquires counts as holding from then on. It ends when a request
+//! that mentions a word that releases, and none that acquires, is answered, and with a reset of the
+//! session. The mention counts wherever it stands, in quotes too: holding too much costs a place for
+//! the idle limit, holding too little could stop the server. A word that is cut by the border of two
+//! receipts is not seen; the stall detector is for that.
+//!
+//! None of this is on the path of a server whose profile has no such words.
+
+use crate::process;
+use headworks_region::layout::Region;
+
+/// Bytes of a receipt that are looked at.
+const TEXT_MAX: usize = 64 << 10;
+
+/// What a connection holds by words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Named {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A word that acquires was mentioned.
+    Taken,
+    /// The request in hand gives it back.
+    Releasing,
+}
+
+impl Named {
+    /// Looks at bytes of a request.
+    pub fn look(&mut self, bytes: &[u8]) {
+        if process::has_words()
+            && let Some(region) = process::region()
+        {
+            self.look_for(region, bytes);
+        }
+    }
+
+    #[cold]
+    fn look_for(&mut self, region: &Region, bytes: &[u8]) {
+        let text = bytes.get(..TEXT_MAX).unwrap_or(bytes);
+        if region.words.acquire().any(|word| mentions(text, word.bytes())) {
+            *self = Named::Taken;
+        } else if *self == Named::Taken
+            && region.words.release().any(|word| mentions(text, word.bytes()))
+        {
+            *self = Named::Releasing;
+        }
+    }
+
+    /// The session was asked to forget everything.
+    pub fn reset(&mut self) {
+        if *self == Named::Taken {
+            *self = Named::Releasing;
+        }
+    }
+
+    /// The request was answered.
+    pub fn answered(&mut self) {
+        if *self == Named::Releasing {
+            *self = Named::Nothing;
+        }
+    }
+
+    /// Whether a lock is held.
+    pub fn held(self) -> bool {
+        self != Named::Nothing
+    }
+}
+
+/// Whether `text` has `word` in it, which is in lower case, as a word of its own.
+fn mentions(text: &[u8], word: &[u8]) -> bool {
+    let part_of_word =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let Some((&first, _)) = word.split_first() else { return false };
+    let upper = first.to_ascii_uppercase();
+    text.iter().enumerate().any(|(at, &byte)| {
+        (byte == first || byte == upper)
+            && text.get(at..at + word.len()).is_some_and(|found| found.eq_ignore_ascii_case(word))
+            && !(at > 0 && part_of_word(text.get(at - 1)))
+            && !part_of_word(text.get(at + word.len()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_found_as_a_word_in_any_case() {
+        for (text, found) in [
+            ("CALL Enter_Batch()", true),
+            ("select enter_batch", true),
+            ("enter_batch", true),
+            ("select reenter_batch()", false),
+            ("select enter_batches()", false),
+            ("enter_batc", false),
+            ("", false),
+        ] {
+            assert_eq!(mentions(text.as_bytes(), b"enter_batch"), found, "{text}");
+        }
+        assert!(!mentions(b"anything", b""));
+    }
+
+    #[test]
+    fn a_lock_is_held_until_its_release_is_answered() {
+        let mut named = Named::Taken;
+        named.answered();
+        assert!(named.held());
+        named.reset();
+        assert!(named.held(), "not before the server has done it");
+        named.answered();
+        assert!(!named.held());
+    }
+}

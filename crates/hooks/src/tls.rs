@@ -1,0 +1,52 @@
+//! TLS, followed at the functions of the TLS library: what they return and take is the conversation.
+//!
+//! The life of an encrypted connection. The client asks for TLS in the open, and the session says
+//! [`opaque`](crate::mysql::Session::opaque). From then on the way to the bytes (the [`Channel`]) is
+//! *awaited*: either the server hands the descriptor to a TLS library that it is linked to, and we
+//! hear of it ([`begins`]), or encrypted bytes arrive at `recv` first, and the library is part of the
+//! server. In the first case the session goes on inside TLS, fed by `SSL_read` and `SSL_write`, and
+//! the socket's own bytes mean nothing; a request is held before `SSL_read` returns it, never in the
+//! middle of a record or a handshake, as there is nothing to hold there. In the other case generic
+//! framing follows the records.
+
+use crate::conn::{self, Conn};
+use crate::{backend, ops, process};
+
+/// Where the conversation's bytes are seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Channel {
+    /// On the socket.
+    #[default]
+    Socket = 0,
+    /// TLS was agreed on; who does it is not known yet.
+    Awaited = 1,
+    /// At the TLS library.
+    Library = 2,
+}
+
+/// Whose a descriptor is, of those that are followed.
+#[derive(Clone, Copy, Debug)]
+pub enum Whose {
+    /// A client's of a server with a thread for each connection.
+    Thread(&'static Conn),
+    /// The client's of this backend.
+    Backend,
+}
+
+/// Whose a descriptor is; `None` for one that is not followed. Nothing but loads.
+pub fn whose(fd: i32) -> Option<Whose> {
+    process::region()?;
+    if backend::serves(fd) {
+        return Some(Whose::Backend);
+    }
+    conn::find(fd).filter(|conn| conn.user().is_some()).map(Whose::Thread)
+}
+
+/// The server has handed the descriptor to a TLS library. May be called more than once.
+pub fn begins(whose: Whose) {
+    match whose {
+        Whose::Thread(conn) => ops::tls_begins(conn),
+        Whose::Backend => backend::tls_begins(),
+    }
+}

@@ -1,0 +1,321 @@
+//! The hooks at the TLS library (OpenSSL 1.1 and 3).
+//!
+//! Nothing here is linked to it: a program without TLS never calls these, and one with it has the
+//! library already. The functions behind ours are looked up at the first call.
+
+use crate::guard::{guarded, guarded_keeping_errno};
+use crate::processes;
+use core::ffi::{CStr, c_void};
+use core::sync::atomic::{AtomicPtr, Ordering};
+use headworks_hooks::backend::{self, Receipt};
+use headworks_hooks::conn::{Conn, Work};
+use headworks_hooks::ops;
+use headworks_hooks::tls::{self, Whose};
+use headworks_region::thread::keeping_errno;
+use libc::{c_int, size_t};
+
+/// Names under which the library may be loaded where a look behind us does not find it: as a
+/// dependency of a plug-in that keeps its symbols to itself.
+const LIBRARIES: &[&CStr] = &[c"libssl.so.3", c"libssl.so.1.1"];
+
+/// A function of the TLS library.
+struct Function(AtomicPtr<c_void>, &'static CStr);
+
+impl Function {
+    const fn new(name: &'static CStr) -> Self {
+        Function(AtomicPtr::new(core::ptr::null_mut()), name)
+    }
+
+    fn get(&self) -> *mut c_void {
+        let known = self.0.load(Ordering::Relaxed);
+        if known.is_null() { self.resolve() } else { known }
+    }
+
+    #[cold]
+    fn resolve(&self) -> *mut c_void {
+        keeping_errno(|| {
+            // SAFETY: the name is a C string; RTLD_NEXT asks behind this library.
+            let mut found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.1.as_ptr()) };
+            for library in LIBRARIES {
+                if !found.is_null() {
+                    break;
+                }
+                // SAFETY: both are C strings; nothing is loaded that is not loaded already. The
+                // handle is kept, so what it leads to stays.
+                found = unsafe {
+                    let handle =
+                        libc::dlopen(library.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY);
+                    if handle.is_null() { handle } else { libc::dlsym(handle, self.1.as_ptr()) }
+                };
+            }
+            self.0.store(found, Ordering::Relaxed);
+            found
+        })
+    }
+}
+
+/// An `SSL`, of which we know nothing.
+type Ssl = *mut c_void;
+
+/// Declares a caller of a function of the TLS library. Without the library, which cannot be, as
+/// somebody has called it, it fails.
+macro_rules! function {
+    ($name:ident = $symbol:literal; ($($arg:ident: $type:ty),*)) => {
+        /// # Safety
+        /// As the library's function.
+        unsafe fn $name($($arg: $type),*) -> c_int {
+            static FUNCTION: Function = Function::new($symbol);
+            let function = FUNCTION.get();
+            if function.is_null() {
+                return -1;
+            }
+            // SAFETY: the symbol of this name has this type; the rest is the caller's duty.
+            unsafe {
+                core::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C-unwind" fn($($type),*) -> c_int,
+                >(function)($($arg),*)
+            }
+        }
+    };
+}
+
+function!(real_get_fd = c"SSL_get_fd"; (ssl: Ssl));
+function!(real_set_fd = c"SSL_set_fd"; (ssl: Ssl, fd: c_int));
+function!(real_accept = c"SSL_accept"; (ssl: Ssl));
+function!(real_do_handshake = c"SSL_do_handshake"; (ssl: Ssl));
+function!(real_read = c"SSL_read"; (ssl: Ssl, buffer: *mut c_void, len: c_int));
+function!(real_read_ex = c"SSL_read_ex"; (ssl: Ssl, buffer: *mut c_void, len: size_t, count: *mut size_t));
+function!(real_write = c"SSL_write"; (ssl: Ssl, buffer: *const c_void, len: c_int));
+function!(real_write_ex = c"SSL_write_ex"; (ssl: Ssl, buffer: *const c_void, len: size_t, count: *mut size_t));
+
+/// Whose conversation it is, if it is one that is followed.
+///
+/// # Safety
+/// `ssl` is one, as for every function below.
+unsafe fn whose(ssl: Ssl) -> Option<Whose> {
+    headworks_hooks::process::region()?;
+    // SAFETY: the caller's duty. The library asks the socket's BIO, which touches nothing else.
+    tls::whose(unsafe { real_get_fd(ssl) })
+}
+
+fn begins(whose: Option<Whose>) {
+    if let Some(whose) = whose {
+        guarded_keeping_errno(|| tls::begins(whose));
+    }
+}
+
+/// # Safety
+/// As the TLS library's function; so for all below.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn SSL_set_fd(ssl: Ssl, fd: c_int) -> c_int {
+    // SAFETY: the arguments are the caller's.
+    let done = unsafe { real_set_fd(ssl, fd) };
+    if done == 1 {
+        begins(tls::whose(fd));
+    }
+    done
+}
+
+/// # Safety
+/// As the TLS library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn SSL_accept(ssl: Ssl) -> c_int {
+    // SAFETY: the arguments are the caller's.
+    unsafe {
+        begins(whose(ssl));
+        real_accept(ssl)
+    }
+}
+
+/// # Safety
+/// As the TLS library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn SSL_do_handshake(ssl: Ssl) -> c_int {
+    // SAFETY: the arguments are the caller's.
+    unsafe {
+        begins(whose(ssl));
+        real_do_handshake(ssl)
+    }
+}
+
+/// # Safety
+/// As the TLS library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn SSL_read(ssl: Ssl, buffer: *mut c_void, len: c_int) -> c_int {
+    let room = usize::try_from(len).unwrap_or(0);
+    // SAFETY: the arguments are the caller's.
+    unsafe {
+        match whose(ssl) {
+            None => real_read(ssl, buffer, len),
+            Some(Whose::Thread(conn)) => {
+                before_read(conn);
+                let count = real_read(ssl, buffer, len);
+                after_read(conn, buffer, usize::try_from(count).unwrap_or(0));
+                count
+            }
+            // Its caller has an `int` for the length.
+            Some(Whose::Backend) => match backend_reads_before(buffer, room) {
+                Before::Interrupted => processes::interrupted() as c_int,
+                Before::Delivered(count) => count as c_int,
+                Before::Go => {
+                    let count = real_read(ssl, buffer, len);
+                    match backend_reads_after(buffer, usize::try_from(count).unwrap_or(0)) {
+                        Receipt::Go => count,
+                        Receipt::Later => processes::interrupted() as c_int,
+                    }
+                }
+            },
+        }
+    }
+}
+
+/// # Safety
+/// As the TLS library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn SSL_read_ex(
+    ssl: Ssl,
+    buffer: *mut c_void,
+    len: size_t,
+    count: *mut size_t,
+) -> c_int {
+    // SAFETY: the arguments are the caller's; after a success the library has written `count`.
+    unsafe {
+        match whose(ssl) {
+            Some(Whose::Thread(conn)) => {
+                before_read(conn);
+                let done = real_read_ex(ssl, buffer, len, count);
+                after_read(conn, buffer, if done == 1 { *count } else { 0 });
+                done
+            }
+            Some(Whose::Backend) => match backend_reads_before(buffer, len) {
+                Before::Interrupted => {
+                    processes::interrupted();
+                    0
+                }
+                Before::Delivered(delivered) => {
+                    *count = delivered;
+                    1
+                }
+                Before::Go => {
+                    let done = real_read_ex(ssl, buffer, len, count);
+                    match backend_reads_after(buffer, if done == 1 { *count } else { 0 }) {
+                        Receipt::Go => done,
+                        Receipt::Later => {
+                            *count = 0;
+                            processes::interrupted();
+                            0
+                        }
+                    }
+                }
+            },
+            None => real_read_ex(ssl, buffer, len, count),
+        }
+    }
+}
+
+/// # Safety
+/// As the TLS library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn SSL_write(ssl: Ssl, buffer: *const c_void, len: c_int) -> c_int {
+    // SAFETY: the arguments are the caller's.
+    unsafe {
+        let count = real_write(ssl, buffer, len);
+        if count > 0 {
+            written(whose(ssl), buffer, count as usize);
+        }
+        count
+    }
+}
+
+/// # Safety
+/// As the TLS library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn SSL_write_ex(
+    ssl: Ssl,
+    buffer: *const c_void,
+    len: size_t,
+    count: *mut size_t,
+) -> c_int {
+    // SAFETY: the arguments are the caller's; after a success the library has written `count`.
+    unsafe {
+        let done = real_write_ex(ssl, buffer, len, count);
+        if done == 1 {
+            written(whose(ssl), buffer, *count);
+        }
+        done
+    }
+}
+
+fn before_read(conn: &'static Conn) {
+    begins(Some(Whose::Thread(conn)));
+    if conn.work() != Work::None {
+        guarded(|| ops::about_to_receive(conn));
+    }
+}
+
+/// # Safety
+/// `buffer` holds `count` bytes.
+unsafe fn after_read(conn: &'static Conn, buffer: *const c_void, count: usize) {
+    if count > 0 {
+        // SAFETY: the caller's duty.
+        let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
+        guarded(|| ops::received_inside_tls(conn, bytes));
+    } else if conn.anticipating() {
+        guarded_keeping_errno(|| ops::found_nothing(conn));
+    }
+}
+
+/// What a backend has to do before it reads from the TLS library.
+enum Before {
+    Go,
+    Interrupted,
+    Delivered(usize),
+}
+
+/// # Safety
+/// `buffer` has room for `len` bytes.
+unsafe fn backend_reads_before(buffer: *mut c_void, len: usize) -> Before {
+    begins(Some(Whose::Backend));
+    if !backend::in_tls() {
+        return Before::Go;
+    }
+    if processes::about_to_receive() == Receipt::Later {
+        return Before::Interrupted;
+    }
+    if len == 0 || buffer.is_null() {
+        return Before::Go;
+    }
+    // SAFETY: the caller's duty.
+    let room = unsafe { core::slice::from_raw_parts_mut(buffer.cast::<u8>(), len) };
+    backend::deliver(room).map_or(Before::Go, Before::Delivered)
+}
+
+/// # Safety
+/// `buffer` holds `count` bytes.
+unsafe fn backend_reads_after(buffer: *const c_void, count: usize) -> Receipt {
+    let mut receipt = Receipt::Go;
+    if !backend::in_tls() {
+        return receipt;
+    }
+    if count > 0 {
+        // SAFETY: the caller's duty.
+        let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
+        guarded(|| receipt = backend::received(bytes));
+    } else if backend::anticipating() {
+        guarded_keeping_errno(backend::found_nothing);
+    }
+    receipt
+}
+
+/// # Safety
+/// `buffer` holds `count` bytes.
+unsafe fn written(whose: Option<Whose>, buffer: *const c_void, count: usize) {
+    // SAFETY: the caller's duty.
+    let bytes = || unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
+    match whose {
+        Some(Whose::Thread(conn)) => guarded(|| ops::sent_inside_tls(conn, bytes())),
+        Some(Whose::Backend) if backend::in_tls() => guarded(|| backend::sent(bytes())),
+        _ => {}
+    }
+}
