@@ -506,7 +506,7 @@ impl Followed<'_> {
         if self.backend.generic.is_some() && self.backend.work == Work::Admitted {
             // No message says that the answer is complete; that the server reads again does.
             let ran = clock::now().since(self.backend.admitted);
-            self.slot.served.record(self.backend.wait, ran);
+            self.region.record(self.user, self.slot, self.backend.wait, ran);
             self.backend.quota_left = self.region.spend(self.slot);
         }
         self.backend.named.answered();
