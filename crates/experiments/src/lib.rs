@@ -12,6 +12,7 @@ mod html;
 mod index;
 mod interrupt;
 pub mod metrics;
+mod neighbours;
 mod progress;
 mod record;
 mod registry;

@@ -1,0 +1,215 @@
+//! Runs the arms in turn. Nothing here judges a number.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use headworks_rig::machine::{Load as MachineLoad, Machine};
+use headworks_workload::db::DbError;
+use headworks_workload::driver::{
+    self, Progress as Told, Report, RunOptions as Driving, Stop, UserReport,
+};
+
+use super::client::Reader;
+use super::site::{ACCOUNTS, Site};
+use super::{ARMS, AROUND_S, Arm, EXPERIMENT, Guests, ID, ROUNDS, WARM_UP_S, WINDOW_S};
+use crate::interrupt;
+use crate::metrics::percentile;
+use crate::progress::Progress;
+use crate::record::{Header, unix_now_s};
+use crate::registry::RunOptions;
+use crate::shuffle::SplitMix;
+use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::work::Work;
+
+/// Connections of the small and of the large account, and of each of three.
+const SMALL: usize = 4;
+const LARGE: usize = 200;
+const EACH: usize = 15;
+
+/// Places for the two accounts: one a core, since each request wants a processor all the time. For the three: ten, as
+/// PgBouncer's server connections in the report.
+const PLACES: u32 = 2;
+const PLACES_FOR_THREE: u32 = 10;
+
+/// The small account's clients pause this long on average, so that they need a fraction of the machine.
+const PAUSE: Duration = Duration::from_millis(15);
+
+/// Classes by account; each class has its weight as a whole.
+fn config(places: u32) -> String {
+    let mut text = format!("[gate]\nparallelism = {places}\n");
+    for account in ACCOUNTS {
+        text += &format!(
+            "[[class]]\nname = \"{account}\"\nweight = 1.0\nweight_of = \"class\"\n\
+             [[rule]]\naccount = \"{account}\"\nclass = \"{account}\"\n"
+        );
+    }
+    text
+}
+
+/// Runs everything.
+pub(super) fn collect(options: &RunOptions) -> Result<Record> {
+    let headworks = options
+        .headworks_exe
+        .clone()
+        .context("no `headworks` program was given to put the gate in front of the server")?;
+    ensure!(
+        headworks.is_file(),
+        "{} does not exist; build it first (cargo build --release)",
+        headworks.display()
+    );
+    let work = Work::new(options, 2 << 30)?;
+    let (warm_up_s, planned_s, rounds) =
+        if options.quick { (1, 3, 1) } else { (WARM_UP_S, WINDOW_S, ROUNDS) };
+    let window_s = options.window_s.unwrap_or(planned_s).max(1);
+    let rounds = options.repeat.unwrap_or(rounds).max(1);
+    let run_s = warm_up_s + window_s + AROUND_S;
+    let expected = Duration::from_secs(run_s * (ARMS.len() * rounds) as u64);
+    let mut progress = Progress::new(&format!("{ID}: {}", EXPERIMENT.title), expected);
+    let (began, recorded_at_unix_s, load_before) =
+        (Instant::now(), unix_now_s(), MachineLoad::read());
+    let mut runs: Vec<(&str, Run)> = Vec::new();
+    let mut random = SplitMix::new(options.seed);
+    let mut order: Vec<Arm> = ARMS.to_vec();
+    for round in 1..=rounds {
+        random.shuffle(&mut order);
+        for arm in &order {
+            interrupt::check()?;
+            let title = format!("round {round}/{rounds} · {}", arm.label);
+            progress.step(&title, Duration::from_secs(run_s));
+            let how = Driving {
+                warm_up: Duration::from_secs(warm_up_s),
+                window: Duration::from_secs(window_s),
+                trace: true,
+                ..Driving::default()
+            };
+            let seed = options.seed.wrapping_add(round as u64);
+            let run = one(arm, &how, seed, &headworks, &work, &progress)
+                .with_context(|| format!("{} in round {round}", arm.label))?;
+            runs.push((arm.label, Run { seed: round as u64, ..run }));
+        }
+    }
+    let arms = ARMS.iter().map(|arm| {
+        let of = runs.iter().filter(|run| run.0 == arm.label).map(|run| run.1.clone());
+        let server = if arm.gated { config(places(arm)) } else { "as it is".to_owned() };
+        ArmRecord {
+            arm: arm.label.to_owned(),
+            setup: [("server".to_owned(), server)].into(),
+            points: vec![Point { at: 0.0, runs: of.collect() }],
+        }
+    });
+    Ok(Record {
+        header: Header {
+            id: ID.to_owned(),
+            title: EXPERIMENT.title.to_owned(),
+            paper: EXPERIMENT.paper.to_owned(),
+            figure: EXPERIMENT.figure.to_owned(),
+            recorded_at_unix_s,
+            quick: options.quick,
+            seed: options.seed,
+            machine: Machine::describe(),
+        },
+        counted_s: window_s as f64,
+        warmup_s: warm_up_s as f64,
+        took_s: began.elapsed().as_secs_f64(),
+        load_before,
+        load_after: MachineLoad::read(),
+        verdicts: Vec::new(),
+        sweep: "arm".to_owned(),
+        arms: arms.collect(),
+    })
+}
+
+fn places(arm: &Arm) -> u32 {
+    if arm.guests == Guests::Three { PLACES_FOR_THREE } else { PLACES }
+}
+
+/// Account of each connection.
+fn account(guests: Guests, number: usize) -> usize {
+    match guests {
+        Guests::Alone | Guests::Beside => usize::from(number >= SMALL),
+        Guests::Three => 2 + number / EACH,
+    }
+}
+
+fn one(
+    arm: &Arm,
+    how: &Driving,
+    seed: u64,
+    headworks: &std::path::Path,
+    work: &Work,
+    progress: &Progress,
+) -> Result<Run> {
+    let name = format!("neighbours-{}", std::process::id());
+    let path = work.path().join("gate.toml");
+    fs::write(&path, config(places(arm)))?;
+    let prefix: Vec<OsString> = if arm.gated {
+        let words = ["run", "--name", &name, "--config"].map(OsString::from);
+        let prefix = std::iter::once(headworks.into()).chain(words);
+        prefix.chain([path.into(), "--".into()]).collect()
+    } else {
+        Vec::new()
+    };
+    let site = Site::start(arm.kind, &prefix, work.path())?;
+    let users = match arm.guests {
+        Guests::Alone => SMALL,
+        Guests::Beside => SMALL + LARGE,
+        Guests::Three => 3 * EACH,
+    };
+    let how = Driving { users, ..*how };
+    let databases =
+        ACCOUNTS.map(|account| site.database(account)).into_iter().collect::<Result<Vec<_>>>()?;
+    let connect = |number: usize| -> Result<Reader, DbError> {
+        let account = account(arm.guests, number);
+        let pause = if account == 0 { PAUSE } else { Duration::ZERO };
+        Reader::connect(&databases[account], seed, number, pause)
+    };
+    let stop = Stop::default();
+    let report = driver::run(&how, &["sum"], &connect, &stop, &mut |_: &Told| {
+        progress.tick();
+        if interrupt::check().is_err() {
+            stop.stop();
+        }
+    });
+    interrupt::check()?;
+    let report = report.with_context(|| format!("the log ends with:\n{}", site.log_tail()))?;
+    ensure!(report.first_failure.is_none(), "a request failed: {:?}", report.first_failure);
+    if arm.gated {
+        let output =
+            Command::new(headworks).args(["status", "--json", "--name", &name]).output()?;
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        ensure!(
+            status["mode"] == "enforce" && status["gate"] == "closed",
+            "the gate does not hold anybody"
+        );
+    }
+    Ok(measure(arm.guests, &report))
+}
+
+/// Numbers: `all_per_s`; of a small account `small_per_s`, `small_p50_ms`, `small_p99_ms`; of three `share_ratio`.
+fn measure(guests: Guests, report: &Report) -> Run {
+    let mut numbers = BTreeMap::from([("all_per_s".to_owned(), report.per_s)]);
+    let window_s = report.options.window.as_secs_f64();
+    let count = |users: &[UserReport]| users.iter().map(|user| user.count).sum::<u64>() as f64;
+    if guests == Guests::Three {
+        let shares: Vec<f64> = report.users.chunks(EACH).map(count).collect();
+        let most = shares.iter().copied().fold(0.0, f64::max);
+        let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
+        numbers.insert("share_ratio".to_owned(), most / least);
+    } else {
+        let small = &report.users[..SMALL.min(report.users.len())];
+        numbers.insert("small_per_s".to_owned(), count(small) / window_s);
+        let answers = small.iter().flat_map(|user| &user.trace);
+        let mut latencies: Vec<u32> = answers.map(|answer| answer.latency_us).collect();
+        latencies.sort_unstable();
+        for (key, quantile) in [("small_p50_ms", 0.5), ("small_p99_ms", 0.99)] {
+            if let Some(us) = percentile(&latencies, quantile) {
+                numbers.insert(key.to_owned(), f64::from(us) / 1000.0);
+            }
+        }
+    }
+    Run { numbers, bucket_s: 1.0, load: Some(MachineLoad::read()), ..Run::default() }
+}
