@@ -13,8 +13,8 @@ use crate::USERS;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
 pub struct Key {
-    /// Scheduling round in which the user's turn is due.
-    pub round: u64,
+    /// When the user's turn is due: a round and a part of it, in units of 1/65,536 round.
+    pub due: u64,
     /// Order of arrival, unique.
     pub sequence: u64,
 }
@@ -40,7 +40,7 @@ pub struct Heap {
 impl Heap {
     /// An empty heap.
     pub const fn new() -> Self {
-        const NONE: Entry = Entry { key: Key { round: 0, sequence: 0 }, user: 0, _pad: 0 };
+        const NONE: Entry = Entry { key: Key { due: 0, sequence: 0 }, user: 0, _pad: 0 };
         Heap { len: 0, _pad: 0, position: [0; USERS], entries: [NONE; USERS] }
     }
 
@@ -167,8 +167,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn key(round: u64, sequence: u64) -> Key {
-        Key { round, sequence }
+    fn key(due: u64, sequence: u64) -> Key {
+        Key { due, sequence }
     }
 
     #[test]
@@ -199,16 +199,16 @@ mod tests {
         fn behaves_like_a_sorted_map(ops in proptest::collection::vec((0u8..3, 0u32..40, 0u64..8), 1..400)) {
             let mut heap = Box::new(Heap::new());
             let mut model = std::collections::BTreeMap::<(u64, u64), u32>::new();
-            for (sequence, (op, user, round)) in ops.into_iter().enumerate() {
+            for (sequence, (op, user, due)) in ops.into_iter().enumerate() {
                 let sequence = sequence as u64;
                 match op {
                     0 => {
                         model.retain(|_, member| *member != user);
-                        model.insert((round, sequence), user);
-                        heap.push(user, key(round, sequence));
+                        model.insert((due, sequence), user);
+                        heap.push(user, key(due, sequence));
                     }
                     1 => {
-                        let expected = model.pop_first().map(|((round, sequence), user)| (user, key(round, sequence)));
+                        let expected = model.pop_first().map(|((due, sequence), user)| (user, key(due, sequence)));
                         prop_assert_eq!(heap.pop(), expected);
                     }
                     _ => {

@@ -16,6 +16,12 @@
 //! future. That is all there is: debts, weights, unequal transactions and skipped rounds come out
 //! of this one division, and each decision costs O(log n).
 //!
+//! Inside a round, users are spread out: a request of a user with quota L is due in that one of L
+//! equal parts of the round that it has come to, at a place in the part that is the user's own. So
+//! whoever has a large quota and used little of it goes soon, instead of after all others of the
+//! round: a small account beside one with 200 busy connections waits for a place, not for 200
+//! turns. This is start-time fair queueing (Goyal, Vin and Cheng, 1996) with rounds as virtual time.
+//!
 //! * *Overshoot is paid back.* A transaction cannot be stopped halfway (its locks would block
 //!   everybody), so it may cost more than the quota; the user then waits as many rounds as the
 //!   excess is worth.
@@ -41,6 +47,9 @@ use crate::{CLASSES, USERS};
 
 /// One request, in the fixed-point unit of credits.
 pub const ONE: i64 = 1 << 16;
+
+/// Fractional bits of the time at which a turn is due, in rounds.
+const ROUND_BITS: u32 = 16;
 
 /// Weight 1.0. Weights are integers in thousandths.
 pub const WEIGHT_ONE: u32 = 1_000;
@@ -214,10 +223,13 @@ impl Wrr {
             entry.credit = entry.credit.saturating_add(rounds.saturating_mul(quota));
             entry.round = entry.round.saturating_add(rounds.unsigned_abs());
         }
-        // Credit beyond this round's quota was earned in rounds that passed during a turn: the
-        // user is late by that many, and takes its place among those of that round.
-        let late = ((entry.credit - ONE) / quota).unsigned_abs();
-        let key = Key { round: entry.round.saturating_sub(late), sequence: self.sequence };
+        // What the user has used of this round says where in the round it is due. Credit beyond
+        // the quota was earned in rounds that passed during a turn: it is late by that much.
+        let used = i128::from(quota) - i128::from(entry.credit) + i128::from(spread(user));
+        let phase = (used << ROUND_BITS) / i128::from(quota);
+        let due = (i128::from(entry.round) << ROUND_BITS) + phase;
+        let due = u64::try_from(due.max(0)).unwrap_or(u64::MAX);
+        let key = Key { due, sequence: self.sequence };
         self.sequence += 1;
         self.heap.push(user, key);
     }
@@ -225,7 +237,7 @@ impl Wrr {
     /// Takes the user whose turn is next. It stays backlogged until [`Wrr::end_turn`].
     pub fn take(&mut self) -> Option<Turn> {
         let (user, key) = self.heap.pop()?;
-        self.round = self.round.max(key.round);
+        self.round = self.round.max(key.due >> ROUND_BITS);
         // What one round is worth depends on how many are backlogged: whoever came while few
         // were must not keep a share of that time.
         let quota = self.quota(user);
@@ -311,6 +323,12 @@ impl Wrr {
         let count = &mut self.backlogged[entry.class as usize];
         *count = if backlogged { *count + 1 } else { count.saturating_sub(1) };
     }
+}
+
+/// Where in its part of a round a user is due, below [`ONE`]. Multiples of the golden ratio lie
+/// evenly, however many users there are.
+fn spread(user: u32) -> i64 {
+    i64::from(user.wrapping_mul(0x9E37_79B9) >> 16)
 }
 
 /// What `rounds` rounds of `quota` are worth.
