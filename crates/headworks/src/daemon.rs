@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
 use crate::instance::{Instance, Note, started_ticks};
+use crate::metrics::Metrics;
 use crate::profile::{Bypass, Profile, Profiles};
 use crate::quota::Quota;
 use crate::slo::Slo;
@@ -180,6 +181,7 @@ struct Daemon {
     tuning: Tuning,
     quota: Quota,
     slo: Slo,
+    metrics: Metrics,
     config_error: Option<String>,
 }
 
@@ -207,6 +209,10 @@ impl Daemon {
                 let mut status = Status::build(&self.instance.name, before, &now);
                 status.config_error = self.config_error.clone();
                 status.targets = self.slo.status();
+                status.metrics = vec![format!("unix:{}", self.instance.metrics_path().display())];
+                status
+                    .metrics
+                    .extend(self.metrics.address().map(|at| format!("http://{at}/metrics")));
                 status.counterfactual = self.recorder.counterfactual(&now);
                 status.parallelism_search = Some(self.tuning.report(&self.region).phase);
                 Response::Status(Box::new(status))
@@ -286,6 +292,7 @@ impl Daemon {
                 let profile = self.profile()?;
                 apply_config(&self.region, &config, self.note.extra_port, &profile.bypass);
                 self.config_error = None;
+                self.metrics.listen(config.metrics)?;
                 Ok(format!("{} is in force", path.display()))
             }
             Err(error) => {
@@ -322,6 +329,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
     region.beat.daemon.store(std::process::id(), Ordering::Relaxed);
     region.beat.server.store(note.server_pid, Ordering::Relaxed);
     region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+    let metrics = Metrics::start(&instance, region)?;
     let beater = std::thread::spawn(move || beat(region));
     if let Some(ready) = &mut ready {
         let _ = ready.write_all(b"ready\n");
@@ -332,6 +340,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
     }
 
     let mut daemon = Daemon {
+        metrics,
         instance,
         note,
         region,
@@ -342,6 +351,11 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
         slo: Slo::default(),
         config_error: None,
     };
+    if let Some(Ok(config)) = daemon.note.config.as_ref().map(|path| crate::config::load(path))
+        && let Err(error) = daemon.metrics.listen(config.metrics)
+    {
+        let _ = writeln!(std::io::stderr(), "headworks: {error:#}");
+    }
     let mut asked_to_end: Option<Nanos> = None;
     loop {
         daemon.tick();

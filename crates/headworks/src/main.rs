@@ -12,6 +12,7 @@ mod explain;
 mod instance;
 mod janitor;
 mod man;
+mod metrics;
 mod preflight;
 mod profile;
 mod quota;

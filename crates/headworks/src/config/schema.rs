@@ -57,6 +57,9 @@ pub(super) struct GateSection {
     /// 3600000 ms. Default 500. Smaller: hidden locks are found sooner, but a few long queries
     /// count as a stall. Larger: the other way round.
     pub stall_ms: Number,
+    /// Address on which Prometheus is served by TCP, such as "127.0.0.1:9090". Default: none, only
+    /// the instance's Unix socket. Whoever reaches it reads names of classes and all figures.
+    pub metrics: Words,
 }
 
 /// A whole number, or a word.

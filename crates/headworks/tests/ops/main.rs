@@ -7,6 +7,7 @@ mod attend;
 mod compile;
 mod echo;
 mod generic;
+mod metrics;
 mod profiles;
 #[path = "../failopen/support.rs"]
 #[allow(dead_code)] // each test program uses a part of it
