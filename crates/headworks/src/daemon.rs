@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
 use crate::instance::{Instance, Note, started_ticks};
+use crate::log::{self, Log};
 use crate::metrics::Metrics;
 use crate::profile::{Bypass, Profile, Profiles};
 use crate::quota::Quota;
@@ -182,6 +183,7 @@ struct Daemon {
     quota: Quota,
     slo: Slo,
     metrics: Metrics,
+    log: Log,
     config_error: Option<String>,
 }
 
@@ -192,6 +194,7 @@ impl Daemon {
         self.tuning.tick(&self.region, now);
         if self.history.back().is_none_or(|last| now.since(last.now) >= TICK) {
             let snapshot = self.region.snapshot(now);
+            self.log.look(&snapshot);
             self.quota.tick(&self.region, &snapshot);
             self.slo.tick(&self.region, &snapshot);
             self.history.push_back(snapshot);
@@ -231,11 +234,11 @@ impl Daemon {
 
     /// The server has ended; another one may come.
     fn server_left(&mut self) {
-        println!("headworks: the server (process {}) has ended", self.note.server_pid);
+        log::line(&format!("the server (process {}) has ended", self.note.server_pid));
         self.region.beat.server.store(0, Ordering::Relaxed);
         self.note = Note { server_pid: 0, server_started_ticks: 0, ..self.note.clone() };
         if let Err(error) = self.instance.rewrite_note(&self.note) {
-            eprintln!("headworks: {error:#}");
+            log::line(&format!("{error:#}"));
         }
     }
 
@@ -253,10 +256,10 @@ impl Daemon {
             return -1;
         };
         let Ok(pidfd) = attend::watch(server) else { return -1 };
-        println!("headworks: process {server} serves behind the gate");
+        log::line(&format!("process {server} serves behind the gate"));
         self.note = note;
         if let Err(error) = self.instance.rewrite_note(&self.note) {
-            eprintln!("headworks: {error:#}");
+            log::line(&format!("{error:#}"));
         }
         pidfd
     }
@@ -341,6 +344,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
 
     let mut daemon = Daemon {
         metrics,
+        log: Log::default(),
         instance,
         note,
         region,
@@ -354,7 +358,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
     if let Some(Ok(config)) = daemon.note.config.as_ref().map(|path| crate::config::load(path))
         && let Err(error) = daemon.metrics.listen(config.metrics)
     {
-        let _ = writeln!(std::io::stderr(), "headworks: {error:#}");
+        log::line(&format!("{error:#}"));
     }
     let mut asked_to_end: Option<Nanos> = None;
     loop {
@@ -401,7 +405,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
             match read_signal(signals) {
                 Some(libc::SIGHUP) => {
                     if let Err(error) = daemon.reload() {
-                        let _ = writeln!(std::io::stderr(), "headworks: reload refused: {error:#}");
+                        log::line(&format!("reload refused: {error:#}"));
                     }
                 }
                 Some(libc::SIGTERM) => asked_to_end = asked_to_end.or(Some(clock::now())),

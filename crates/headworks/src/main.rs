@@ -11,6 +11,7 @@ mod enable;
 mod explain;
 mod instance;
 mod janitor;
+mod log;
 mod man;
 mod metrics;
 mod preflight;

@@ -71,7 +71,7 @@ pub struct Status {
     /// Where Prometheus is served; empty without a daemon.
     #[serde(default)]
     pub metrics: Vec<String>,
-    /// What enforcing would have changed (dry run only).
+    /// What enforcing would have changed, in the modes that hold nobody.
     pub counterfactual: Option<Counterfactual>,
 }
 

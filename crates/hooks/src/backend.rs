@@ -492,11 +492,20 @@ impl Followed<'_> {
         }
         let now = clock::now();
         for _ in 0..fresh {
+            self.record(now);
             let backend = &mut *self.backend;
-            self.slot.served.record(backend.wait, now.since(backend.admitted));
             backend.quota_left = self.region.spend(self.slot);
             // The server worked on the next one only from here on.
             (backend.wait, backend.admitted) = (Nanos(0), now);
+        }
+    }
+
+    /// A request is over.
+    fn record(&self, now: Nanos) {
+        let Backend { wait, admitted, .. } = *self.backend;
+        self.slot.served.record(wait, now.since(admitted));
+        if wait.0 > 0 {
+            self.region.note_held(self.user, wait, admitted, now);
         }
     }
 
@@ -504,8 +513,8 @@ impl Followed<'_> {
     fn settle(&mut self) {
         if self.backend.generic.is_some() && self.backend.work == Work::Admitted {
             // No message says that the answer is complete; that the server reads again does.
-            let ran = clock::now().since(self.backend.admitted);
-            self.slot.served.record(self.backend.wait, ran);
+            let now = clock::now();
+            self.record(now);
             self.backend.quota_left = self.region.spend(self.slot);
         }
         self.backend.named.answered();
@@ -521,7 +530,7 @@ impl Followed<'_> {
 
     fn end_turn(&mut self) {
         self.slot.served.turn_ended();
-        if self.region.control.mode() == Mode::DryRun {
+        if self.region.control.mode() != Mode::Enforce {
             note_turn(self.region, self.user, clock::now());
         }
         let quota_left = core::mem::take(&mut self.backend.quota_left);

@@ -5,6 +5,7 @@
 //! never touch each other's memory.
 
 use crate::control::{Beat, Control, TOKENS};
+use crate::held::HeldRing;
 use crate::lock::RobustLock;
 use crate::rules::RuleTable;
 use crate::text::SharedText;
@@ -306,6 +307,7 @@ pub struct Region {
     pub(crate) gate: GateCell,
     /// Turns for the replay of a dry run.
     pub ring: Ring,
+    pub(crate) held: HeldRing,
     pub(crate) users: [UserSlot; USERS],
 }
 

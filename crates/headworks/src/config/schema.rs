@@ -24,7 +24,7 @@ pub(super) struct File {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GateSection {
-    /// `observe` measures and holds nobody; `dry-run` also replays what the gate would have done;
+    /// `observe` and `dry-run` measure, hold nobody, and replay what the gate would have done;
     /// `enforce` holds users. Default `enforce`.
     pub mode: Words,
     /// P: users inside the database at once, 1 to 1024, or "auto" to look for the best. Default

@@ -6,6 +6,7 @@ mod attend;
 #[allow(dead_code)] // each test program uses a part of it
 mod compile;
 mod echo;
+mod explain;
 mod generic;
 mod metrics;
 mod profiles;
