@@ -1,8 +1,10 @@
 //! The command line.
 
+mod examples;
 mod tad;
 mod volume;
 
+pub use examples::with_examples;
 pub use tad::{Check, Explain, Fix, Gaps, List, Render, Show, Simulate, Tad, TadCommand, ThemeArg};
 pub use volume::{
     Create, FsArg, Json, Mount, Powercut, Replay, Rm, Serve, Stat, Umount, Volume, VolumeCommand,
