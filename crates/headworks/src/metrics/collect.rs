@@ -92,7 +92,8 @@ impl Figures {
     }
 
     fn users(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        const STATES: [(&str, fn(State) -> bool); 5] = [
+        type Is = fn(State) -> bool;
+        const STATES: [(&str, Is); 5] = [
             ("idle", |state| matches!(state, State::Idle | State::Cancelled)),
             ("waiting", |state| state == State::Waiting),
             ("inside", |state| matches!(state, State::Inside | State::Overdraft)),
