@@ -107,7 +107,7 @@ impl Mapping {
             unsafe { libc::posix_fallocate(file.0, 0, size_of::<Region>() as libc::off_t) };
         if failed != 0 {
             return Err(RegionError::System(
-                "there is no room for the region (10 MB of memory)",
+                "there is no room for the region (11 MB of memory)",
                 failed,
             ));
         }

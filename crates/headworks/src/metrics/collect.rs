@@ -75,7 +75,7 @@ impl Figures {
             yes(settings.mode == Mode::Enforce && !settings.off && !now.stale),
         )?;
         gauge(
-            "stale",
+            "daemon_stale",
             "1 if the daemon gives no sign of life, so that everybody passes",
             yes(now.stale),
         )?;
@@ -230,7 +230,7 @@ fn octaves(counts: &[u64; BUCKETS]) -> Vec<(f64, u64)> {
         sum += count;
         let last_of_octave = bucket % 8 == 0;
         if bucket == BUCKETS - 1 {
-            octaves.push((f64::MAX, sum));
+            octaves.push((f64::INFINITY, sum));
         } else if last_of_octave {
             octaves.push((bounds(bucket).1.0 as f64 * 1e-9, sum));
             sum = 0;

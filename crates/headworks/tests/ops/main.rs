@@ -5,6 +5,7 @@ mod attend;
 #[path = "../victims/compile.rs"]
 #[allow(dead_code)] // each test program uses a part of it
 mod compile;
+mod debian;
 mod echo;
 mod explain;
 mod generic;

@@ -200,6 +200,7 @@ fn a_scrape_has_all_figures_with_their_meaning() {
         ("headworks_parallelism_auto", 0.0),
         ("headworks_quota_requests", 0.0),
         ("headworks_gate_closed", 1.0),
+        ("headworks_daemon_stale", 0.0),
         ("headworks_stale", 0.0),
         ("headworks_stalls", 0.0),
         ("headworks_lent", 0.0),
