@@ -137,14 +137,11 @@ fn on(database: Database, options: &Options) -> Result<bool> {
             }
         }
         ensure!(gated.server.is_running(), "the server ended:\n{}", gated.server.log_tail());
-        if round % 50 == 49 || round + 1 == options.rounds {
-            everybody_moves(&mut workers).with_context(|| format!("after {} kills", round + 1))?;
-            eprint!(
-                "\r{database}: {} of {} kills, {:.0} s ",
-                round + 1,
-                options.rounds,
-                begun.elapsed().as_secs_f64()
-            );
+        done += 1;
+        if done % 50 == 0 || done == options.rounds {
+            everybody_moves(&mut workers).with_context(|| format!("after {done} kills"))?;
+            let so_far = begun.elapsed().as_secs_f64();
+            eprint!("\r{database}: {done} of {} kills, {so_far:.0} s ", options.rounds);
         }
     }
     eprintln!();

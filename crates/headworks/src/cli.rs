@@ -1,8 +1,10 @@
 //! The command line.
 
+mod examples;
 mod tad;
 mod volume;
 
+pub use examples::with_examples;
 pub use tad::{Check, Explain, Fix, Gaps, List, Render, Show, Simulate, Tad, TadCommand, ThemeArg};
 pub use volume::{
     Create, FsArg, Json, Mount, Powercut, Replay, Rm, Serve, Stat, Umount, Volume, VolumeCommand,
@@ -101,9 +103,9 @@ pub struct Select {
 /// What the gate does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ModeArg {
-    /// Measure, hold nobody
-    Observe,
     /// Measure, hold nobody, and tell what enforcing would have changed
+    Observe,
+    /// The same, while settings are tried
     DryRun,
     /// Hold users so that at most P are inside
     Enforce,
@@ -166,16 +168,34 @@ impl Parallelism {
 
 /// What `explain` is about.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, arg_required_else_help = true)]
+#[command(
+    after_help = "Examples:\n  headworks explain app@10.0.0.7      # why this user waits, or waited\n  \
+    headworks explain 12                # the user with this number in `status --json`\n  \
+    headworks explain '#4711'           # one request that was held\n  \
+    headworks explain reports --json    # everybody of this account, application or class\n  \
+    headworks explain parallelism       # how P was found"
+)]
 pub struct ExplainGate {
     /// What to explain
     #[command(subcommand)]
-    pub what: ExplainWhat,
+    pub what: Option<ExplainWhat>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub select: Select,
+    /// A user (number, account, account@address, application, class), or a request (#NUMBER)
+    #[arg(value_name = "USER|REQUEST")]
+    pub target: Option<String>,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What can be explained.
 #[derive(Debug, Subcommand)]
 pub enum ExplainWhat {
     /// How P was found: samples, the fitted curve, and every decision
+    #[command(after_help = "Example:\n  headworks explain parallelism --output p.svg")]
     Parallelism {
         #[command(flatten)]
         #[allow(missing_docs)]

@@ -18,6 +18,7 @@ use headworks_policy::{CLASSES, Nanos};
 use headworks_region::Region;
 use headworks_region::control::{Settings, TOKENS};
 use headworks_region::rules::Rule;
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// P for each core, unless the configuration or the command line says something else.
@@ -32,6 +33,8 @@ pub struct Config {
     pub classes: Vec<ClassConfig>,
     /// Which connection belongs to which class; the first that fits decides.
     pub rules: Vec<Rule>,
+    /// Where Prometheus is served beside the Unix socket.
+    pub metrics: Option<SocketAddr>,
 }
 
 /// One class of users.
@@ -75,6 +78,7 @@ impl Default for Config {
             },
             classes: vec![ClassConfig::default_class()],
             rules: Vec::new(),
+            metrics: None,
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The dry run: keeps the turns that ended lately and replays them on demand.
+//! Without enforcement: keeps the turns that ended lately and replays them on demand.
 
 use crate::status::{Counterfactual, CounterfactualClass};
 use headworks_policy::counterfactual::{ObservedTurn, Setting, replay};
@@ -20,7 +20,7 @@ pub struct Recorder {
 impl Recorder {
     /// Takes what the ring of the region has got since the last time.
     pub fn collect(&mut self, region: &Mapping) {
-        if region.control.mode() != Mode::DryRun {
+        if region.control.mode() == Mode::Enforce {
             self.turns.clear();
             self.position = region.ring.drain(u64::MAX, |_| {});
             return;
@@ -34,7 +34,7 @@ impl Recorder {
 
     /// Replays them behind a gate with the settings and weights of `now`.
     pub fn counterfactual(&self, now: &Snapshot) -> Option<Counterfactual> {
-        if now.settings.mode != Mode::DryRun || self.turns.is_empty() {
+        if now.settings.mode == Mode::Enforce || self.turns.is_empty() {
             return None;
         }
         let observed: Vec<ObservedTurn> = self.turns.iter().copied().collect();

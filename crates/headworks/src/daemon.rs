@@ -9,6 +9,8 @@ use crate::config::Config;
 use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
 use crate::instance::{Instance, Note, started_ticks};
+use crate::log::{self, Log};
+use crate::metrics::Metrics;
 use crate::profile::{Bypass, Profile, Profiles};
 use crate::quota::Quota;
 use crate::slo::Slo;
@@ -180,6 +182,8 @@ struct Daemon {
     tuning: Tuning,
     quota: Quota,
     slo: Slo,
+    metrics: Metrics,
+    log: Log,
     config_error: Option<String>,
 }
 
@@ -190,6 +194,7 @@ impl Daemon {
         self.tuning.tick(&self.region, now);
         if self.history.back().is_none_or(|last| now.since(last.now) >= TICK) {
             let snapshot = self.region.snapshot(now);
+            self.log.look(&snapshot);
             self.quota.tick(&self.region, &snapshot);
             self.slo.tick(&self.region, &snapshot);
             self.history.push_back(snapshot);
@@ -207,6 +212,10 @@ impl Daemon {
                 let mut status = Status::build(&self.instance.name, before, &now);
                 status.config_error = self.config_error.clone();
                 status.targets = self.slo.status();
+                status.metrics = vec![format!("unix:{}", self.instance.metrics_path().display())];
+                status
+                    .metrics
+                    .extend(self.metrics.address().map(|at| format!("http://{at}/metrics")));
                 status.counterfactual = self.recorder.counterfactual(&now);
                 status.parallelism_search = Some(self.tuning.report(&self.region).phase);
                 Response::Status(Box::new(status))
@@ -225,11 +234,11 @@ impl Daemon {
 
     /// The server has ended; another one may come.
     fn server_left(&mut self) {
-        println!("headworks: the server (process {}) has ended", self.note.server_pid);
+        log::line(&format!("the server (process {}) has ended", self.note.server_pid));
         self.region.beat.server.store(0, Ordering::Relaxed);
         self.note = Note { server_pid: 0, server_started_ticks: 0, ..self.note.clone() };
         if let Err(error) = self.instance.rewrite_note(&self.note) {
-            eprintln!("headworks: {error:#}");
+            log::line(&format!("{error:#}"));
         }
     }
 
@@ -247,10 +256,10 @@ impl Daemon {
             return -1;
         };
         let Ok(pidfd) = attend::watch(server) else { return -1 };
-        println!("headworks: process {server} serves behind the gate");
+        log::line(&format!("process {server} serves behind the gate"));
         self.note = note;
         if let Err(error) = self.instance.rewrite_note(&self.note) {
-            eprintln!("headworks: {error:#}");
+            log::line(&format!("{error:#}"));
         }
         pidfd
     }
@@ -286,6 +295,7 @@ impl Daemon {
                 let profile = self.profile()?;
                 apply_config(&self.region, &config, self.note.extra_port, &profile.bypass);
                 self.config_error = None;
+                self.metrics.listen(config.metrics)?;
                 Ok(format!("{} is in force", path.display()))
             }
             Err(error) => {
@@ -322,6 +332,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
     region.beat.daemon.store(std::process::id(), Ordering::Relaxed);
     region.beat.server.store(note.server_pid, Ordering::Relaxed);
     region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+    let metrics = Metrics::start(&instance, region)?;
     let beater = std::thread::spawn(move || beat(region));
     if let Some(ready) = &mut ready {
         let _ = ready.write_all(b"ready\n");
@@ -332,6 +343,8 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
     }
 
     let mut daemon = Daemon {
+        metrics,
+        log: Log::default(),
         instance,
         note,
         region,
@@ -342,6 +355,11 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
         slo: Slo::default(),
         config_error: None,
     };
+    if let Some(Ok(config)) = daemon.note.config.as_ref().map(|path| crate::config::load(path))
+        && let Err(error) = daemon.metrics.listen(config.metrics)
+    {
+        log::line(&format!("{error:#}"));
+    }
     let mut asked_to_end: Option<Nanos> = None;
     loop {
         daemon.tick();
@@ -387,7 +405,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
             match read_signal(signals) {
                 Some(libc::SIGHUP) => {
                     if let Err(error) = daemon.reload() {
-                        let _ = writeln!(std::io::stderr(), "headworks: reload refused: {error:#}");
+                        log::line(&format!("reload refused: {error:#}"));
                     }
                 }
                 Some(libc::SIGTERM) => asked_to_end = asked_to_end.or(Some(clock::now())),

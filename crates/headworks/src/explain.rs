@@ -1,6 +1,7 @@
-//! `headworks explain`: why the gate does what it does.
+//! `headworks explain`: why the gate does what it does, with P, with a user, with a request.
 
 mod picture;
+mod user;
 
 use crate::cli::{ExplainGate, ExplainWhat};
 use crate::control::{self, Request, Response};
@@ -15,7 +16,10 @@ const ROWS: usize = 14;
 
 /// Carries out the command.
 pub fn run(args: &ExplainGate) -> Result<()> {
-    let ExplainWhat::Parallelism { select, output, json } = &args.what;
+    let Some(ExplainWhat::Parallelism { select, output, json }) = &args.what else {
+        let target = args.target.as_deref().context("say what to explain: a user or a request")?;
+        return user::run(&args.select, target, args.json);
+    };
     let instance = Instance::find(select.name.as_deref())?;
     let report = match control::ask(&instance, &Request::Tuning)? {
         Response::Tuning(report) => report,

@@ -157,6 +157,11 @@ impl Instance {
         self.dir.join("control.sock")
     }
 
+    /// The socket for Prometheus.
+    pub fn metrics_path(&self) -> PathBuf {
+        self.dir.join("metrics.sock")
+    }
+
     fn note_path(&self) -> PathBuf {
         self.dir.join("instance.json")
     }
@@ -245,7 +250,8 @@ impl Instance {
 
     /// Removes what an instance before left in the directory.
     pub fn empty(&self) -> Result<()> {
-        for path in [self.region_path(), self.socket_path(), self.note_path()] {
+        let own = [self.region_path(), self.socket_path(), self.metrics_path(), self.note_path()];
+        for path in own {
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(error).with_context(|| format!("cannot remove {}", path.display()));

@@ -11,7 +11,9 @@ mod enable;
 mod explain;
 mod instance;
 mod janitor;
+mod log;
 mod man;
+mod metrics;
 mod preflight;
 mod profile;
 mod quota;
@@ -25,7 +27,7 @@ mod tuning;
 mod volume;
 
 use anyhow::{Context, Result, bail};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches};
 use cli::{BenchCommand, Cli, Command};
 use control::{Request, Response};
 use headworks_policy::Nanos;
@@ -39,7 +41,9 @@ fn main() -> ExitCode {
     // A reader that closes our output early (`headworks status | head`) ends us quietly.
     // SAFETY: restores the default action before any thread exists.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    match dispatch(Cli::parse().command) {
+    let matches = cli::with_examples(Cli::command()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match dispatch(cli.command) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("headworks: {error:#}");
@@ -110,7 +114,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             }
         }
         Command::Man(args) => {
-            for page in man::write_all(Cli::command(), &args.dir)? {
+            for page in man::write_all(cli::with_examples(Cli::command()), &args.dir)? {
                 println!("{}", page.display());
             }
         }

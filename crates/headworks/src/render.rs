@@ -231,6 +231,7 @@ fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
     if let Some(text) = encryption(status) {
         rows.push(("encryption", text));
     }
+    rows.extend(status.metrics.iter().map(|place| ("metrics", printable(place))));
     rows.push((
         "processes",
         format!("database {}, daemon {}", status.server_pid, status.daemon_pid),

@@ -70,7 +70,6 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
         Some(asked) => profiles.asked(asked)?,
         None => profiles.of(binary.path()).clone(),
     };
-    warn(args, &profile, &binary);
     let settings = settings_of(&profile, &binary, &args.command[1..]);
     if let Some(settings) = &settings {
         check_server(&profile, settings, config.settings.mode)?;
@@ -78,6 +77,7 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
     let shim = std::fs::canonicalize(shim_path()?)?;
     let starting = StartLock::take()?;
     let instance = claim(args, &binary)?;
+    warn(args, &profile, &binary);
     let owner = match profile.run_as {
         RunAs::UserOption => owner_of(settings.as_ref())?,
         RunAs::DataOwner => owner_of_data(&binary, settings.as_ref())?,

@@ -68,7 +68,10 @@ pub struct Status {
     pub counters: BTreeMap<String, u64>,
     /// What went wrong with the last reload of the configuration; the one before it is in force.
     pub config_error: Option<String>,
-    /// What enforcing would have changed (dry run only).
+    /// Where Prometheus is served; empty without a daemon.
+    #[serde(default)]
+    pub metrics: Vec<String>,
+    /// What enforcing would have changed, in the modes that hold nobody.
     pub counterfactual: Option<Counterfactual>,
 }
 
@@ -316,6 +319,7 @@ impl Status {
                 .map(|(name, _, value)| ((*name).to_owned(), *value))
                 .collect(),
             config_error: None,
+            metrics: Vec::new(),
             counterfactual: None,
         }
     }

@@ -20,6 +20,8 @@ mod held;
 mod locks;
 #[path = "gate_pg/places.rs"]
 mod places;
+#[path = "gate_pg/pooler.rs"]
+mod pooler;
 #[path = "gate/script.rs"]
 mod script;
 #[path = "gate_pg/start.rs"]

@@ -492,21 +492,26 @@ impl Followed<'_> {
         }
         let now = clock::now();
         for _ in 0..fresh {
+            self.record(now);
             let backend = &mut *self.backend;
-            let run = now.since(backend.admitted);
-            self.region.record(self.user, self.slot, backend.wait, run);
             backend.quota_left = self.region.spend(self.slot);
             // The server worked on the next one only from here on.
             (backend.wait, backend.admitted) = (Nanos(0), now);
         }
     }
 
+    /// A request is over.
+    fn record(&self, now: Nanos) {
+        let Backend { wait, admitted, .. } = *self.backend;
+        self.region.record(self.user, self.slot, wait, admitted, now);
+    }
+
     /// All that was asked is answered.
     fn settle(&mut self) {
         if self.backend.generic.is_some() && self.backend.work == Work::Admitted {
             // No message says that the answer is complete; that the server reads again does.
-            let ran = clock::now().since(self.backend.admitted);
-            self.region.record(self.user, self.slot, self.backend.wait, ran);
+            let now = clock::now();
+            self.record(now);
             self.backend.quota_left = self.region.spend(self.slot);
         }
         self.backend.named.answered();
@@ -522,7 +527,7 @@ impl Followed<'_> {
 
     fn end_turn(&mut self) {
         self.slot.served.turn_ended();
-        if self.region.control.mode() == Mode::DryRun {
+        if self.region.control.mode() != Mode::Enforce {
             note_turn(self.region, self.user, clock::now());
         }
         let quota_left = core::mem::take(&mut self.backend.quota_left);

@@ -116,7 +116,7 @@ pub fn about_to_receive(conn: &'static Conn) {
     let mut quota_left = false;
     let now = clock::now();
     if work == Work::Admitted {
-        it.region.record(it.user, it.slot, inner.wait, now.since(inner.admitted));
+        it.region.record(it.user, it.slot, inner.wait, inner.admitted, now);
         quota_left = it.region.spend(it.slot);
     }
     // Whoever holds something keeps its place; whoever has none has none to give back.
@@ -127,7 +127,7 @@ pub fn about_to_receive(conn: &'static Conn) {
 
 fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
     it.slot.served.turn_ended();
-    if it.region.control.mode() == Mode::DryRun {
+    if it.region.control.mode() != Mode::Enforce {
         note_turn(it.region, it.user, now);
     }
     let anticipating = quota_left && it.slot.state() == State::Inside && it.region.pending() > 0;
@@ -137,7 +137,7 @@ fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
     }
 }
 
-/// For the replay of a dry run.
+/// For the replay of what was not enforced.
 #[cold]
 pub(crate) fn note_turn(region: &Region, user: u32, now: Nanos) {
     let Some(slot) = region.user(user) else { return };

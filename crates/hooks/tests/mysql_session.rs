@@ -84,6 +84,35 @@ fn tls_and_compression_make_a_session_opaque() {
 }
 
 #[test]
+fn the_conversation_goes_on_inside_tls_with_the_next_number() {
+    let mut session = Session::new();
+    session.inside_tls();
+    assert_eq!(session.opaque(), None, "nobody has asked for it");
+    session.server_bytes(&greeting(SERVER, 0));
+    let request = response(BASE | SSL, 0, "", "", "");
+    session.client_bytes(&packet(1, &request[4..36]));
+    session.inside_tls();
+    assert_eq!((session.opaque(), session.at_boundary()), (None, false));
+    let mut login = response(BASE | SSL, 0, "app", "shop", "tls");
+    login[3] = 2;
+    session.client_bytes(&login);
+    let identity = session.identity().expect("the response was read");
+    assert_eq!((identity.account(), identity.application()), (&b"app"[..], &b"tls"[..]));
+    session.server_bytes(&packet(3, &[0, 0, 0, 2, 0, 0, 0]));
+    assert!(session.at_boundary());
+    assert_eq!(class_of(session.client_bytes(&query("BEGIN"))), GATED);
+    session.server_bytes(&packet(1, &[0, 0, 0, 3, 0, 0, 0]));
+    assert_eq!(session.holding(), Holding::TRANSACTION);
+    // The number of a response in the open does not fit inside.
+    let mut wrong = Session::new();
+    wrong.server_bytes(&greeting(SERVER, 0));
+    wrong.client_bytes(&packet(1, &request[4..36]));
+    wrong.inside_tls();
+    wrong.client_bytes(&response(BASE | SSL, 0, "app", "", ""));
+    assert_eq!(wrong.opaque(), Some(Opaque::Desynchronized));
+}
+
+#[test]
 fn header_and_body_in_separate_reads_give_one_request() {
     let mut session = plain();
     let bytes = query("SELECT 1");

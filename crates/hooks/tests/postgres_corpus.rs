@@ -116,3 +116,27 @@ fn no_recording_is_lost_and_every_answer_ends_at_a_boundary() {
         }
     }
 }
+
+#[test]
+fn the_conversation_goes_on_inside_tls_from_its_beginning() {
+    use headworks_hooks::postgres::Opaque;
+    let request = [0, 0, 0, 8, 4, 210, 22, 47];
+    let mut session = Session::new();
+    session.client_bytes(&request);
+    session.inside_tls();
+    assert_eq!(session.opaque(), None, "the server has not agreed");
+    session.server_bytes(b"S");
+    assert_eq!(session.opaque(), Some(Opaque::Tls));
+    session.inside_tls();
+    let body = b"\0\x03\0\0user\0app\0application_name\0tls\0\0";
+    session.client_bytes(&[&(body.len() as u32 + 4).to_be_bytes()[..], body].concat());
+    session.server_bytes(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I");
+    assert!(session.at_boundary());
+    assert_eq!(session.identity().map(|who| who.application()), Some(&b"tls"[..]));
+    // Encryption by GSSAPI is left alone for good.
+    let mut session = Session::new();
+    session.client_bytes(&[0, 0, 0, 8, 4, 210, 22, 48]);
+    session.server_bytes(b"G");
+    session.inside_tls();
+    assert_eq!(session.opaque(), Some(Opaque::Encrypted));
+}

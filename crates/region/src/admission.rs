@@ -58,10 +58,14 @@ impl Region {
         Some(user)
     }
 
-    /// Counts an answered request of the user with this slot: what it waited in the gate, and
-    /// what it then took. Only for the thread that serves the user.
-    pub fn record(&self, user: u32, slot: &UserSlot, wait: Nanos, run: Nanos) {
+    /// Counts an answered request of the user with this slot: what it waited in the gate until
+    /// it was admitted, and what it took until `now`. Only for the thread that serves the user.
+    pub fn record(&self, user: u32, slot: &UserSlot, wait: Nanos, admitted: Nanos, now: Nanos) {
+        let run = now.since(admitted);
         slot.served.record(wait, run);
+        if wait.0 > 0 {
+            self.note_held(user, wait, admitted, now);
+        }
         self.histograms.record(slot.class.load(Ordering::Relaxed), user, wait, wait + run);
     }
 

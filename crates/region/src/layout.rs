@@ -5,6 +5,7 @@
 //! never touch each other's memory.
 
 use crate::control::{Beat, Control, TOKENS};
+use crate::held::HeldRing;
 use crate::histograms::Histograms;
 use crate::lock::RobustLock;
 use crate::rules::RuleTable;
@@ -21,7 +22,7 @@ use headworks_policy::{CLASSES, Nanos, USERS};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
 
 /// Changes with every change of the layout or of the meaning of a field.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// Turns that the ring of a dry run keeps.
 pub const RING: usize = 1 << 15;
@@ -307,6 +308,7 @@ pub struct Region {
     pub(crate) gate: GateCell,
     /// Turns for the replay of a dry run.
     pub ring: Ring,
+    pub(crate) held: HeldRing,
     pub(crate) users: [UserSlot; USERS],
     pub(crate) histograms: Histograms,
 }

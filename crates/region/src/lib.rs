@@ -14,6 +14,7 @@ pub mod clock;
 pub mod control;
 pub mod entered;
 pub mod futex;
+pub mod held;
 pub mod histograms;
 pub mod layout;
 pub mod lock;

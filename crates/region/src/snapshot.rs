@@ -39,6 +39,8 @@ pub struct UserView {
     pub identity: [String; 4],
     /// Local TCP port; zero on a Unix socket.
     pub local_port: u32,
+    /// Behind whom its latest held request waits or waited, and how many waited beside it.
+    pub behind: ([Option<u32>; crate::held::BEHIND], u32),
     /// How its bytes are encrypted.
     pub encryption: Encryption,
     /// When it connected.
@@ -277,6 +279,7 @@ fn user_view(user: u32, slot: &UserSlot) -> UserView {
         identity: [&slot.account, &slot.database, &slot.application, &slot.address]
             .map(|text| text.get().to_display()),
         local_port: word(&slot.local_port),
+        behind: slot.waits_behind(),
         encryption: Encryption::from_word(word(&slot.encryption)),
         connected: Nanos(long(&slot.connected_ns)),
         arrived: Nanos(long(&slot.arrived_ns)),

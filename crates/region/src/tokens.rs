@@ -14,6 +14,12 @@ use headworks_policy::wrr::ClassShare;
 
 const BUSY: u32 = 1 << 31;
 
+/// The user that has a token, if one has.
+pub(crate) fn holder(region: &Region, token: u32) -> Option<u32> {
+    let word = region.tokens[token as usize % TOKENS].word.load(Ordering::Relaxed);
+    (word & BUSY != 0).then_some(word & !BUSY)
+}
+
 /// Threads to wake once the lock is released.
 pub(crate) struct Wakes<'a> {
     region: &'a Region,

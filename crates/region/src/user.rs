@@ -6,7 +6,7 @@
 //! plain loads and stores.
 
 use crate::text::SharedText;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
 
 /// What a user is doing.
@@ -255,6 +255,12 @@ pub struct UserSlot {
     pub generation: AtomicU32,
     /// Local TCP port of the connection; zero on a Unix socket.
     pub local_port: AtomicU32,
+    /// Its request in hand was put into the queue, and is to be recorded.
+    pub(crate) waits: AtomicU32,
+    /// Users that waited when its latest held request began to wait.
+    pub(crate) ahead: AtomicU32,
+    /// Users inside then, plus one; zero for none.
+    pub(crate) behind: [AtomicU16; crate::held::BEHIND],
     /// An [`Encryption`].
     pub encryption: AtomicU32,
     /// When it connected.
@@ -309,8 +315,13 @@ impl UserSlot {
             &self.pass_reason,
             &self.local_port,
             &self.encryption,
+            &self.ahead,
+            &self.waits,
         ] {
             word.store(0, Ordering::Relaxed);
+        }
+        for user in &self.behind {
+            user.store(0, Ordering::Relaxed);
         }
         for time in [&self.arrived_ns, &self.admitted_ns, &self.turn_arrived_ns] {
             time.store(0, Ordering::Relaxed);

@@ -102,6 +102,9 @@ impl Region {
             slot.set_state(State::Passing);
             return Some(self.pass(slot, PassReason::LockBusy));
         }
+        if slot.state() == State::Waiting {
+            self.note_wait(slot);
+        }
         None
     }
 

@@ -24,7 +24,7 @@ pub(super) struct File {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GateSection {
-    /// `observe` measures and holds nobody; `dry-run` also replays what the gate would have done;
+    /// `observe` and `dry-run` measure, hold nobody, and replay what the gate would have done;
     /// `enforce` holds users. Default `enforce`.
     pub mode: Words,
     /// P: users inside the database at once, 1 to 1024, or "auto" to look for the best. Default
@@ -57,6 +57,9 @@ pub(super) struct GateSection {
     /// 3600000 ms. Default 500. Smaller: hidden locks are found sooner, but a few long queries
     /// count as a stall. Larger: the other way round.
     pub stall_ms: Number,
+    /// Address on which Prometheus is served by TCP, such as "127.0.0.1:9090". Default: none, only
+    /// the instance's Unix socket. Whoever reaches it reads names of classes and all figures.
+    pub metrics: Words,
 }
 
 /// A whole number, or a word.

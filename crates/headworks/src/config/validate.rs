@@ -9,6 +9,7 @@ use headworks_policy::{CLASSES, Nanos};
 use headworks_region::Mode;
 use headworks_region::control::Settings;
 use headworks_region::text::TEXT_BYTES;
+use std::net::SocketAddr;
 use toml::Spanned;
 
 /// Checks everything that the TOML reader cannot.
@@ -16,7 +17,8 @@ pub(super) fn validate(file: File, place: &Place<'_>) -> Result<Config, ConfigEr
     let settings = settings(&file.gate, place)?;
     let classes = classes(&file.class, place)?;
     let rules = rules(&file.rule, &classes, place)?;
-    Ok(Config { settings, classes, rules })
+    let metrics = metrics(&file.gate.metrics, place)?;
+    Ok(Config { settings, classes, rules, metrics })
 }
 
 /// A whole number in its range, or `None` if the file does not say it.
@@ -32,6 +34,20 @@ pub(super) fn number(
     }
     let what = format!("`{key}` is {found}, which is out of range");
     Err(place.at_key(value.span(), what, known.range()))
+}
+
+/// An address with a port.
+fn metrics(value: &Words, place: &Place<'_>) -> Result<Option<SocketAddr>, ConfigError> {
+    let Some(value) = value else { return Ok(None) };
+    match value.get_ref().parse() {
+        Ok(address) => Ok(Some(address)),
+        Err(_) => Err(place.at_key(
+            value.span(),
+            format!("`metrics` is \"{}\", which is no address with a port", value.get_ref()),
+            "Write \"127.0.0.1:9090\" or \"[::1]:9090\"; names of hosts are not looked up."
+                .to_owned(),
+        )),
+    }
 }
 
 /// One of a few words.

@@ -71,6 +71,7 @@ fn user(at: u32) -> UserStatus {
 pub(crate) fn busy() -> Status {
     Status {
         protocol: "mysql".to_owned(),
+        metrics: Vec::new(),
         instance: "mariadbd".to_owned(),
         mode: "enforce".to_owned(),
         gate: "closed".to_owned(),

@@ -9,8 +9,8 @@ fn every_subcommand_explains_itself() {
     let run = RunDir::new();
     let overview = run.ok(["--help"]);
     for command in [
-        "run", "status", "top", "set", "off", "on", "reload", "explain", "doctor", "bench", "tad",
-        "daemon", "man",
+        "run", "status", "top", "set", "off", "on", "reload", "explain", "enable", "disable",
+        "attend", "profile", "doctor", "bench", "tad", "daemon", "man",
     ] {
         assert!(overview.contains(&format!("\n  {command} ")), "{command}: {overview}");
         let help = run.ok([command, "--help"]);
@@ -32,6 +32,8 @@ fn manual_pages_are_written() {
     for page in pages {
         let content = std::fs::read_to_string(page).unwrap();
         assert!(content.contains(".TH") && content.len() > 200, "{page}");
+        // Of a group of commands, each has its own.
+        assert!(content.contains("xample") || content.contains(".SH SUBCOMMANDS"), "{page}");
     }
     std::fs::remove_dir_all(dir).unwrap();
     let refusal = run.refused(["man", "/proc/no/such"]);

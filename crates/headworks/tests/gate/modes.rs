@@ -38,9 +38,18 @@ fn observing_holds_nobody_until_enforcement_is_set() {
         return;
     };
     holds_nobody(&gate);
-    assert!(gate.status().0["counterfactual"].is_null());
+    gate.wait("what enforcing would have changed, for each class", |status| {
+        let classes = status.0["counterfactual"]["classes"].as_array();
+        let share = |key: &str| -> f64 {
+            classes.into_iter().flatten().map(|class| class[key].as_f64().unwrap()).sum()
+        };
+        let shares = ["observed_requests_share", "gated_requests_share"].map(share);
+        shares.iter().all(|sum| (sum - 1.0).abs() < 1e-6)
+            && classes.unwrap()[0]["gated"]["p99_ms"].as_f64().is_some_and(|p99| p99 > 0.0)
+    });
     gate.order(&["set", "--mode", "enforce"]);
     holds(&gate);
+    assert!(gate.status().0["counterfactual"].is_null());
     gate.order(&["set", "--mode", "observe"]);
     let queued = gate.status().class("default")["queued"].clone();
     let occupant = gate.occupy();

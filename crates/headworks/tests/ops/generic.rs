@@ -113,3 +113,59 @@ fn tls_that_is_part_of_the_server_is_followed_by_its_records() {
     assert!(echo.run.ok(["status", "--name", NAME]).contains("2 (tls, not read: generic framing)"));
     assert_eq!(status["counters"]["opaque_tls"], 0);
 }
+
+/// A profile of one's own in a file beside the instances.
+fn profile(more: &str) -> std::path::PathBuf {
+    use std::sync::atomic::{AtomicU32, Ordering};
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("headworks-own-{}-{number}.toml", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let text =
+        format!("name = \"own\"\nframing = \"generic\"\n[programs]\nservers = [\"echo\"]\n{more}");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+#[test]
+fn words_of_a_profile_take_and_release_a_lock_of_the_session() {
+    let file = profile("[locks]\nacquire = [\"take_it\"]\nrelease = [\"give_it\"]\n");
+    let echo = Echo::start("threads", PATIENT, &["--profile", file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    let Some(echo) = echo else { return };
+    let (mut owner, mut other) = (echo.client(), echo.client());
+    owner.send("call TAKE_IT()");
+    assert_eq!(owner.answer(), "ok call TAKE_IT()");
+    other.send("hello");
+    echo.run.wait_for_held(NAME, 1);
+    assert!(other.is_silent(), "the lock keeps the place");
+    owner.send("untake_it, and mistake_its: no such words");
+    assert!(owner.answer().starts_with("ok"), "whoever owns a lock is never held");
+    let all = echo.run.status(NAME)["connections"].as_array().unwrap().clone();
+    let owning = all.iter().find(|user| user["state"] != "waiting").unwrap();
+    assert_eq!(owning["holding"][0], "named-lock");
+    assert!(other.is_silent());
+    owner.send("give_it");
+    assert_eq!(owner.answer(), "ok give_it");
+    assert_eq!(other.answer(), "ok hello");
+}
+
+#[test]
+fn whom_a_profile_never_holds_passes() {
+    let file = profile("[[bypass]]\naddress = \"::1\"\nreason = \"the watchdog\"\n");
+    let echo = Echo::start("threads", PATIENT, &["--profile", file.to_str().unwrap()]);
+    let Some(echo) = echo else { return };
+    let mut one = echo.client();
+    one.send("wait");
+    wait_until("one is inside", || echo.run.figure(NAME, "inside") == 1);
+    let mut watchdog = echo.client_from(Ipv6Addr::LOCALHOST.into());
+    watchdog.send("ping");
+    assert_eq!(watchdog.answer(), "ok ping");
+    let mut plain = echo.client();
+    plain.send("next");
+    echo.run.wait_for_held(NAME, 1);
+    assert!(plain.is_silent());
+    std::fs::remove_file(&file).unwrap();
+    echo.go();
+    assert_eq!((one.answer(), plain.answer()), ("ok wait".to_owned(), "ok next".to_owned()));
+}

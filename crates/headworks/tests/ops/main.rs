@@ -5,8 +5,11 @@ mod attend;
 #[path = "../victims/compile.rs"]
 #[allow(dead_code)] // each test program uses a part of it
 mod compile;
+mod debian;
 mod echo;
+mod explain;
 mod generic;
+mod metrics;
 mod profiles;
 #[path = "../failopen/support.rs"]
 #[allow(dead_code)] // each test program uses a part of it

@@ -44,3 +44,35 @@ fn profiles_are_listed_shown_and_stood_in_for() {
     let refusal = run.refused(["profile", "show", "mariadbb"]);
     assert!(refusal.contains("did you mean `mariadb`"), "{refusal}");
 }
+
+#[test]
+fn services_are_left_alone_where_there_is_no_service_manager_or_no_right() {
+    let run = RunDir::new();
+    if !std::path::Path::new("/run/systemd/system").is_dir() {
+        for command in ["enable", "disable"] {
+            let said = run.refused([command, "mariadb"]);
+            for part in [
+                "no service to put behind",
+                "nothing was changed",
+                "headworks run --",
+                "--root DIR",
+            ] {
+                assert!(said.contains(part), "{part}: {said}");
+            }
+        }
+        println!("skipped the rest: systemd does not run here");
+        return;
+    }
+    // Without rights: by a user that can read this build, if there is one.
+    use std::os::unix::process::CommandExt;
+    let mut command = run.headworks(["enable", "mariadb"]);
+    if crate::support::is_root() {
+        command.uid(65_534).gid(65_534);
+    }
+    let Ok(output) = command.output() else {
+        println!("skipped: nobody may not run {}", crate::support::program().display());
+        return;
+    };
+    let said = crate::support::text(&output);
+    assert!(!output.status.success() && said.contains("sudo headworks enable mariadb"), "{said}");
+}

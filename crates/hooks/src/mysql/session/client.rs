@@ -64,6 +64,9 @@ impl Session {
             Route::Command => {
                 let (&byte, rest) = data.split_first()?;
                 let begun = self.begin_command(Command(byte));
+                if self.opaque.is_some() {
+                    return begun;
+                }
                 let more = self.body(Command(byte), rest);
                 begun.or(more)
             }

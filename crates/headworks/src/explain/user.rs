@@ -1,0 +1,300 @@
+//! Why a user waits or waited: behind whom, how long in the gate, how long in the database.
+//!
+//! All of it is read from the region: no daemon is needed. What is known of a request that was held is
+//! its record; those that were not held have none.
+
+use crate::cli::Select;
+use crate::instance::Instance;
+use crate::render::{duration, printable, who};
+use crate::status::{Status, UserStatus};
+use anyhow::{Result, bail};
+use headworks_policy::Nanos;
+use headworks_region::held::HeldRequest;
+use headworks_region::snapshot::{Snapshot, UserView};
+use headworks_region::{Mapping, State, clock};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// Held requests that are told of for each user.
+const REQUESTS: usize = 5;
+
+/// Users that are told of.
+const USERS: usize = 8;
+
+/// Somebody else, as far as it is known.
+#[derive(Clone, Debug, Serialize)]
+struct Other {
+    user: u32,
+    /// Account and address; of whoever has this number at the moment.
+    name: String,
+    class: String,
+}
+
+/// A held request.
+#[derive(Clone, Debug, Serialize)]
+struct Held {
+    request: u64,
+    user: u32,
+    name: String,
+    class: String,
+    ended_ago_ms: f64,
+    gate_ms: f64,
+    database_ms: f64,
+    /// Users that waited or were owed a place when it came.
+    waiting_beside: u32,
+    /// Of those inside then, the ones that had been there for longest.
+    behind: Vec<Other>,
+    /// How it got in.
+    admitted: String,
+}
+
+/// A user, and why it is treated as it is.
+#[derive(Clone, Debug, Serialize)]
+struct Explained {
+    #[serde(flatten)]
+    status: UserStatus,
+    gate_ms_sum: f64,
+    database_ms_sum: f64,
+    requests_held: u64,
+    /// While it waits.
+    waiting_beside: Option<u32>,
+    behind: Vec<Other>,
+    latest_held: Vec<Held>,
+}
+
+/// Carries out the command for a user or a request.
+pub fn run(select: &Select, target: &str, json: bool) -> Result<()> {
+    let instance = Instance::find(select.name.as_deref())?;
+    let region = instance.open_region()?;
+    let now = region.snapshot(clock::now());
+    let names = Names { now: &now, status: Status::build(&instance.name, &now, &now) };
+    if let Some(number) = target.strip_prefix('#') {
+        let record = record(&region, number)?;
+        let held = names.held(&record);
+        let text = if json { serde_json::to_string_pretty(&held)? + "\n" } else { held.text() };
+        print!("{text}");
+        return Ok(());
+    }
+    let found = names.matching(target);
+    if found.is_empty() {
+        let examples: Vec<String> = names.status.connections.iter().take(3).map(who).collect();
+        bail!(
+            "nobody connected is `{target}` (by number, account, account@address, application or class)\n  {}\n  \
+             a request that was held is named by its number: headworks explain '#N'",
+            if examples.is_empty() {
+                "nobody is connected".to_owned()
+            } else {
+                format!("for example: {}", examples.join(", "))
+            }
+        );
+    }
+    let records: Vec<HeldRequest> = region.held_records().collect();
+    let explained: Vec<Explained> =
+        found.iter().take(USERS).map(|user| names.explain(user, &records)).collect();
+    if json {
+        println!("{}", serde_json::to_string_pretty(&explained)?);
+        return Ok(());
+    }
+    for each in &explained {
+        print!("{}", each.text(&names));
+    }
+    if found.len() > USERS {
+        println!("and {} more: name one by its number", found.len() - USERS);
+    }
+    Ok(())
+}
+
+fn record(region: &Mapping, number: &str) -> Result<HeldRequest> {
+    let Ok(parsed) = number.parse::<u64>() else {
+        bail!("`#{number}` is no request: write #NUMBER")
+    };
+    let count = region.held_requests();
+    match region.held_request(parsed) {
+        Some(record) => Ok(record),
+        None if parsed >= count => {
+            bail!("{count} requests were held so far; #{number} is none of them")
+        }
+        None => bail!("request #{number} is too long ago: only the latest are kept"),
+    }
+}
+
+/// Who is who at the moment.
+struct Names<'a> {
+    now: &'a Snapshot,
+    status: Status,
+}
+
+impl Names<'_> {
+    fn view(&self, user: u32) -> Option<&UserView> {
+        self.now.users.iter().find(|view| view.user == user)
+    }
+
+    fn status_of(&self, user: u32) -> Option<&UserStatus> {
+        self.status.connections.iter().find(|status| status.user == user)
+    }
+
+    fn class(&self, class: u32) -> String {
+        let found = self.now.classes.iter().find(|view| view.class == class);
+        found.map_or_else(|| "-".to_owned(), |view| view.name.clone())
+    }
+
+    fn other(&self, user: u32) -> Other {
+        let name = self.status_of(user).map_or_else(|| "gone".to_owned(), who);
+        Other {
+            user,
+            name,
+            class: self.view(user).map_or("-".to_owned(), |view| self.class(view.class)),
+        }
+    }
+
+    /// Users by number, account, account@address, application or class, the longest wait first.
+    fn matching(&self, target: &str) -> Vec<&UserStatus> {
+        let number = target.parse::<u32>().ok();
+        let fits = |user: &&UserStatus| {
+            number == Some(user.user)
+                || [&user.account, &user.application, &user.class]
+                    .iter()
+                    .any(|name| *name == target)
+                || format!(
+                    "{}@{}",
+                    user.account,
+                    if user.address.is_empty() { "local" } else { &user.address }
+                ) == target
+        };
+        self.status.connections.iter().filter(fits).collect()
+    }
+
+    fn held(&self, record: &HeldRequest) -> Held {
+        let same = self.view(record.user).is_some_and(|view| view.generation == record.generation);
+        let ms = |from: Nanos, to: Nanos| to.since(from).as_millis_f64();
+        Held {
+            request: record.number,
+            user: record.user,
+            name: if same { self.other(record.user).name } else { "gone".to_owned() },
+            class: self.class(record.class),
+            ended_ago_ms: ms(record.ended, self.now.now),
+            gate_ms: ms(record.arrived, record.admitted),
+            database_ms: ms(record.admitted, record.ended),
+            waiting_beside: record.ahead,
+            behind: record.behind.iter().flatten().map(|&user| self.other(user)).collect(),
+            admitted: record.passed.map_or_else(
+                || "its turn came".to_owned(),
+                |reason| format!("let pass: {}", reason.name()),
+            ),
+        }
+    }
+
+    fn explain(&self, status: &UserStatus, records: &[HeldRequest]) -> Explained {
+        let view = self.view(status.user);
+        let waits = view.filter(|view| view.state == State::Waiting);
+        let own = |record: &&HeldRequest| {
+            record.user == status.user
+                && view.is_some_and(|view| view.generation == record.generation)
+        };
+        Explained {
+            status: status.clone(),
+            gate_ms_sum: view.map_or(0.0, |view| view.totals.wait.as_millis_f64()),
+            database_ms_sum: view.map_or(0.0, |view| view.totals.run.as_millis_f64()),
+            requests_held: view.map_or(0, |view| view.totals.queued),
+            waiting_beside: waits.map(|view| view.behind.1),
+            behind: waits
+                .map(|view| view.behind.0.iter().flatten().map(|&user| self.other(user)).collect())
+                .unwrap_or_default(),
+            latest_held: records
+                .iter()
+                .filter(own)
+                .take(REQUESTS)
+                .map(|record| self.held(record))
+                .collect(),
+        }
+    }
+}
+
+fn list(others: &[Other]) -> String {
+    let each = |other: &Other| {
+        format!(
+            "user {} ({}, class {})",
+            other.user,
+            printable(&other.name),
+            printable(&other.class)
+        )
+    };
+    others.iter().map(each).collect::<Vec<_>>().join(", ")
+}
+
+impl Held {
+    fn text(&self) -> String {
+        let mut out = format!(
+            "request #{} of user {} ({}, class {}), {} ago: {} in the gate, {} in the database; {}\n",
+            self.request,
+            self.user,
+            printable(&self.name),
+            printable(&self.class),
+            duration(self.ended_ago_ms),
+            duration(self.gate_ms),
+            duration(self.database_ms),
+            self.admitted
+        );
+        if !self.behind.is_empty() {
+            let _ = writeln!(
+                out,
+                "  when it came, {} others waited, and inside for longest were {}",
+                self.waiting_beside,
+                list(&self.behind)
+            );
+        }
+        out
+    }
+}
+
+impl Explained {
+    fn text(&self, names: &Names<'_>) -> String {
+        let user = &self.status;
+        let mut out = format!(
+            "user {} ({}), class {}: {}{}\n",
+            user.user,
+            who(user),
+            printable(&user.class),
+            printable(&user.state),
+            user.since_ms.map_or(String::new(), |since| format!(" for {}", duration(since)))
+        );
+        let mut line = |text: String| {
+            let _ = writeln!(out, "  {text}");
+        };
+        if !user.reason.is_empty() {
+            line(format!("why: {}", printable(&user.reason)));
+        }
+        if let Some(beside) = self.waiting_beside {
+            line(format!(
+                "behind: when its request came, all of P = {} places were taken and {beside} others waited; inside for longest: {}",
+                names.status.parallelism,
+                if self.behind.is_empty() {
+                    "nobody any more".to_owned()
+                } else {
+                    list(&self.behind)
+                }
+            ));
+        }
+        if !user.holding.is_empty() {
+            line(format!("holds: {}", user.holding.join(", ")));
+        }
+        if !user.tls.is_empty() {
+            line(format!("encrypted: {}", user.tls));
+        }
+        let all = self.gate_ms_sum + self.database_ms_sum;
+        let part = if all > 0.0 { self.gate_ms_sum / all * 100.0 } else { 0.0 };
+        line(format!(
+            "{} requests since it connected, {} of them held; {} in the gate ({part:.0} %), {} in the database",
+            user.requests,
+            self.requests_held,
+            duration(self.gate_ms_sum),
+            duration(self.database_ms_sum)
+        ));
+        for held in &self.latest_held {
+            for text in held.text().lines() {
+                line(text.to_owned());
+            }
+        }
+        out
+    }
+}

@@ -1,0 +1,122 @@
+//! What the daemon writes into its log: what changed, and why users are treated otherwise than by the
+//! rule.
+//!
+//! Nothing of it is said for each request. A reason that is counted is said with how often it
+//! happened since it was said last, at most every ten seconds.
+
+use headworks_policy::Nanos;
+use headworks_region::State;
+use headworks_region::snapshot::{Snapshot, UserView};
+use std::collections::BTreeMap;
+use std::io::Write;
+
+/// Time between two lines about the same reason.
+const EVERY: Nanos = Nanos::from_millis(10_000);
+
+/// Counters that are the ordinary course of things.
+const ORDINARY: &[&str] =
+    &["lent", "overdraft", "cancelled", "administrator", "replication", "gate_open", "reaped"];
+
+/// Writes a line to standard error; a reader that has gone is no reason to end.
+pub fn line(text: &str) {
+    let _ = writeln!(std::io::stderr(), "headworks: {text}");
+}
+
+/// Remembers what was said.
+#[derive(Debug, Default)]
+pub struct Log {
+    mode: Option<(String, bool)>,
+    said: BTreeMap<&'static str, (u64, Option<Nanos>)>,
+}
+
+impl Log {
+    /// Says what is new in a snapshot.
+    pub fn look(&mut self, now: &Snapshot) {
+        for text in self.news(now) {
+            line(&text);
+        }
+    }
+
+    fn news(&mut self, now: &Snapshot) -> Vec<String> {
+        let mut news = Vec::new();
+        let mode = (now.settings.mode.name().to_owned(), now.settings.off);
+        if let Some(before) = self.mode.replace(mode.clone())
+            && before != mode
+        {
+            let switch = if mode.1 { "off: everybody passes" } else { "on" };
+            news.push(format!("the gate is {switch}, mode {}", mode.0));
+        }
+        let first = self.said.is_empty();
+        for (name, help, value) in &now.counters {
+            let entry = self.said.entry(name).or_insert((*value, None));
+            let fresh = value.saturating_sub(entry.0);
+            let soon = entry.1.is_some_and(|said| now.now.since(said) < EVERY);
+            if first || fresh == 0 || soon || ORDINARY.contains(name) {
+                continue;
+            }
+            *entry = (*value, Some(now.now));
+            let mut text = format!("{fresh} x {name} ({help}), {value} since the start");
+            if *name == "stalls" {
+                text += &stall(now);
+            }
+            news.push(text);
+        }
+        news
+    }
+}
+
+/// Who waits, and who is probably waited for.
+fn stall(now: &Snapshot) -> String {
+    let waiting = now.users.iter().filter(|user| user.state == State::Waiting).count();
+    let inside = now.users.iter().filter(|user| user.state == State::Inside);
+    let longest = inside.min_by_key(|user| user.admitted.0);
+    let who = longest.map_or(String::new(), |user: &UserView| {
+        let [account, _, _, address] = &user.identity;
+        format!(
+            "; inside for longest: user {} ({account}@{address}), {:.1} s",
+            user.user,
+            now.now.since(user.admitted).as_millis_f64() / 1e3
+        )
+    });
+    format!("; {waiting} wait{who}; see: headworks status")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headworks_region::control::Settings;
+    use headworks_region::{Mode, Protocol};
+
+    fn snapshot(at_ms: u64, mode: Mode, stalls: u64, lent: u64) -> Snapshot {
+        Snapshot {
+            now: Nanos::from_millis(at_ms),
+            settings: Settings { mode, ..Settings::default() },
+            protocol: Protocol::MySql,
+            bonus: 0,
+            stale: false,
+            daemon: 0,
+            server: 0,
+            users: Vec::new(),
+            classes: Vec::new(),
+            counters: vec![
+                ("stalls", "nothing completed", stalls),
+                ("lent", "a token was lent", lent),
+            ],
+        }
+    }
+
+    #[test]
+    fn a_reason_is_said_with_its_number_and_not_too_often() {
+        let mut log = Log::default();
+        assert!(log.news(&snapshot(0, Mode::Enforce, 5, 0)).is_empty(), "what was before is old");
+        let news = log.news(&snapshot(500, Mode::Enforce, 7, 9));
+        assert_eq!(news.len(), 1, "{news:?}");
+        for part in ["2 x stalls", "nothing completed", "7 since", "0 wait"] {
+            assert!(news[0].contains(part), "{news:?}");
+        }
+        assert!(log.news(&snapshot(1_000, Mode::Enforce, 8, 9)).is_empty(), "too soon");
+        assert!(log.news(&snapshot(10_600, Mode::Enforce, 9, 9))[0].contains("2 x stalls"));
+        let news = log.news(&snapshot(11_000, Mode::Observe, 9, 9));
+        assert_eq!(news, ["the gate is on, mode observe"]);
+    }
+}

@@ -1,0 +1,240 @@
+//! Which figures there are, what they are called, and what they mean.
+//!
+//! Names follow Prometheus: a prefix, the base unit at the end, `_total` for what only grows.
+
+use crate::status::Status;
+use headworks_policy::Nanos;
+use headworks_policy::histogram::{BUCKETS, bounds};
+use headworks_region::snapshot::{ClassView, Snapshot};
+use headworks_region::{Mode, State};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+use std::fmt::Error;
+
+/// The figures of one moment.
+#[derive(Debug)]
+pub(super) struct Figures {
+    status: Status,
+    now: Snapshot,
+}
+
+type Labels<'a> = Vec<(&'a str, &'a str)>;
+
+impl Figures {
+    pub(super) fn new(instance: &str, before: &Snapshot, now: Snapshot) -> Figures {
+        Figures { status: Status::build(instance, before, &now), now }
+    }
+
+    fn labels<'a>(&'a self, class: &'a ClassView) -> Labels<'a> {
+        vec![("instance", &self.status.instance), ("class", &class.name)]
+    }
+
+    fn whole(&self) -> Labels<'_> {
+        vec![("instance", &self.status.instance)]
+    }
+}
+
+impl Collector for Figures {
+    fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {
+        let mut out = Out(encoder);
+        self.gate(&mut out)?;
+        self.users(&mut out)?;
+        self.classes(&mut out)?;
+        self.times(&mut out)?;
+        self.events(&mut out)
+    }
+}
+
+impl Figures {
+    fn gate(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let (now, settings) = (&self.now, &self.now.settings);
+        let yes = |condition: bool| f64::from(u8::from(condition));
+        let all = self.whole();
+        let mut gauge = |name, help, value: f64| out.gauge(name, help, [(all.clone(), value)]);
+        gauge(
+            "parallelism",
+            "P: users inside at once, beside the bonus",
+            settings.parallelism.into(),
+        )?;
+        gauge(
+            "parallelism_auto",
+            "1 while P is looked for, 0 when it is fixed",
+            yes(settings.auto),
+        )?;
+        gauge("stall_bonus", "users that the stall detector lets in beyond P", now.bonus.into())?;
+        gauge(
+            "quota_requests",
+            "zeta: requests of a round over all users, 0 for its minimum",
+            settings.zeta.into(),
+        )?;
+        gauge(
+            "gate_closed",
+            "1 if users may be held: mode enforce, not off, and the daemon alive",
+            yes(settings.mode == Mode::Enforce && !settings.off && !now.stale),
+        )?;
+        gauge(
+            "daemon_stale",
+            "1 if the daemon gives no sign of life, so that everybody passes",
+            yes(now.stale),
+        )?;
+        if let Some(unfairness) = self.status.unfairness {
+            let help = "U_f over requests per weight of the users that were busy since the scrape before, 0 is fair";
+            gauge("unfairness", help, unfairness)?;
+        }
+        if let Some(variation) = self.status.latency_cv {
+            let help =
+                "variation of each user's latencies, averaged over users, since they connected";
+            gauge("latency_variation", help, variation)?;
+        }
+        Ok(())
+    }
+
+    fn users(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        type Is = fn(State) -> bool;
+        const STATES: [(&str, Is); 5] = [
+            ("idle", |state| matches!(state, State::Idle | State::Cancelled)),
+            ("waiting", |state| state == State::Waiting),
+            ("inside", |state| matches!(state, State::Inside | State::Overdraft)),
+            ("passing", |state| state == State::Passing),
+            ("lent", |state| state == State::Lent),
+        ];
+        let mut values = Vec::new();
+        for class in &self.now.classes {
+            for (name, is) in STATES {
+                let mut labels = self.labels(class);
+                labels.push(("state", name));
+                let users = self.now.users.iter();
+                let count =
+                    users.filter(|user| user.class == class.class && is(user.state)).count();
+                values.push((labels, count as f64));
+            }
+        }
+        let help = "connected users by what they do: idle, waiting (held), inside (with a place or owed one), passing, \
+                    lent (idle in a transaction, its place lent out)";
+        out.gauge("users", help, values)
+    }
+
+    fn classes(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let each = |of: fn(&ClassView) -> u64| {
+            self.now.classes.iter().map(move |class| (self.labels(class), of(class)))
+        };
+        let weights = self.now.classes.iter().map(|class| (self.labels(class), class.weight));
+        out.gauge("class_weight", "weight of the class, or of each of its users", weights)?;
+        out.counter("requests", "requests answered", each(|class| class.totals.requests))?;
+        out.counter(
+            "admissions",
+            "turns ended: transactions, or single requests outside one",
+            each(|class| class.totals.turns),
+        )?;
+        out.counter(
+            "held_requests",
+            "requests that waited for a place",
+            each(|class| class.totals.queued),
+        )?;
+        out.counter(
+            "passed_requests",
+            "requests let pass without a place, for whatever reason",
+            each(|class| class.totals.passed),
+        )
+    }
+
+    fn times(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let classes = &self.now.classes;
+        out.histogram(
+            "wait",
+            "time that requests spent in the gate, those that did not wait in the first bucket",
+            classes.iter().map(|class| (self.labels(class), class.totals.wait, &*class.wait)),
+        )?;
+        out.histogram(
+            "latency",
+            "time from a request's arrival to its end, in the gate and in the database",
+            classes.iter().map(|class| {
+                let sum = Nanos(class.totals.wait.0.wrapping_add(class.totals.run.0));
+                (self.labels(class), sum, &*class.latency)
+            }),
+        )
+    }
+
+    /// Every counter of the region under its own name.
+    fn events(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        for (name, help, value) in &self.now.counters {
+            out.counter(name, help, [(self.whole(), *value)])?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes one family of figures after the other.
+struct Out<'a>(DescriptorEncoder<'a>);
+
+impl Out<'_> {
+    fn family<L: EncodeLabelSet, V>(
+        &mut self,
+        (name, help, unit, kind): (&str, &str, Option<&Unit>, MetricType),
+        values: impl IntoIterator<Item = (L, V)>,
+        write: impl Fn(MetricEncoder<'_>, V) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let name = format!("headworks_{name}");
+        let mut metric = self.0.encode_descriptor(&name, help, unit, kind)?;
+        for (labels, value) in values {
+            write(metric.encode_family(&labels)?, value)?;
+        }
+        Ok(())
+    }
+
+    fn gauge<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels<'a>, f64)>,
+    ) -> Result<(), Error> {
+        self.family((name, help, None, MetricType::Gauge), values, |mut metric, value: f64| {
+            metric.encode_gauge(&value)
+        })
+    }
+
+    fn counter<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels<'a>, u64)>,
+    ) -> Result<(), Error> {
+        self.family((name, help, None, MetricType::Counter), values, |mut metric, value: u64| {
+            metric.encode_counter::<Labels<'_>, u64, u64>(&value, None)
+        })
+    }
+
+    fn histogram<'a>(
+        &mut self,
+        name: &str,
+        help: &str,
+        values: impl IntoIterator<Item = (Labels<'a>, Nanos, &'a [u64; BUCKETS])>,
+    ) -> Result<(), Error> {
+        let values = values.into_iter().map(|(labels, sum, counts)| (labels, (sum, counts)));
+        let descriptor = (name, help, Some(&Unit::Seconds), MetricType::Histogram);
+        self.family(descriptor, values, |mut metric, (sum, counts): (Nanos, &[u64; BUCKETS])| {
+            let count = counts.iter().sum();
+            let seconds = sum.0 as f64 * 1e-9;
+            metric.encode_histogram::<Labels<'_>>(seconds, count, &octaves(counts), None)
+        })
+    }
+}
+
+/// Counts by octave of time, each with its upper bound in seconds: finer than that is for `status`.
+fn octaves(counts: &[u64; BUCKETS]) -> Vec<(f64, u64)> {
+    let mut octaves = Vec::new();
+    let mut sum = 0;
+    for (bucket, count) in counts.iter().enumerate() {
+        sum += count;
+        let last_of_octave = bucket % 8 == 0;
+        if bucket == BUCKETS - 1 {
+            octaves.push((f64::INFINITY, sum));
+        } else if last_of_octave {
+            octaves.push((bounds(bucket).1.0 as f64 * 1e-9, sum));
+            sum = 0;
+        }
+    }
+    octaves
+}

@@ -1,0 +1,234 @@
+//! Figures for Prometheus.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+
+use crate::echo::{Echo, NAME, PATIENT};
+use crate::support::wait_until;
+
+/// One answer: its head and its body.
+fn ask(mut stream: impl Read + Write, request: &str) -> (String, String) {
+    let text = format!("{request} HTTP/1.1\r\nHost: gate\r\nConnection: close\r\n\r\n");
+    stream.write_all(text.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    (head.to_owned(), body.to_owned())
+}
+
+/// A family of metrics.
+#[derive(Debug, Default)]
+struct Family {
+    kind: String,
+    help: String,
+    /// By suffix and labels.
+    samples: Vec<(String, BTreeMap<String, String>, f64)>,
+}
+
+fn is_name(text: &str) -> bool {
+    let mut chars = text.chars();
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// `{a="b",c="d"}`; panics on anything else.
+fn labels(text: &str) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (name, after) = rest.split_once("=\"").unwrap_or_else(|| panic!("labels: {text}"));
+        assert!(is_name(name), "label {name}");
+        let end = after
+            .char_indices()
+            .scan(false, |escaped, (at, c)| {
+                let ends = c == '"' && !*escaped;
+                *escaped = c == '\\' && !*escaped;
+                Some((at, ends))
+            })
+            .find_map(|(at, ends)| ends.then_some(at))
+            .expect("a closing quote");
+        assert!(labels.insert(name.to_owned(), after[..end].to_owned()).is_none(), "twice: {name}");
+        rest = &after[end + 1..];
+        rest = rest.strip_prefix(',').unwrap_or(rest);
+    }
+    labels
+}
+
+/// Reads OpenMetrics text as its specification has it, and refuses what that does not allow.
+fn parse(text: &str) -> BTreeMap<String, Family> {
+    let body = text.strip_suffix("# EOF\n").expect("it ends in EOF");
+    let mut families: BTreeMap<String, Family> = BTreeMap::new();
+    let mut current = String::new();
+    let mut seen = BTreeSet::new();
+    for line in body.lines() {
+        if let Some(rest) = line.strip_prefix("# ") {
+            let mut words = rest.splitn(3, ' ');
+            let (what, name) = (words.next().unwrap(), words.next().unwrap());
+            let value = words.next().unwrap_or_default();
+            assert!(is_name(name), "{line}");
+            if name != current {
+                assert!(!families.contains_key(name), "not together: {line}");
+                current = name.to_owned();
+            }
+            let family = families.entry(name.to_owned()).or_default();
+            assert!(family.samples.is_empty(), "metadata after samples: {line}");
+            match what {
+                "HELP" => family.help = value.to_owned(),
+                "TYPE" => family.kind = value.to_owned(),
+                "UNIT" => assert!(name.ends_with(&format!("_{value}")), "{line}"),
+                _ => panic!("{line}"),
+            }
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').unwrap_or_else(|| panic!("{line}"));
+        let value: f64 = value.parse().unwrap_or_else(|_| panic!("{line}"));
+        let (name, inside) = match series.split_once('{') {
+            Some((name, rest)) => (name, rest.strip_suffix('}').expect("a closing brace")),
+            None => (series, ""),
+        };
+        let family = families.get_mut(&current).unwrap_or_else(|| panic!("{line}"));
+        let suffix = name.strip_prefix(&current).unwrap_or_else(|| panic!("{line} in {current}"));
+        let allowed: &[&str] = match family.kind.as_str() {
+            "gauge" => &[""],
+            "counter" => &["_total"],
+            "histogram" => &["_bucket", "_sum", "_count"],
+            kind => panic!("{current} is a {kind}"),
+        };
+        assert!(allowed.contains(&suffix), "{line}");
+        assert!(value.is_finite() && (value >= 0.0 || family.kind == "gauge"), "{line}");
+        assert!(seen.insert(series.to_owned()), "twice: {line}");
+        family.samples.push((suffix.to_owned(), labels(inside), value));
+    }
+    for (name, family) in &families {
+        assert!(!family.help.is_empty() && !family.kind.is_empty(), "{name} explains itself");
+        if family.kind == "histogram" {
+            check_histogram(name, family);
+        }
+    }
+    families
+}
+
+/// Buckets grow, the last one is everything, and that is the count.
+fn check_histogram(name: &str, family: &Family) {
+    let mut groups: BTreeMap<BTreeMap<String, String>, (f64, f64)> = BTreeMap::new();
+    for (suffix, labels, value) in &family.samples {
+        let mut key = labels.clone();
+        let bound = key.remove("le");
+        match suffix.as_str() {
+            "_bucket" => {
+                let bound = bound.unwrap_or_else(|| panic!("{name}: a bucket without a bound"));
+                let bound: f64 =
+                    if bound == "+Inf" { f64::INFINITY } else { bound.parse().unwrap() };
+                let last = groups.entry(key).or_insert((f64::NEG_INFINITY, 0.0));
+                assert!(
+                    bound > last.0 && *value >= last.1,
+                    "{name}: {bound} {value} after {last:?}"
+                );
+                *last = (bound, *value);
+            }
+            "_count" => {
+                let all = family.samples.iter().filter(|(suffix, labels, _)| {
+                    let mut labels = labels.clone();
+                    suffix == "_bucket"
+                        && labels.remove("le").as_deref() == Some("+Inf")
+                        && labels == key
+                });
+                assert_eq!(all.map(|sample| sample.2).collect::<Vec<_>>(), [*value], "{name}");
+            }
+            _ => {}
+        }
+    }
+    assert!(groups.values().all(|last| last.0.is_infinite()), "{name} has a last bucket");
+}
+
+fn value(families: &BTreeMap<String, Family>, name: &str, label: (&str, &str)) -> f64 {
+    let suffix = |kind: &str| match kind {
+        "counter" => "_total",
+        "histogram" => "_count",
+        _ => "",
+    };
+    let family = families.get(name).unwrap_or_else(|| panic!("{name} is missing"));
+    let fits = |sample: &&(String, BTreeMap<String, String>, f64)| {
+        sample.0 == suffix(&family.kind)
+            && (label.0.is_empty() || sample.1.get(label.0).is_some_and(|found| found == label.1))
+    };
+    family.samples.iter().find(fits).unwrap_or_else(|| panic!("{name} {label:?}")).2
+}
+
+#[test]
+fn a_scrape_has_all_figures_with_their_meaning() {
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let config = format!(
+        "{PATIENT}metrics = \"{free}\"\n[[class]]\nname = \"od\\\"d\"\nweight = 2.5\n\
+         [[rule]]\naddress = \"::1\"\nclass = \"od\\\"d\"\n"
+    );
+    let Some(echo) = Echo::start("threads", &config, &[]) else { return };
+    let socket = echo.run.instance(NAME).join("metrics.sock");
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    let scrape = || {
+        let (head, body) = ask(UnixStream::connect(&socket).unwrap(), "GET /metrics");
+        assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+        assert!(
+            head.to_lowercase().contains("content-type: application/openmetrics-text"),
+            "{head}"
+        );
+        parse(&body)
+    };
+    let before = scrape();
+    assert_eq!(value(&before, "headworks_requests", ("class", "default")), 0.0);
+    assert_eq!(value(&before, "headworks_class_weight", ("class", "od\\\"d")), 2.5);
+    let (mut one, mut two) = (echo.client(), echo.client());
+    one.send("wait");
+    wait_until("one is inside", || value(&scrape(), "headworks_users", ("state", "inside")) == 1.0);
+    two.send("next");
+    wait_until("two waits", || value(&scrape(), "headworks_users", ("state", "waiting")) == 1.0);
+    echo.go();
+    assert_eq!((one.answer(), two.answer()), ("ok wait".to_owned(), "ok next".to_owned()));
+    wait_until("both are over", || {
+        value(&scrape(), "headworks_requests", ("class", "default")) == 2.0
+    });
+    let after = scrape();
+    for (name, wanted) in [
+        ("headworks_admissions", 2.0),
+        ("headworks_held_requests", 1.0),
+        ("headworks_wait_seconds", 2.0),
+        ("headworks_latency_seconds", 2.0),
+        ("headworks_parallelism", 1.0),
+        ("headworks_parallelism_auto", 0.0),
+        ("headworks_quota_requests", 0.0),
+        ("headworks_gate_closed", 1.0),
+        ("headworks_daemon_stale", 0.0),
+        ("headworks_stale", 0.0),
+        ("headworks_stalls", 0.0),
+        ("headworks_lent", 0.0),
+        ("headworks_hold_limit", 0.0),
+    ] {
+        assert_eq!(value(&after, name, ("", "")), wanted, "{name}");
+    }
+    // Every counter that `status` has is there under its name.
+    let status = echo.run.status(NAME);
+    for (name, count) in status["counters"].as_object().unwrap() {
+        let found = value(&after, &format!("headworks_{name}"), ("", ""));
+        assert_eq!(found, count.as_f64().unwrap(), "{name}");
+    }
+    let sums = &after["headworks_wait_seconds"].samples;
+    let sum = sums.iter().find(|sample| sample.0 == "_sum").unwrap().2;
+    assert!(sum > 0.0 && sum < 60.0, "seconds, not nanoseconds: {sum}");
+    // The same on TCP, because it was asked for; and nothing else is served.
+    let (_, body) = ask(TcpStream::connect(free).unwrap(), "GET /metrics");
+    assert_eq!(parse(&body).len(), after.len());
+    assert!(ask(TcpStream::connect(free).unwrap(), "GET /secrets").0.contains(" 404 "));
+    assert!(ask(TcpStream::connect(free).unwrap(), "DELETE /metrics").0.contains(" 405 "));
+    assert!(echo.run.ok(["status", "--name", NAME]).contains(&format!("http://{free}/metrics")));
+}
+
+#[test]
+fn without_the_key_no_port_is_open() {
+    let Some(echo) = Echo::start("threads", PATIENT, &[]) else { return };
+    let all = echo.run.status(NAME)["metrics"].as_array().unwrap().clone();
+    assert_eq!(all.len(), 1, "{all:?}");
+    assert!(all[0].as_str().unwrap().starts_with("unix:"));
+}

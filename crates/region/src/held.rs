@@ -1,0 +1,182 @@
+//! Records of requests that were held: behind whom, for how long, and what came of it.
+//!
+//! A request that is not held leaves nothing here, so below P nothing is written. The records are a
+//! ring that overwrites its oldest; readers may miss some, and never meet half of one.
+
+use crate::entered::PassReason;
+use crate::layout::Region;
+use crate::tokens::holder;
+use crate::user::{State, UserSlot};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use headworks_policy::Nanos;
+
+/// Records that the ring keeps.
+pub const HELD: usize = 4096;
+
+/// Users inside that a record names: those that had been inside for longest.
+pub const BEHIND: usize = 4;
+
+/// Tokens that are looked at for them.
+const LOOKED_AT: u32 = 64;
+
+/// One held request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeldRequest {
+    /// Its number: how many were held before it, over all users.
+    pub number: u64,
+    /// Whose it was, and which user of that slot.
+    pub user: u32,
+    /// See `user`.
+    pub generation: u32,
+    /// Index of the class.
+    pub class: u32,
+    /// Users that waited or were owed a place when it began to wait, beside it.
+    pub ahead: u32,
+    /// Users inside at that moment, those first that had been there for longest.
+    pub behind: [Option<u32>; BEHIND],
+    /// Why it was let pass, if it did not get its turn.
+    pub passed: Option<PassReason>,
+    /// When it arrived.
+    pub arrived: Nanos,
+    /// When it was let in.
+    pub admitted: Nanos,
+    /// When the server came back for the next one.
+    pub ended: Nanos,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Entry {
+    stamp: AtomicU64,
+    user: AtomicU32,
+    generation: AtomicU32,
+    class: AtomicU32,
+    ahead: AtomicU32,
+    behind: [AtomicU16; BEHIND],
+    passed: AtomicU32,
+    _pad: AtomicU32,
+    arrived_ns: AtomicU64,
+    admitted_ns: AtomicU64,
+    ended_ns: AtomicU64,
+}
+
+/// See the module. All zero bytes: no record.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct HeldRing {
+    head: AtomicU64,
+    entries: [Entry; HELD],
+}
+
+fn word(cell: &AtomicU32) -> u32 {
+    cell.load(Ordering::Relaxed)
+}
+
+// A user's number, and zero for none, fit into 16 bits: slots are small.
+const _: () = assert!(headworks_policy::USERS < u16::MAX as usize);
+
+fn named(cells: &[AtomicU16; BEHIND]) -> [Option<u32>; BEHIND] {
+    core::array::from_fn(|at| u32::from(cells[at].load(Ordering::Relaxed)).checked_sub(1))
+}
+
+impl UserSlot {
+    /// Behind whom its latest held request waits or waited, and how many waited beside it.
+    pub fn waits_behind(&self) -> ([Option<u32>; BEHIND], u32) {
+        (named(&self.behind), word(&self.ahead))
+    }
+}
+
+impl Region {
+    /// A request of this user begins to wait: notes who is inside. Called by its thread before it
+    /// sleeps.
+    #[cold]
+    pub(crate) fn note_wait(&self, slot: &UserSlot) {
+        let mut oldest = [(u64::MAX, 0u32); BEHIND];
+        for token in 0..self.control.limit().min(LOOKED_AT) {
+            let Some(user) = holder(self, token) else { continue };
+            let Some(other) = self.user(user).filter(|other| other.state() != State::Free) else {
+                continue;
+            };
+            // Inside for longest first.
+            let mut entry = (other.admitted_ns.load(Ordering::Relaxed), user + 1);
+            for place in &mut oldest {
+                if entry.0 < place.0 {
+                    core::mem::swap(place, &mut entry);
+                }
+            }
+        }
+        for (to, (_, user)) in slot.behind.iter().zip(oldest) {
+            // It fits: see above.
+            to.store(user as u16, Ordering::Relaxed);
+        }
+        slot.ahead.store(self.pending().saturating_sub(1), Ordering::Relaxed);
+        slot.waits.store(1, Ordering::Relaxed);
+        slot.pass_reason.store(0, Ordering::Relaxed);
+    }
+
+    /// A request is over that may have been held: one that was let pass at once was not.
+    #[cold]
+    pub fn note_held(&self, user: u32, wait: Nanos, admitted: Nanos, ended: Nanos) {
+        let Some(slot) = self.user(user) else { return };
+        if word(&slot.waits) == 0 {
+            return;
+        }
+        slot.waits.store(0, Ordering::Relaxed);
+        let number = self.held.head.fetch_add(1, Ordering::Relaxed);
+        let entry = &self.held.entries[number as usize % HELD];
+        entry.stamp.store(0, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (to, from) in [
+            (&entry.user, user),
+            (&entry.generation, word(&slot.generation)),
+            (&entry.class, word(&slot.class)),
+            (&entry.ahead, word(&slot.ahead)),
+            (&entry.passed, word(&slot.pass_reason)),
+        ] {
+            to.store(from, Ordering::Relaxed);
+        }
+        for (to, from) in entry.behind.iter().zip(&slot.behind) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        entry.arrived_ns.store(admitted.0.saturating_sub(wait.0), Ordering::Relaxed);
+        entry.admitted_ns.store(admitted.0, Ordering::Relaxed);
+        entry.ended_ns.store(ended.0, Ordering::Relaxed);
+        entry.stamp.store(number + 1, Ordering::Release);
+    }
+
+    /// Requests that were held since the start.
+    pub fn held_requests(&self) -> u64 {
+        self.held.head.load(Ordering::Relaxed)
+    }
+
+    /// The record of a held request; `None` if it was overwritten, or never was.
+    pub fn held_request(&self, number: u64) -> Option<HeldRequest> {
+        let entry = &self.held.entries[number as usize % HELD];
+        if entry.stamp.load(Ordering::Acquire) != number + 1 {
+            return None;
+        }
+        let time = |cell: &AtomicU64| Nanos(cell.load(Ordering::Relaxed));
+        let record = HeldRequest {
+            number,
+            user: word(&entry.user),
+            generation: word(&entry.generation),
+            class: word(&entry.class),
+            ahead: word(&entry.ahead),
+            behind: named(&entry.behind),
+            passed: PassReason::from_word(word(&entry.passed)),
+            arrived: time(&entry.arrived_ns),
+            admitted: time(&entry.admitted_ns),
+            ended: time(&entry.ended_ns),
+        };
+        fence(Ordering::Acquire);
+        (entry.stamp.load(Ordering::Relaxed) == number + 1).then_some(record)
+    }
+
+    /// Records that are there, the latest first.
+    pub fn held_records(&self) -> impl Iterator<Item = HeldRequest> {
+        let head = self.held_requests();
+        (head.saturating_sub(HELD as u64)..head)
+            .rev()
+            .filter_map(|number| self.held_request(number))
+    }
+}
