@@ -35,7 +35,10 @@ impl Holding {
     /// PostgreSQL: a session-level advisory lock (pg_advisory_lock and its like).
     pub const ADVISORY_LOCK: Holding = Holding(1 << 9);
 
-    const NAMES: [(Holding, &'static str); 10] = [
+    /// Redis: keys under WATCH, for a transaction that is to come.
+    pub const WATCH: Holding = Holding(1 << 10);
+
+    const NAMES: [(Holding, &'static str); 11] = [
         (Holding::TRANSACTION, "transaction"),
         (Holding::AUTOCOMMIT_OFF_AFTER_ERROR, "autocommit-off-after-error"),
         (Holding::LOCK_TABLES, "lock-tables"),
@@ -46,6 +49,7 @@ impl Holding {
         (Holding::HANDLER, "handler"),
         (Holding::UNKNOWN, "unknown"),
         (Holding::ADVISORY_LOCK, "advisory-lock"),
+        (Holding::WATCH, "watch"),
     ];
 
     /// The raw bits, for a counter or a shared-memory word; stable within one build.
@@ -71,6 +75,11 @@ impl Holding {
     /// Both sets together.
     pub const fn union(self, other: Holding) -> Holding {
         Holding(self.0 | other.0)
+    }
+
+    /// This set without the reasons of `other`.
+    pub const fn without(self, other: Holding) -> Holding {
+        Holding(self.0 & !other.0)
     }
 
     /// This set, with `other` added if `condition`.

@@ -18,5 +18,6 @@ pub mod ops;
 pub mod peer;
 pub mod postgres;
 pub mod process;
+pub mod redis;
 pub mod symbols;
 mod turnstile;
