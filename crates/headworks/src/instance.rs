@@ -33,8 +33,6 @@ pub struct Note {
     pub config: Option<PathBuf>,
     /// Port on which administrators pass.
     pub extra_port: Option<u16>,
-    /// The server's few threads must not be held: the gate can only watch it.
-    pub pool_of_threads: bool,
 }
 
 /// The directory below which instances live: `HEADWORKS_RUN_DIR`, or one in memory, because the

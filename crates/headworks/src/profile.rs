@@ -35,6 +35,20 @@ pub const PROFILES: &[Profile] = &[
         protocol: Protocol::PostgreSql,
         package: "postgresql",
     },
+    Profile {
+        name: "redis",
+        programs: &["redis-server", "valkey-server"],
+        starters: &[],
+        protocol: Protocol::Redis,
+        package: "redis-server",
+    },
+    Profile {
+        name: "memcached",
+        programs: &["memcached"],
+        starters: &[],
+        protocol: Protocol::Memcached,
+        package: "memcached",
+    },
 ];
 
 /// Name of a program's file without its directory.
@@ -79,6 +93,8 @@ mod tests {
             ("mariadbd-safe", "mariadb"),
             ("/usr/lib/postgresql/15/bin/postgres", "postgresql"),
             ("postmaster", "postgresql"),
+            ("/usr/bin/redis-server", "redis"),
+            ("memcached", "memcached"),
             ("something-else", "mariadb"),
         ] {
             assert_eq!(of(Path::new(program)).name, name, "{program}");

@@ -12,7 +12,7 @@ use crate::instance::{Instance, Note, StartLock, started_ticks};
 use crate::preflight::{self, Binary, ServerSettings};
 use crate::profile::{self, Profile};
 use anyhow::{Context, Result, anyhow, bail};
-use headworks_region::{Mode, Protocol, clock};
+use headworks_region::{Protocol, clock};
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::io::Read;
@@ -50,17 +50,18 @@ pub fn run(args: &Run) -> Result<Infallible> {
     override_settings(&mut config, args);
     let program = &args.command[0];
     refuse_starter(Path::new(program))?;
+    refuse_to_detach(Path::new(program), &args.command[1..])?;
     let binary = preflight::check_binary(Path::new(program))?;
     let profile = profile::of(binary.path());
     let settings = settings_of(profile, &binary, &args.command[1..]);
     if let Some(settings) = &settings {
-        check_server(profile, settings, config.settings.mode)?;
+        check_server(profile, settings)?;
     }
     let shim = std::fs::canonicalize(shim_path()?)?;
     let _starting = StartLock::take()?;
     let instance = claim(args, &binary)?;
     let owner = match profile.protocol {
-        Protocol::MySql => owner_of(settings.as_ref())?,
+        Protocol::MySql | Protocol::Redis | Protocol::Memcached => owner_of(settings.as_ref())?,
         Protocol::PostgreSql => owner_of_data(&binary, settings.as_ref())?,
     };
     let result = start(args, &config, &binary, settings.as_ref(), &shim, &instance, owner);
@@ -82,7 +83,7 @@ fn override_settings(config: &mut Config, args: &Run) {
     }
 }
 
-/// Whether few threads serve all connections; holding one would hold many.
+/// Whether few threads serve all connections, so that users are held by hiding that they are ready.
 fn has_pool(settings: &ServerSettings) -> bool {
     settings.thread_handling.as_deref() == Some("pool-of-threads")
 }
@@ -98,6 +99,23 @@ fn refuse_starter(program: &Path) -> Result<()> {
     );
 }
 
+/// A server that forks and leaves would take the instance along, too.
+fn refuse_to_detach(program: &Path, args: &[OsString]) -> Result<()> {
+    let (settings, mend) = match profile::of(program).protocol {
+        Protocol::Redis => (preflight::redis_settings(args), "start it with: --daemonize no"),
+        Protocol::Memcached => (preflight::memcached_settings(args), "start it without: -d"),
+        Protocol::MySql | Protocol::PostgreSql => return Ok(()),
+    };
+    if settings.detaches {
+        bail!(
+            "{} is set to leave the terminal by itself, so the gate could not watch over it\n  {mend}\n  \
+             (as a service it stays: its service manager watches over it)",
+            program.display()
+        );
+    }
+    Ok(())
+}
+
 fn settings_of(profile: &Profile, binary: &Binary, args: &[OsString]) -> Option<ServerSettings> {
     match (profile.protocol, binary) {
         (Protocol::MySql, _) => preflight::mariadb_settings(binary.path(), args),
@@ -106,21 +124,18 @@ fn settings_of(profile: &Profile, binary: &Binary, args: &[OsString]) -> Option<
         }
         // A script that is not known might not know the question, and start.
         (Protocol::PostgreSql, Binary::Script { .. }) => None,
+        (Protocol::Redis, _) => Some(preflight::redis_settings(args).server),
+        (Protocol::Memcached, _) => Some(preflight::memcached_settings(args).server),
     }
 }
 
-fn check_server(profile: &Profile, settings: &ServerSettings, mode: Mode) -> Result<()> {
+fn check_server(profile: &Profile, settings: &ServerSettings) -> Result<()> {
     let (port_option, socket_option) = match profile.protocol {
         Protocol::MySql => ("--port=…", "--socket=…"),
         Protocol::PostgreSql => ("-p …", "-p … or -k DIRECTORY"),
+        Protocol::Redis => ("--port …", "--unixsocket …"),
+        Protocol::Memcached => ("-p …", "-s …"),
     };
-    if has_pool(settings) && mode == Mode::Enforce {
-        bail!(
-            "the server is set to thread_handling=pool-of-threads, whose few threads must not be held\n  \
-             the gate does what the pool is for: start the server with --thread-handling=one-thread-per-connection\n  \
-             or only watch: headworks run --mode observe …"
-        );
-    }
     let bind = settings.bind_address.as_deref();
     for port in [settings.port, settings.extra_port].into_iter().flatten() {
         if let Some(owner) = preflight::port_in_use(bind, port) {
@@ -237,6 +252,7 @@ fn start(
     let region = instance.create(owner)?;
     let protocol = profile::of(binary.path()).protocol;
     region.set_protocol(protocol);
+    region.set_pooled(settings.is_some_and(has_pool));
     let extra_port = settings.and_then(|settings| settings.extra_port);
     let pid = std::process::id();
     let note = Note {
@@ -245,7 +261,6 @@ fn start(
         command: args.command.iter().map(|part| part.to_string_lossy().into_owned()).collect(),
         config: args.config.as_ref().map(std::fs::canonicalize).transpose()?,
         extra_port,
-        pool_of_threads: settings.is_some_and(has_pool),
     };
     instance.write_note(&note, owner)?;
     apply_config(&region, config, extra_port);

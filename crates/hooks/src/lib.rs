@@ -11,8 +11,10 @@
 
 pub mod backend;
 pub mod conn;
+pub mod eventloop;
 pub mod holding;
 pub mod identity;
+pub mod memcached;
 pub mod mysql;
 pub mod ops;
 pub mod peer;

@@ -7,12 +7,12 @@
 //! `poll` ([`about_to_sleep`]): a token that it keeps, because of a transaction, is lent out when
 //! the sleep gets long ([`slept`]).
 
-use crate::backend;
 use crate::conn::{self, Conn, Use, Work};
 use crate::identity::Identity as Names;
 use crate::mysql::{ClientEvent, Opaque, PassReason as Statement, Request, RequestClass};
 use crate::peer::peer_of;
 use crate::process;
+use crate::{backend, eventloop};
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_policy::counterfactual::ObservedTurn;
@@ -63,9 +63,10 @@ pub fn accepted(fd: i32) {
     if !process::is_attached_process() {
         return;
     }
-    if region.protocol() == Protocol::PostgreSql {
-        backend::accepted(fd);
-        return;
+    match region.protocol() {
+        Protocol::MySql => {}
+        Protocol::PostgreSql => return backend::accepted(fd),
+        protocol => return eventloop::accepted(fd, protocol),
     }
     let Some(conn) = conn::find_or_make(fd) else {
         region.count(Counter::FdTooLarge);
@@ -117,7 +118,11 @@ fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
     if it.region.control.mode() == Mode::DryRun {
         note_turn(it.region, it.user, now);
     }
-    let anticipating = quota_left && it.slot.state() == State::Inside && it.region.pending() > 0;
+    let anticipating = quota_left
+        && it.slot.state() == State::Inside
+        && it.region.pending() > 0
+        // A thread of a pool does not come back to read.
+        && !it.region.pooled();
     it.conn.set_anticipating(anticipating);
     if !anticipating {
         leave(it);
@@ -266,17 +271,22 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, request: &Request) {
         }
         RequestClass::Gated => {
             let now = clock::now();
-            slot.arrived_ns.store(now.0, Ordering::Relaxed);
-            slot.thread.store(thread_id(), Ordering::Relaxed);
+            let pooled = it.region.pooled();
+            let waited = if pooled { it.conn.take_waited() } else { Nanos(0) };
+            slot.arrived_ns.store(now.since(waited).0, Ordering::Relaxed);
+            // Threads of a pool end while those whom they served go on.
+            slot.thread.store(if pooled { 0 } else { thread_id() }, Ordering::Relaxed);
             it.conn.set_work(Work::Admitted);
             it.conn.set_lendable(true);
-            inner.wait = Nanos(0);
+            inner.wait = waited;
             inner.admitted = now;
             match slot.state() {
                 State::Inside | State::Overdraft => {}
                 State::Passing => slot.served.was_passed(),
                 State::Lent => it.region.reenter(it.user),
                 _ if !inner.session.holding().is_empty() => it.region.reenter(it.user),
+                // Its thread serves others, too, and read this without having been told to: it must not be held.
+                _ if pooled => it.region.reenter(it.user),
                 _ => {
                     slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
                     hold(it, &mut inner, now);

@@ -112,6 +112,13 @@ impl Region {
         self.leave(user);
     }
 
+    /// Follows a user again that was [left alone](Region::leave_alone) for a while.
+    pub fn follow_again(&self, user: u32) {
+        let Some(slot) = self.user(user) else { return };
+        let flags = slot.flags.load(Ordering::Relaxed);
+        slot.flags.store(flags & !FLAG_UNFOLLOWED, Ordering::Relaxed);
+    }
+
     /// A request of `user`, which holds nothing, wants to start its turn. Returns when it may,
     /// at the latest when the longest hold is over.
     pub fn enter(&self, user: u32, arrived: Nanos) -> Entered {
@@ -355,9 +362,14 @@ impl Region {
 
     /// Counts one request in the user's turn and says whether it still has quota for another.
     pub fn spend(&self, slot: &UserSlot) -> bool {
-        bump(&slot.used, 1);
+        self.spend_many(slot, 1)
+    }
+
+    /// The same for several requests.
+    pub fn spend_many(&self, slot: &UserSlot, requests: u32) -> bool {
+        bump(&slot.used, requests);
         if matches!(slot.state(), State::Inside | State::Overdraft) {
-            bump(&slot.progress, 1);
+            bump(&slot.progress, requests);
         }
         slot.used.load(Ordering::Relaxed) < slot.quota.load(Ordering::Relaxed)
     }

@@ -20,7 +20,7 @@ use headworks_policy::{CLASSES, Nanos, USERS};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
 
 /// Changes with every change of the layout or of the meaning of a field.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Turns that the ring of a dry run keeps.
 pub const RING: usize = 1 << 15;
@@ -34,6 +34,7 @@ pub struct Header {
     pub(crate) protocol: AtomicU32,
     pub(crate) bytes: AtomicU64,
     pub(crate) created_ns: AtomicU64,
+    pub(crate) pooled: AtomicU32,
 }
 
 /// Events and reasons that are counted for the whole gate. They happen rarely or only while users

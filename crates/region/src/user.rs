@@ -68,9 +68,9 @@ impl State {
 pub struct SharedHistogram([AtomicU32; BUCKETS]);
 
 impl SharedHistogram {
-    /// Counts one value.
-    pub fn record(&self, value: Nanos) {
-        bump(&self.0[bucket_of(value)], 1);
+    /// Counts a value that came several times.
+    pub fn record_many(&self, value: Nanos, times: u32) {
+        bump(&self.0[bucket_of(value)], times);
     }
 
     /// Adds the counts to `sum`.
@@ -132,28 +132,34 @@ pub struct Served {
 impl Served {
     /// Counts one answered request.
     pub fn record(&self, wait: Nanos, run: Nanos) {
+        self.record_many(wait, run, 1);
+    }
+
+    /// Counts requests that waited together and were answered together.
+    pub fn record_many(&self, wait: Nanos, run: Nanos, requests: u32) {
         let latency = wait + run;
-        bump64(&self.requests, 1);
-        bump64(&self.run_ns, run.0);
+        let times = u64::from(requests);
+        bump64(&self.requests, times);
+        bump64(&self.run_ns, run.0.wrapping_mul(times));
         if latency.0 > self.latency_ns_max.load(Ordering::Relaxed) {
             self.latency_ns_max.store(latency.0, Ordering::Relaxed);
         }
         let ms = latency.0 as f64 * 1e-6;
-        add_float(&self.latency_ms2, ms * ms);
-        self.latency.record(latency);
+        add_float(&self.latency_ms2, ms * ms * f64::from(requests));
+        self.latency.record_many(latency, requests);
         // Nothing of it for the many that do not wait: see `add_waits_to`.
         if wait.0 > 0 {
-            self.record_wait(wait);
+            self.record_wait(wait, requests);
         }
     }
 
     #[cold]
-    fn record_wait(&self, wait: Nanos) {
-        bump64(&self.wait_ns, wait.0);
+    fn record_wait(&self, wait: Nanos, requests: u32) {
+        bump64(&self.wait_ns, wait.0.wrapping_mul(u64::from(requests)));
         if wait.0 > self.wait_ns_max.load(Ordering::Relaxed) {
             self.wait_ns_max.store(wait.0, Ordering::Relaxed);
         }
-        self.wait.record(wait);
+        self.wait.record_many(wait, requests);
     }
 
     /// Adds the counts of the waits to `sum`; requests that did not wait go to the first bucket.

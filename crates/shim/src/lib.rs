@@ -8,6 +8,8 @@
 
 mod guard;
 mod hooks;
+mod loops;
 mod processes;
 mod real;
 mod start;
+mod streams;

@@ -14,7 +14,8 @@ const MORE_DIRECTORIES: &[&str] =
     &["/usr/local/sbin", "/usr/sbin", "/usr/libexec", "/usr/local/libexec", "/sbin"];
 
 /// Symbols of which one must be imported for the gate to see requests at all.
-const REQUEST_SYMBOLS: &[&str] = &["recv", "__recv_chk"];
+const REQUEST_SYMBOLS: &[&str] =
+    &["recv", "__recv_chk", "read", "__read_chk", "recvmsg", "recvfrom"];
 
 /// A program that can be preloaded.
 #[derive(Clone, Debug)]
