@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod glance;
 mod replies;
 mod requests;
 mod session;

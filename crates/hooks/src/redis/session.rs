@@ -1,6 +1,7 @@
 //! One connection: both directions of its bytes, the commands whose answers matter, and what it holds.
 
 use super::command::{Kind, kind_of, with_second};
+use super::glance;
 use super::replies::{self, Replies, Reply};
 use super::requests::{Piece, Requests};
 use crate::holding::Holding;
@@ -149,7 +150,7 @@ impl Session {
         if self.opaque.is_some() || self.stream == Some(Stream::Replica) {
             return;
         }
-        let mut rest = bytes;
+        let mut rest = self.plain_commands(bytes);
         loop {
             let word = match self.requests.next(&mut rest) {
                 None => return,
@@ -163,6 +164,7 @@ impl Session {
                 }
                 Some(Piece::End) => {
                     self.command();
+                    rest = self.plain_commands(rest);
                     continue;
                 }
                 Some(Piece::Invalid) => {
@@ -182,7 +184,7 @@ impl Session {
         if self.opaque.is_some() || self.stream == Some(Stream::Replica) {
             return;
         }
-        let mut rest = bytes;
+        let mut rest = self.simple_replies(bytes);
         while let Some(piece) = self.replies.next(&mut rest) {
             match piece {
                 replies::Piece::Push => {}
@@ -195,7 +197,44 @@ impl Session {
             if self.stream == Some(Stream::Replica) {
                 return;
             }
+            rest = self.simple_replies(rest);
         }
+    }
+
+    /// Takes what commands at the front are plain and whole.
+    fn plain_commands<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let mut rest = bytes;
+        if !self.requests.idle() || self.mute || self.skip {
+            return rest;
+        }
+        let mut count = 0u32;
+        while let Some(length) = glance::plain_command(rest) {
+            rest = rest.get(length..).unwrap_or(&[]);
+            count += 1;
+        }
+        self.commands = self.commands.wrapping_add(count);
+        self.owed = self.owed.wrapping_add(count);
+        rest
+    }
+
+    /// Takes what answers at the front matter to nobody.
+    fn simple_replies<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let mut rest = bytes;
+        if !self.replies.idle() || self.notes > 0 || self.stream.is_some() {
+            return rest;
+        }
+        let mut left = self.owed.wrapping_sub(self.answered);
+        while left > 0
+            && let Some(length) = glance::simple_reply(rest)
+        {
+            rest = rest.get(length..).unwrap_or(&[]);
+            left -= 1;
+        }
+        self.answered = self.owed.wrapping_sub(left);
+        if left == 0 {
+            self.hopes = self.holding;
+        }
+        rest
     }
 
     #[cold]
