@@ -77,7 +77,13 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     }
     eventloop::waits(set);
     // SAFETY: the arguments are the caller's.
-    unsafe { processes::epoll_wait(set, events, count, timeout_ms) }
+    let ready = unsafe { processes::epoll_wait(set, events, count, timeout_ms) };
+    if ready <= 0 || !eventloop::watches(set) {
+        return ready;
+    }
+    let timeout = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
+    // SAFETY: the array is the caller's.
+    unsafe { overtaken(set, events, count, ready, timeout, core::ptr::null()) }
 }
 
 /// # Safety
@@ -97,7 +103,13 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     }
     eventloop::waits(set);
     // SAFETY: the arguments are the caller's.
-    unsafe { real::epoll_pwait(set, events, count, timeout_ms, mask) }
+    let ready = unsafe { real::epoll_pwait(set, events, count, timeout_ms, mask) };
+    if ready <= 0 || !eventloop::watches(set) {
+        return ready;
+    }
+    let timeout = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
+    // SAFETY: the array and the mask are the caller's.
+    unsafe { overtaken(set, events, count, ready, timeout, mask) }
 }
 
 /// # Safety
@@ -114,17 +126,63 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
     let time = unsafe { timeout.as_ref() };
     let valid =
         time.is_none_or(|time| time.tv_sec >= 0 && (0..1_000_000_000).contains(&time.tv_nsec));
+    // Not negative, if valid.
+    let nanos = |time: &timespec| {
+        (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
+    };
+    let total = time.filter(|_| valid).map(|time| Nanos(nanos(time)));
     if eventloop::watches(set) && count > 0 && !events.is_null() && valid {
-        // Not negative, as was looked at.
-        let nanos = |time: &timespec| {
-            (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
-        };
         // SAFETY: the array and the mask are the caller's.
-        return unsafe { wait(set, events, count, time.map(|time| Nanos(nanos(time))), mask) };
+        return unsafe { wait(set, events, count, total, mask) };
     }
     eventloop::waits(set);
     // SAFETY: the arguments are the caller's.
-    unsafe { real::epoll_pwait2(set, events, count, timeout, mask) }
+    let ready = unsafe { real::epoll_pwait2(set, events, count, timeout, mask) };
+    if ready <= 0 || !eventloop::watches(set) {
+        return ready;
+    }
+    // SAFETY: the array and the mask are the caller's.
+    unsafe { overtaken(set, events, count, ready, total, mask) }
+}
+
+/// While this thread waited, another one put the first client into the set. If its event is not to be told, the wait begins
+/// again: that happens once in the life of a set.
+///
+/// # Safety
+/// There is room for `count` events, of which the kernel has written `ready`; the mask is null or readable.
+unsafe fn overtaken(
+    set: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    ready: c_int,
+    timeout: Option<Nanos>,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: the caller's duty.
+    match unsafe { pass_on(set, events, count, ready) } {
+        // SAFETY: the caller's duty.
+        0 => unsafe { wait(set, events, count, timeout, mask) },
+        passed_on => passed_on,
+    }
+}
+
+/// Leaves those of the kernel's events that the server is to hear of, and adds others; says how many there are.
+///
+/// # Safety
+/// There is room for `count` events, of which the kernel has written `ready`.
+unsafe fn pass_on(set: c_int, events: *mut epoll_event, count: c_int, ready: c_int) -> c_int {
+    // SAFETY: the caller's duty; what the kernel has not written is only written here. An event is two numbers, valid
+    // whatever is there.
+    let room = unsafe { core::slice::from_raw_parts_mut(events, count as usize) };
+    let mut passed_on = None;
+    keeping_errno(|| {
+        guarded(|| passed_on = Some(eventloop::after_wait(set, room, ready as usize)));
+        if passed_on.is_none() {
+            passed_on = Some(eventloop::pass_through(room, ready as usize));
+        }
+    });
+    // At most `count`.
+    passed_on.unwrap_or(0) as c_int
 }
 
 /// Waits until there is an event that the server is to hear of; in between, the thread may wake for those that it is not.
@@ -175,19 +233,9 @@ unsafe fn wait(
         if ready < 0 {
             return ready;
         }
-        // SAFETY: the caller gives room for `count` events, of which the kernel has written `ready`; the rest is only
-        // written. An event is two numbers, valid whatever is there.
-        let room = unsafe { core::slice::from_raw_parts_mut(events, count as usize) };
-        let mut passed_on = None;
-        keeping_errno(|| {
-            guarded(|| passed_on = Some(eventloop::after_wait(set, room, ready as usize)));
-            if passed_on.is_none() {
-                passed_on = Some(eventloop::pass_through(room, ready as usize));
-            }
-        });
-        match passed_on {
-            // At most `count`.
-            Some(events) if events > 0 => return events as c_int,
+        // SAFETY: the caller gives room for `count` events, of which the kernel has written `ready`.
+        match unsafe { pass_on(set, events, count, ready) } {
+            passed_on if passed_on > 0 => return passed_on,
             _ if last && (ready == 0 || timeout == Some(Nanos(0))) => return 0,
             _ => {}
         }

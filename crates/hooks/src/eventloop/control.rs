@@ -128,6 +128,8 @@ pub fn settled(registration: Registration, done: bool) {
     }
     let Some(set) = asked.or(before).and_then(|(set, ..)| section::find(set)) else { return };
     if asked.is_none() {
+        // Out of every list of this set, too: the next set that it is in has lists of its own.
+        withdraw(set, fd, watch);
         watch.note_asked(None, false);
     }
     if is_tagged != was_tagged {
@@ -136,6 +138,7 @@ pub fn settled(registration: Registration, done: bool) {
     let reads = asked.is_some_and(|(_, events, _)| events & IN != 0);
     match watch.place() {
         Place::Held | Place::Granted if !reads => withdraw(set, fd, watch),
+        _ if asked.is_none() => {}
         // The server comes back for more: its turn is looked at again.
         Place::Kept if reads && !is_elsewhere(watch) => {
             if let Some(section) = set.enter() {
@@ -151,10 +154,14 @@ fn is_elsewhere(watch: &Watch) -> bool {
     used.inner().is_some_and(|inner| matches!(inner.framing, Framing::Elsewhere))
 }
 
-/// The server does not want to read any more from a user that waits to be read from.
+/// The server does not want to hear of a user any more, which so far waits, or is served.
 fn withdraw(set: &'static Set, fd: i32, watch: &Watch) {
+    if watch.place() == Place::Out {
+        return;
+    }
     {
-        let Some(section) = set.enter() else { return };
+        // Nobody stays in it for long; to go on without would leave the lists in disorder.
+        let Some(section) = (0..20).find_map(|_| set.enter()) else { return };
         section.lists().put(fd, watch, Place::Out);
         if let Some(mut used) = watch.try_use()
             && let Some(inner) = used.inner()

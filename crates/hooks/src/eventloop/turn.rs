@@ -132,8 +132,7 @@ pub fn close(fd: i32, watch: &'static Watch) {
     let set = watch.asked().and_then(|(set, ..)| section::find(set));
     let mut elsewhere = false;
     {
-        let section = set.and_then(Set::enter);
-        if let Some(section) = &section {
+        if let Some(section) = set.and_then(Set::enter) {
             section.lists().put(fd, watch, Place::Out);
         }
         if let Some(mut used) = watch.try_use()
@@ -209,6 +208,10 @@ impl Turn<'_> {
                 }
                 // There is no client any more that could be served out of turn.
                 _ if hung_up => self.arrives(),
+                _ if !self.inner.framing.holding().is_empty() => {
+                    self.arrives();
+                    self.region.reenter(self.user);
+                }
                 _ => {
                     self.arrives();
                     self.slot.turn_arrived_ns.store(self.now.0, Ordering::Relaxed);

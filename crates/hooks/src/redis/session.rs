@@ -396,8 +396,8 @@ impl Session {
         if !reply.is_error() {
             let resp3 = reply.kind == b'%';
             self.done(kind, resp3);
-        } else if kind == Kind::Exec {
-            // Refused altogether, but the transaction is over.
+        } else if kind == Kind::Exec && reply.head().starts_with(b"EXECABORT") {
+            // Refused altogether, but the transaction is over. Other errors say that there was none.
             self.holding = Holding::NONE;
         }
     }
