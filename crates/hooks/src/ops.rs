@@ -129,6 +129,24 @@ fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
     }
 }
 
+/// A server with a pool of threads is about to wait for the connection's next request. Who it is has to be known before
+/// that is read: it is held before, too.
+pub fn about_to_wait(conn: &'static Conn) {
+    if conn.work() != Work::None {
+        about_to_receive(conn);
+    }
+    let Some(it) = follow(conn) else { return };
+    let Some(mut inner) = it.exclusive() else { return };
+    if inner.session.opaque().is_some() || inner.session.replication() {
+        leave_alone(&it, &mut inner);
+        return;
+    }
+    let identity = inner.session.identity().map(|_| inner.session.identity_number());
+    if identity.is_some() && inner.classified != identity {
+        classify(&it, &mut inner);
+    }
+}
+
 /// For the replay of a dry run.
 #[cold]
 pub(crate) fn note_turn(region: &Region, user: u32, now: Nanos) {

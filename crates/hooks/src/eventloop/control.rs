@@ -109,11 +109,20 @@ pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<
     if events & IN != 0 {
         turn_over_elsewhere(set, fd, watch);
     }
-    let known = section::find_or_make(set).is_some_and(Set::is_waited);
-    let is_tagged = known && process::region().is_some();
+    let found = section::find_or_make(set);
+    let waited = found.is_some_and(Set::is_waited);
+    // A server with a pool, which is known by its name, waits by functions that are hooked.
+    let is_tagged =
+        found.is_some() && process::region().is_some_and(|region| waited || region.pooled());
     let asked = Some((set, events, data));
     // Before the call: an event may come before it returns.
     watch.note_asked(asked, is_tagged);
+    if is_tagged
+        && !was_tagged
+        && let Some(set) = found
+    {
+        set.count_tagged(true);
+    }
     let held = watch.place() == Place::Held;
     let real = is_tagged.then(|| (real_events(events, held), watch::tag(fd)));
     Some(Registration { asked, is_tagged, real, ..same })
@@ -122,18 +131,28 @@ pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<
 /// The call that [`prepare`] prepared has been made.
 pub fn settled(registration: Registration, done: bool) {
     let Registration { fd, watch, before, was_tagged, asked, is_tagged, .. } = registration;
+    let set = asked.or(before).and_then(|(set, ..)| section::find(set));
     if !done {
+        if asked.is_none() {
+            return;
+        }
         watch.note_asked(before, was_tagged);
+        if is_tagged
+            && !was_tagged
+            && let Some(set) = set
+        {
+            set.count_tagged(false);
+        }
         return;
     }
-    let Some(set) = asked.or(before).and_then(|(set, ..)| section::find(set)) else { return };
+    let Some(set) = set else { return };
     if asked.is_none() {
         // Out of every list of this set, too: the next set that it is in has lists of its own.
         withdraw(set, fd, watch);
         watch.note_asked(None, false);
     }
-    if is_tagged != was_tagged {
-        set.count_tagged(is_tagged);
+    if was_tagged && !is_tagged {
+        set.count_tagged(false);
     }
     let reads = asked.is_some_and(|(_, events, _)| events & IN != 0);
     match watch.place() {
@@ -188,7 +207,7 @@ fn adopt(fd: i32) -> Option<&'static Watch> {
 /// others are to hear of that before the next request can come.
 fn turn_over_elsewhere(set: i32, fd: i32, watch: &'static Watch) {
     let Some(conn) = conn::find(fd).filter(|conn| conn.user().is_some()) else { return };
-    ops::about_to_receive(conn);
+    ops::about_to_wait(conn);
     let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
     let keeps = region
         .user(user)

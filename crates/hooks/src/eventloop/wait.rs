@@ -6,7 +6,7 @@ use super::turn::{has_more, turn};
 use super::watch::{self, Place, Watch};
 use crate::process;
 use headworks_policy::Nanos;
-use headworks_region::clock;
+use headworks_region::{Region, clock};
 use libc::epoll_event;
 
 /// Longest sleep of a loop while somebody is held, and time between two looks at them.
@@ -44,6 +44,8 @@ pub fn before_wait(set: i32, now: Nanos) -> Sleep {
     match (held, kept) {
         (Some(held), Some(kept)) => Sleep::AtMost(held.min(kept)),
         (Some(time), None) | (None, Some(time)) => Sleep::AtMost(time),
+        // Another thread of the pool may hold somebody in this set while this one sleeps.
+        (None, None) if process::region().is_some_and(Region::pooled) => Sleep::AtMost(NAP),
         (None, None) => Sleep::Freely,
     }
 }
