@@ -29,6 +29,9 @@
 //! (the daemon's grants, its death, the longest hold) is found by looking: while somebody is held, no sleep lasts longer
 //! than a fifth of a second.
 
+use crate::process;
+use headworks_region::Region;
+
 mod control;
 mod framing;
 mod peek;
@@ -43,9 +46,16 @@ pub use turn::{accepted, close, received, sent, shutting_down};
 pub use wait::{Sleep, after_wait, before_wait, pass_through};
 pub use watch::{Watch, client, forked};
 
-/// Whether a client's socket was ever put into this epoll set, so that waits for it go through [`before_wait`].
+/// Whether clients' sockets are in this epoll set, so that waits for it go through [`before_wait`]; or may come there while
+/// a thread of a pool sleeps in it, whose sleep must not be without an end then.
 pub fn watches(set: i32) -> bool {
-    section::find(set).is_some_and(section::Set::in_use)
+    let Some(found) = section::find(set) else { return false };
+    found.in_use() || (found.is_made() && process::region().is_some_and(Region::pooled))
+}
+
+/// Whether this is the descriptor of an epoll set.
+pub fn is_set(fd: i32) -> bool {
+    section::find(fd).is_some_and(|found| found.is_made() || found.in_use())
 }
 
 /// Notes that the server waits for this set by functions that are hooked.

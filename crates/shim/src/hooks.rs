@@ -284,7 +284,7 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     if let Some(watch) = eventloop::client(fd) {
         guarded_keeping_errno(|| eventloop::close(fd, watch));
-    } else if eventloop::watches(fd) {
+    } else if eventloop::is_set(fd) {
         guarded_keeping_errno(|| eventloop::closing_set(fd));
     }
     match conn::find(fd) {

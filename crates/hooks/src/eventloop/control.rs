@@ -5,7 +5,7 @@ use super::section::{self, Set};
 use super::watch::{self, Asked, Place, Watch};
 use crate::{conn, ops, process};
 use headworks_region::thread::keeping_errno;
-use headworks_region::{State, clock};
+use headworks_region::{State, clock, set_waker};
 
 const IN: u32 = libc::EPOLLIN as u32;
 const OUT: u32 = libc::EPOLLOUT as u32;
@@ -65,13 +65,15 @@ pub fn created(set: i32) {
     if process::region().is_some()
         && let Some(found) = section::find_or_make(set)
     {
-        found.renew();
+        found.renew(true);
     }
 }
 
 /// The descriptor of what may be an epoll set is about to be closed.
 pub fn closing_set(set: i32) {
-    let Some(found) = section::find(set).filter(|found| found.in_use()) else { return };
+    let Some(found) = section::find(set).filter(|found| found.in_use() || found.is_made()) else {
+        return;
+    };
     if let Some(section) = found.enter() {
         let lists = section.lists();
         for place in [Place::Held, Place::Granted, Place::Served, Place::Kept] {
@@ -80,7 +82,7 @@ pub fn closing_set(set: i32) {
             }
         }
     }
-    found.renew();
+    found.renew(false);
 }
 
 /// The server is about to call `epoll_ctl` for `fd`. `None` if that is no business of ours; else the call is to be made as
@@ -197,6 +199,7 @@ fn withdraw(set: &'static Set, fd: i32, watch: &Watch) {
 fn adopt(fd: i32) -> Option<&'static Watch> {
     let user = conn::find(fd)?.user()?;
     let watch = watch::find_or_make(fd)?;
+    set_waker(super::turn::wake);
     watch.end();
     watch.note_asked(None, false);
     watch.begin(fd, user, Framing::Elsewhere);

@@ -25,6 +25,8 @@ pub(super) struct Set {
     /// Clients' sockets with our tag.
     tagged: AtomicU32,
     waited: AtomicBool,
+    /// There is such a set.
+    made: AtomicBool,
     /// Counts the returns from the kernel.
     round: AtomicU32,
     /// First and last of each list, as descriptors plus one.
@@ -72,8 +74,13 @@ impl Set {
         }
     }
 
-    /// Another set has this descriptor.
-    pub(super) fn renew(&self) {
+    pub(super) fn is_made(&self) -> bool {
+        self.made.load(Ordering::Relaxed)
+    }
+
+    /// A set was made with this descriptor, or the one that had it is gone.
+    pub(super) fn renew(&self, made: bool) {
+        self.made.store(made, Ordering::Relaxed);
         self.tagged.store(0, Ordering::Release);
         self.waited.store(false, Ordering::Release);
         for end in self.first.iter().chain(&self.last) {
