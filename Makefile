@@ -17,7 +17,7 @@ setup-demo:
 setup-test:
 	@scripts/setup test
 
-setup-bench: ## Install what `headworks bench run` needs beyond the demo: PostgreSQL, PgBouncer
+setup-bench: ## Install what `headworks bench run` needs beyond the demo: PostgreSQL, PgBouncer, Redis
 	@scripts/setup bench
 
 build: ## Build the program and the preloaded library (target/release)

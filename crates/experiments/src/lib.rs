@@ -8,6 +8,7 @@ mod apples;
 mod bound;
 mod gate_mariadb;
 mod gate_postgres;
+mod gate_redis;
 mod html;
 mod index;
 mod interrupt;

@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 
 use crate::record::Outcome;
-use crate::{apples, gate_mariadb, gate_postgres, index, interrupt, neighbours, tad};
+use crate::{apples, gate_mariadb, gate_postgres, gate_redis, index, interrupt, neighbours, tad};
 
 /// One experiment: a claim of a paper that a command can test.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -77,7 +77,12 @@ impl RunOptions {
 }
 
 static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
-    let gates = [gate_mariadb::EXPERIMENT, gate_postgres::EXPERIMENT, neighbours::EXPERIMENT];
+    let gates = [
+        gate_mariadb::EXPERIMENT,
+        gate_postgres::EXPERIMENT,
+        gate_redis::EXPERIMENT,
+        neighbours::EXPERIMENT,
+    ];
     [&gates[..], apples::EXPERIMENTS, tad::EXPERIMENTS].concat()
 });
 

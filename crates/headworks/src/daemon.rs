@@ -27,7 +27,7 @@ use headworks_region::lock::thread_exists;
 use headworks_region::rules::{Rule, Verdict};
 use headworks_region::snapshot::Snapshot;
 use headworks_region::text::Text;
-use headworks_region::{Mapping, Mode, Protocol, State, clock};
+use headworks_region::{Mapping, Protocol, State, clock};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -46,10 +46,6 @@ const WINDOW: Nanos = Nanos::from_millis(5_000);
 
 /// Most users that the stall detector lets in beyond P.
 const BONUS_MAX: u32 = 512;
-
-/// Why a server with a pool of threads is not enforced.
-pub const POOL_REFUSED: &str = "the server runs with thread_handling=pool-of-threads, whose few threads must not be held\n  \
-     restart it with --thread-handling=one-thread-per-connection, or stay with mode observe or dry-run";
 
 /// How long a daemon that was asked to end waits for its database to do so first. A service
 /// manager asks both at once.
@@ -288,9 +284,6 @@ impl Daemon {
             );
         };
         match crate::config::load(path) {
-            Ok(config) if self.note.pool_of_threads && config.settings.mode == Mode::Enforce => {
-                bail!("{POOL_REFUSED}\nthe configuration from before stays in force")
-            }
             Ok(config) => {
                 let profile = self.profile()?;
                 apply_config(&self.region, &config, self.note.extra_port, &profile.bypass);

@@ -33,8 +33,6 @@ pub struct Note {
     pub config: Option<PathBuf>,
     /// Port on which administrators pass.
     pub extra_port: Option<u16>,
-    /// The server's few threads must not be held: the gate can only watch it.
-    pub pool_of_threads: bool,
     /// Name of the profile, and the file that it came from; none for one that is built in.
     #[serde(default)]
     pub profile: String,

@@ -187,9 +187,6 @@ fn set(args: &cli::Set) -> Result<()> {
     if settings == before {
         bail!("nothing to change: the gate has these settings already");
     }
-    if settings.mode == headworks_region::Mode::Enforce && instance.note()?.pool_of_threads {
-        bail!("{}", daemon::POOL_REFUSED);
-    }
     if !region.apply(&settings) {
         bail!("the region is busy: part of the change may be missing; give the command again");
     }

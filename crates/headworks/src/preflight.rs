@@ -2,12 +2,14 @@
 //! that still free?
 
 mod elf;
+mod loops;
 mod ports;
 mod postgres;
 mod program;
 mod server;
 mod sockets;
 
+pub use loops::{memcached_settings, redis_settings};
 pub use ports::{port_in_use, socket_in_use};
 pub use postgres::{owner_of_data, postgres_settings};
 pub use program::{Binary, check_binary};

@@ -12,7 +12,7 @@ use crate::instance::{Instance, Note, StartLock, started_ticks};
 use crate::preflight::{self, Binary, ServerSettings};
 use crate::profile::{Check, GENERIC, Profile, Profiles, RunAs, SettingsFrom};
 use anyhow::{Context, Result, anyhow, bail};
-use headworks_region::{Mode, clock};
+use headworks_region::clock;
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::io::Read;
@@ -72,7 +72,7 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
     };
     let settings = settings_of(&profile, &binary, &args.command[1..]);
     if let Some(settings) = &settings {
-        check_server(&profile, settings, config.settings.mode)?;
+        check_server(&profile, settings, &args.command[1..])?;
     }
     let shim = std::fs::canonicalize(shim_path()?)?;
     let starting = StartLock::take()?;
@@ -123,8 +123,8 @@ fn override_settings(config: &mut Config, args: &Run) {
     }
 }
 
-/// Whether few threads serve all connections; holding one would hold many.
-fn has_pool(settings: &ServerSettings) -> bool {
+/// Whether few threads serve all connections, so that users are held by hiding that they are ready.
+pub fn has_pool(settings: &ServerSettings) -> bool {
     settings.thread_handling.as_deref() == Some("pool-of-threads")
 }
 
@@ -147,25 +147,33 @@ fn settings_of(profile: &Profile, binary: &Binary, args: &[OsString]) -> Option<
         }
         // A script that is not known might not know the question, and start.
         (SettingsFrom::Postgres, Binary::Script { .. }) | (SettingsFrom::None, _) => None,
+        (SettingsFrom::Redis, _) => Some(preflight::redis_settings(args).server),
+        (SettingsFrom::Memcached, _) => Some(preflight::memcached_settings(args).server),
     }
 }
 
-fn check_server(profile: &Profile, settings: &ServerSettings, mode: Mode) -> Result<()> {
+fn check_server(profile: &Profile, settings: &ServerSettings, args: &[OsString]) -> Result<()> {
     for check in &profile.checks {
         match check {
-            Check::ThreadPool => check_threads(settings, mode)?,
+            Check::Foreground => refuse_to_detach(profile, args)?,
             Check::Ports => check_ports(profile, settings)?,
         }
     }
     Ok(())
 }
 
-fn check_threads(settings: &ServerSettings, mode: Mode) -> Result<()> {
-    if has_pool(settings) && mode == Mode::Enforce {
+/// A server that forks and leaves would take the instance along.
+fn refuse_to_detach(profile: &Profile, args: &[OsString]) -> Result<()> {
+    let (settings, mend) = match profile.settings {
+        SettingsFrom::Redis => (preflight::redis_settings(args), "start it with: --daemonize no"),
+        SettingsFrom::Memcached => (preflight::memcached_settings(args), "start it without: -d"),
+        SettingsFrom::Mariadb | SettingsFrom::Postgres | SettingsFrom::None => return Ok(()),
+    };
+    if settings.detaches {
         bail!(
-            "the server is set to thread_handling=pool-of-threads, whose few threads must not be held\n  \
-             the gate does what the pool is for: start the server with --thread-handling=one-thread-per-connection\n  \
-             or only watch: headworks run --mode observe …"
+            "{} is set to leave the terminal by itself, so the gate could not watch over it\n  {mend}\n  \
+             (as a service it stays: its service manager watches over it)",
+            profile.title
         );
     }
     Ok(())
@@ -174,6 +182,8 @@ fn check_threads(settings: &ServerSettings, mode: Mode) -> Result<()> {
 fn check_ports(profile: &Profile, settings: &ServerSettings) -> Result<()> {
     let (port_option, socket_option) = match profile.settings {
         SettingsFrom::Postgres => ("-p …", "-p … or -k DIRECTORY"),
+        SettingsFrom::Redis => ("--port …", "--unixsocket …"),
+        SettingsFrom::Memcached => ("-p …", "-s …"),
         SettingsFrom::Mariadb | SettingsFrom::None => ("--port=…", "--socket=…"),
     };
     let bind = settings.bind_address.as_deref();
@@ -298,6 +308,7 @@ impl Plan<'_> {
         let region = instance.create(*owner)?;
         region.set_protocol(profile.protocol);
         region.set_words(&profile.locks);
+        region.set_pooled(self.settings.as_ref().is_some_and(has_pool));
         let note = self.note()?;
         instance.write_note(&note, *owner)?;
         apply_config(&region, &self.config, note.extra_port, &profile.bypass);
@@ -342,7 +353,6 @@ impl Plan<'_> {
             command: command.collect(),
             config: self.args.config.as_ref().map(std::fs::canonicalize).transpose()?,
             extra_port: self.settings.as_ref().and_then(|settings| settings.extra_port),
-            pool_of_threads: self.settings.as_ref().is_some_and(has_pool),
             profile: self.profile.name.clone(),
             profile_file: self.profile.file.as_ref().map(std::fs::canonicalize).transpose()?,
             attended: false,

@@ -5,6 +5,9 @@
 //! pass by itself (longest hold, stall detector) far longer than a test, unless it is the subject,
 //! so whoever is held stays held until the test lets go.
 
+/// The server has a thread for each connection.
+const POOL: bool = false;
+
 #[path = "gate/bypass.rs"]
 mod bypass;
 #[path = "gate/certificate.rs"]

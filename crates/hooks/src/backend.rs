@@ -503,7 +503,7 @@ impl Followed<'_> {
     /// A request is over.
     fn record(&self, now: Nanos) {
         let Backend { wait, admitted, .. } = *self.backend;
-        self.region.record(self.user, self.slot, wait, admitted, now);
+        self.region.record(self.user, self.slot, wait, (admitted, now), 1);
     }
 
     /// All that was asked is answered.

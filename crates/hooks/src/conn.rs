@@ -124,6 +124,8 @@ pub struct Conn {
     lendable: AtomicBool,
     /// User of a connection that was closed while its thread was in an operation, plus one.
     orphan: AtomicU32,
+    /// What the request that arrives waited until its event was passed on, in microseconds.
+    waited_us: AtomicU32,
     turnstile: Turnstile,
     inner: UnsafeCell<Inner>,
 }
@@ -153,6 +155,7 @@ impl Conn {
             at_start: AtomicBool::new(false),
             lendable: AtomicBool::new(false),
             orphan: AtomicU32::new(0),
+            waited_us: AtomicU32::new(0),
             turnstile: Turnstile::new(),
             inner: UnsafeCell::new(Inner::new()),
         }
@@ -197,6 +200,21 @@ impl Conn {
     /// Sets it; only for the thread that serves the connection.
     pub fn set_lendable(&self, lendable: bool) {
         self.lendable.store(lendable, Ordering::Relaxed);
+    }
+
+    /// Notes what the request that arrives waited until a thread of a pool was told of it.
+    pub fn set_waited(&self, waited: Nanos) {
+        let us = u32::try_from(waited.0 / 1_000).unwrap_or(u32::MAX);
+        self.waited_us.store(us, Ordering::Relaxed);
+    }
+
+    /// That time, once.
+    pub fn take_waited(&self) -> Nanos {
+        let us = self.waited_us.load(Ordering::Relaxed);
+        if us != 0 {
+            self.waited_us.store(0, Ordering::Relaxed);
+        }
+        Nanos::from_micros(u64::from(us))
     }
 
     /// Keeps a header for later; says whether it did. Four bytes are a header only where a packet

@@ -38,7 +38,10 @@ impl Holding {
     /// A lock that a word of the profile takes.
     pub const NAMED_LOCK: Holding = Holding(1 << 10);
 
-    const NAMES: [(Holding, &'static str); 11] = [
+    /// Redis: keys under WATCH, for a transaction that is to come.
+    pub const WATCH: Holding = Holding(1 << 11);
+
+    const NAMES: [(Holding, &'static str); 12] = [
         (Holding::TRANSACTION, "transaction"),
         (Holding::AUTOCOMMIT_OFF_AFTER_ERROR, "autocommit-off-after-error"),
         (Holding::LOCK_TABLES, "lock-tables"),
@@ -50,6 +53,7 @@ impl Holding {
         (Holding::UNKNOWN, "unknown"),
         (Holding::ADVISORY_LOCK, "advisory-lock"),
         (Holding::NAMED_LOCK, "named-lock"),
+        (Holding::WATCH, "watch"),
     ];
 
     /// The raw bits, for a counter or a shared-memory word; stable within one build.
@@ -75,6 +79,11 @@ impl Holding {
     /// Both sets together.
     pub const fn union(self, other: Holding) -> Holding {
         Holding(self.0 | other.0)
+    }
+
+    /// This set without the reasons of `other`.
+    pub const fn without(self, other: Holding) -> Holding {
+        Holding(self.0 & !other.0)
     }
 
     /// This set, with `other` added if `condition`.

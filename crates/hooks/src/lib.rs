@@ -11,15 +11,18 @@
 
 pub mod backend;
 pub mod conn;
+pub mod eventloop;
 pub mod generic;
 pub mod holding;
 pub mod identity;
+pub mod memcached;
 pub mod mysql;
 pub mod named;
 pub mod ops;
 pub mod peer;
 pub mod postgres;
 pub mod process;
+pub mod redis;
 pub mod symbols;
 pub mod tls;
 mod turnstile;

@@ -7,7 +7,6 @@
 //! `poll` ([`about_to_sleep`]): a token that it keeps, because of a transaction, is lent out when
 //! the sleep gets long ([`slept`]).
 
-use crate::backend;
 use crate::conn::{self, Conn, Framing, Use, Work};
 use crate::generic;
 use crate::identity::Identity as Names;
@@ -15,6 +14,7 @@ use crate::mysql::{ClientEvent, Command, Opaque, PassReason as Statement, Reques
 use crate::peer::peer_of;
 use crate::process;
 use crate::tls::Channel;
+use crate::{backend, eventloop};
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_policy::counterfactual::ObservedTurn;
@@ -69,9 +69,10 @@ pub fn accepted(fd: i32) {
     if region.beat.server.load(Ordering::Relaxed) == 0 {
         region.beat.server.store(process::own_pid(), Ordering::Relaxed);
     }
-    if region.protocol() == Protocol::PostgreSql {
-        backend::accepted(fd);
-        return;
+    match region.protocol() {
+        Protocol::MySql | Protocol::Generic => {}
+        Protocol::PostgreSql => return backend::accepted(fd),
+        protocol => return eventloop::accepted(fd, protocol),
     }
     let Some(conn) = conn::find_or_make(fd) else {
         region.count(Counter::FdTooLarge);
@@ -116,7 +117,7 @@ pub fn about_to_receive(conn: &'static Conn) {
     let mut quota_left = false;
     let now = clock::now();
     if work == Work::Admitted {
-        it.region.record(it.user, it.slot, inner.wait, inner.admitted, now);
+        it.region.record(it.user, it.slot, inner.wait, (inner.admitted, now), 1);
         quota_left = it.region.spend(it.slot);
     }
     // Whoever holds something keeps its place; whoever has none has none to give back.
@@ -130,10 +131,32 @@ fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
     if it.region.control.mode() != Mode::Enforce {
         note_turn(it.region, it.user, now);
     }
-    let anticipating = quota_left && it.slot.state() == State::Inside && it.region.pending() > 0;
+    let anticipating = quota_left
+        && it.slot.state() == State::Inside
+        && it.region.pending() > 0
+        // A thread of a pool does not come back to read.
+        && !it.region.pooled();
     it.conn.set_anticipating(anticipating);
     if !anticipating {
         leave(it);
+    }
+}
+
+/// A server with a pool of threads is about to wait for the connection's next request. Who it is has to be known before
+/// that is read: it is held before, too.
+pub fn about_to_wait(conn: &'static Conn) {
+    if conn.work() != Work::None {
+        about_to_receive(conn);
+    }
+    let Some(it) = follow(conn) else { return };
+    let Some(mut inner) = it.exclusive() else { return };
+    if inner.session.opaque().is_some() || inner.session.replication() {
+        leave_alone(&it, &mut inner);
+        return;
+    }
+    let identity = inner.session.identity().map(|_| inner.session.identity_number());
+    if identity.is_some() && inner.classified != identity {
+        classify(&it, &mut inner);
     }
 }
 
@@ -376,17 +399,22 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
         }
         RequestClass::Gated => {
             let now = clock::now();
-            slot.arrived_ns.store(now.0, Ordering::Relaxed);
-            slot.thread.store(thread_id(), Ordering::Relaxed);
+            let pooled = it.region.pooled();
+            let waited = if pooled { it.conn.take_waited() } else { Nanos(0) };
+            slot.arrived_ns.store(now.since(waited).0, Ordering::Relaxed);
+            // Threads of a pool end while those whom they served go on.
+            slot.thread.store(if pooled { 0 } else { thread_id() }, Ordering::Relaxed);
             it.conn.set_work(Work::Admitted);
             it.conn.set_lendable(true);
-            inner.wait = Nanos(0);
+            inner.wait = waited;
             inner.admitted = now;
             match slot.state() {
                 State::Inside | State::Overdraft => {}
                 State::Passing => slot.served.was_passed(),
                 State::Lent => it.region.reenter(it.user),
                 _ if !inner.holding().is_empty() => it.region.reenter(it.user),
+                // Its thread serves others, too, and read this without having been told to: it must not be held.
+                _ if pooled => it.region.reenter(it.user),
                 _ => {
                     slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
                     hold(it, &mut inner, now);

@@ -1,6 +1,6 @@
 //! This process's view of the gate: the region it is attached to, and whether it stands aside.
 
-use crate::{backend, turnstile};
+use crate::{backend, eventloop, turnstile};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use headworks_region::layout::{Counter, Region};
 use headworks_region::{lock, thread};
@@ -45,6 +45,7 @@ pub fn disable() {
 /// its own; else the parent's connections are not ours to account for.
 pub fn forked() {
     lock::forget_thread_id();
+    eventloop::forked();
     let serves = backend::inherit();
     // SAFETY: getppid has no preconditions.
     let parent = unsafe { libc::syscall(libc::SYS_getppid) } as u32;

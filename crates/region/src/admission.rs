@@ -59,14 +59,23 @@ impl Region {
     }
 
     /// Counts an answered request of the user with this slot: what it waited in the gate until
-    /// it was admitted, and what it took until `now`. Only for the thread that serves the user.
-    pub fn record(&self, user: u32, slot: &UserSlot, wait: Nanos, admitted: Nanos, now: Nanos) {
+    /// it was admitted, and what it took until `now`. Several that came and were answered together
+    /// count as `requests`. Only for the thread that serves the user.
+    pub fn record(
+        &self,
+        user: u32,
+        slot: &UserSlot,
+        wait: Nanos,
+        (admitted, now): (Nanos, Nanos),
+        requests: u32,
+    ) {
         let run = now.since(admitted);
-        slot.served.record(wait, run);
+        slot.served.record(wait, run, requests);
         if wait.0 > 0 {
             self.note_held(user, wait, admitted, now);
         }
-        self.histograms.record(slot.class.load(Ordering::Relaxed), user, wait, wait + run);
+        let class = slot.class.load(Ordering::Relaxed);
+        self.histograms.record(class, user, wait, wait + run, requests);
     }
 
     /// Gives back everything a user holds and its slot; its counters go to its class.
@@ -124,6 +133,13 @@ impl Region {
         let flags = slot.flags.load(Ordering::Relaxed);
         slot.flags.store(flags | FLAG_UNFOLLOWED, Ordering::Relaxed);
         self.leave(user);
+    }
+
+    /// Follows a user again that was [left alone](Region::leave_alone) for a while.
+    pub fn follow_again(&self, user: u32) {
+        let Some(slot) = self.user(user) else { return };
+        let flags = slot.flags.load(Ordering::Relaxed);
+        slot.flags.store(flags & !FLAG_UNFOLLOWED, Ordering::Relaxed);
     }
 
     /// A request of `user`, which holds nothing, wants to start its turn. Returns when it may,
@@ -369,9 +385,14 @@ impl Region {
 
     /// Counts one request in the user's turn and says whether it still has quota for another.
     pub fn spend(&self, slot: &UserSlot) -> bool {
-        bump(&slot.used, 1);
+        self.spend_many(slot, 1)
+    }
+
+    /// The same for several requests.
+    pub fn spend_many(&self, slot: &UserSlot, requests: u32) -> bool {
+        bump(&slot.used, requests);
         if matches!(slot.state(), State::Inside | State::Overdraft) {
-            bump(&slot.progress, 1);
+            bump(&slot.progress, requests);
         }
         slot.used.load(Ordering::Relaxed) < slot.quota.load(Ordering::Relaxed)
     }

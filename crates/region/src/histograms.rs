@@ -31,13 +31,13 @@ struct Shard {
 pub struct Histograms([[Shard; SHARDS]; CLASSES]);
 
 impl Histograms {
-    /// Counts one request of `user`. A class that cannot be is taken for the last.
-    pub(crate) fn record(&self, class: u32, user: u32, wait: Nanos, latency: Nanos) {
+    /// Counts requests of `user`. A class that cannot be is taken for the last.
+    pub(crate) fn record(&self, class: u32, user: u32, wait: Nanos, latency: Nanos, requests: u32) {
         let class = (class as usize).min(CLASSES - 1);
         let shard = &self.0[class][user as usize % SHARDS];
-        count(&shard.latency, latency);
+        count(&shard.latency, latency, requests);
         if wait.0 > 0 {
-            count(&shard.wait, wait);
+            count(&shard.wait, wait, requests);
         }
     }
 
@@ -61,8 +61,8 @@ impl Histograms {
     }
 }
 
-fn count(counts: &Counts, value: Nanos) {
-    counts[bucket_of(value)].fetch_add(1, Ordering::Relaxed);
+fn count(counts: &Counts, value: Nanos, times: u32) {
+    counts[bucket_of(value)].fetch_add(u64::from(times), Ordering::Relaxed);
 }
 
 fn add(counts: &Counts, sums: &mut [u64; BUCKETS]) -> u64 {

@@ -36,6 +36,7 @@ pub struct Header {
     pub(crate) protocol: AtomicU32,
     pub(crate) bytes: AtomicU64,
     pub(crate) created_ns: AtomicU64,
+    pub(crate) pooled: AtomicU32,
 }
 
 /// Events and reasons that are counted for the whole gate. They happen rarely or only while users

@@ -34,5 +34,6 @@ pub use entered::{Entered, PassReason};
 pub use layout::Region;
 pub use map::{Mapping, RegionError};
 pub use protocol::Protocol;
+pub use tokens::{Waker, set_waker};
 pub use user::{State, UserSlot};
 pub use waiting::Wait;

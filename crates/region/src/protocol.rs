@@ -12,6 +12,10 @@ pub enum Protocol {
     MySql = 0,
     /// PostgreSQL: a process for each connection, forked from the one that accepts it.
     PostgreSql = 1,
+    /// Redis: event loops that serve many connections each.
+    Redis = 2,
+    /// memcached, text or binary: event loops, too.
+    Memcached = 3,
     /// Nothing is known of it: data that arrives after an answer is a request. A thread for each
     /// connection.
     Generic = 64,
@@ -23,6 +27,8 @@ impl Protocol {
     pub fn from_word(word: u32) -> Protocol {
         match word {
             1 => Protocol::PostgreSql,
+            2 => Protocol::Redis,
+            3 => Protocol::Memcached,
             64 => Protocol::Generic,
             _ => Protocol::MySql,
         }
@@ -33,6 +39,8 @@ impl Protocol {
         match self {
             Protocol::MySql => "mysql",
             Protocol::PostgreSql => "postgresql",
+            Protocol::Redis => "redis",
+            Protocol::Memcached => "memcached",
             Protocol::Generic => "generic",
         }
     }
@@ -42,6 +50,16 @@ impl Region {
     /// What the server behind the gate speaks. Fixed before the server starts.
     pub fn protocol(&self) -> Protocol {
         Protocol::from_word(self.header.protocol.load(Ordering::Relaxed))
+    }
+
+    /// Whether few threads of the server take turns with all connections, so that none of them may be held.
+    pub fn pooled(&self) -> bool {
+        self.header.pooled.load(Ordering::Relaxed) != 0
+    }
+
+    /// Says so, of the server that is to be started.
+    pub fn set_pooled(&self, pooled: bool) {
+        self.header.pooled.store(u32::from(pooled), Ordering::Relaxed);
     }
 
     /// Says what the server that is to be started speaks.

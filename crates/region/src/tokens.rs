@@ -7,7 +7,7 @@ use crate::control::TOKENS;
 use crate::futex;
 use crate::layout::{Counter, Region, Token};
 use crate::user::{State, UserSlot};
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use headworks_policy::USERS;
 use headworks_policy::gate::{Gate, Next};
 use headworks_policy::wrr::ClassShare;
@@ -42,13 +42,34 @@ impl<'a> Wakes<'a> {
 
     fn flush(&mut self) {
         for &user in &self.users[..self.count] {
-            futex::wake(&self.region.users[user as usize].state, 1);
+            self.region.wake_user(user);
         }
         self.count = 0;
     }
 }
 
+/// A [`Waker`], as a number; zero for none.
+static WAKER: AtomicUsize = AtomicUsize::new(0);
+
+/// Tells a user of this process that its turn has come. `false` if it does not know the user, whose thread then sleeps on
+/// its slot. Called by whoever grants the turn, with the region's lock released.
+pub type Waker = fn(user: u32) -> bool;
+
+/// Says how this process wakes users that no thread sleeps for.
+pub fn set_waker(waker: Waker) {
+    WAKER.store(waker as usize, Ordering::Release);
+}
+
 impl Region {
+    fn wake_user(&self, user: u32) {
+        let waker = WAKER.load(Ordering::Acquire);
+        // SAFETY: not zero, so it is what `set_waker` was given.
+        let known = waker != 0 && unsafe { core::mem::transmute::<usize, Waker>(waker) }(user);
+        if !known {
+            futex::wake(&self.users[user as usize].state, 1);
+        }
+    }
+
     /// Takes a free token, the favourite first.
     pub(crate) fn take_token(&self, slot: &UserSlot) -> bool {
         let limit = self.control.limit();

@@ -100,25 +100,26 @@ pub struct Served {
 }
 
 impl Served {
-    /// Counts one answered request. Its latency also belongs into a histogram:
-    /// `Region::record` does both.
-    pub(crate) fn record(&self, wait: Nanos, run: Nanos) {
+    /// Counts requests that waited together and were answered together. Their latency also
+    /// belongs into a histogram: `Region::record` does both.
+    pub(crate) fn record(&self, wait: Nanos, run: Nanos, requests: u32) {
         let latency = wait + run;
-        bump64(&self.requests, 1);
-        bump64(&self.run_ns, run.0);
+        let times = u64::from(requests);
+        bump64(&self.requests, times);
+        bump64(&self.run_ns, run.0.wrapping_mul(times));
         if latency.0 > self.latency_ns_max.load(Ordering::Relaxed) {
             self.latency_ns_max.store(latency.0, Ordering::Relaxed);
         }
         let ms = latency.0 as f64 * 1e-6;
-        add_float(&self.latency_ms2, ms * ms);
+        add_float(&self.latency_ms2, ms * ms * f64::from(requests));
         if wait.0 > 0 {
-            self.record_wait(wait);
+            self.record_wait(wait, requests);
         }
     }
 
     #[cold]
-    fn record_wait(&self, wait: Nanos) {
-        bump64(&self.wait_ns, wait.0);
+    fn record_wait(&self, wait: Nanos, requests: u32) {
+        bump64(&self.wait_ns, wait.0.wrapping_mul(u64::from(requests)));
         if wait.0 > self.wait_ns_max.load(Ordering::Relaxed) {
             self.wait_ns_max.store(wait.0, Ordering::Relaxed);
         }

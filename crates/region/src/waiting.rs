@@ -77,6 +77,32 @@ impl Region {
         self.step(user, slot, wait, true)
     }
 
+    /// As [`Region::enter`], but never sleeps: `None` if the user waits. Its turn is then announced by the process's
+    /// [`Waker`](crate::Waker), or found by [`Region::look_on`].
+    pub fn ask(&self, user: u32, wait: Wait) -> Option<Entered> {
+        let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
+        let entered = self.try_enter(slot).or_else(|| self.queue_up(user, slot, wait.arrived));
+        entered.or_else(|| match self.look(slot, wait) {
+            Look::Sleep(_) => None,
+            look => Some(self.end_wait(user, slot, look, false)),
+        })
+    }
+
+    /// Looks at a user that waits since [`Region::ask`]: `None` if it still has to.
+    pub fn look_on(&self, user: u32, wait: Wait) -> Option<Entered> {
+        let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
+        match self.look(slot, wait) {
+            Look::Sleep(_) => None,
+            look => Some(self.end_wait(user, slot, look, true)),
+        }
+    }
+
+    /// Lets a user pass that waits since [`Region::ask`]; it keeps a turn that was granted in this very moment.
+    pub fn let_pass(&self, user: u32, reason: PassReason) -> Entered {
+        let Some(slot) = self.user(user) else { return Entered::Passed(reason) };
+        self.end_wait(user, slot, Look::Pass(reason), true)
+    }
+
     fn step(&self, user: u32, slot: &UserSlot, wait: Wait, waited: bool) -> Option<Entered> {
         match self.look(slot, wait) {
             Look::Sleep(nap) => futex::wait(&slot.state, State::Waiting as u32, nap),

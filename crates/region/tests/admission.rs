@@ -75,7 +75,7 @@ fn below_p_only_ones_own_cache_lines_are_written() {
         for round in 0..100 {
             assert_eq!(region.enter(me, clock::now()), Entered::AtOnce);
             region.spend(slot);
-            region.record(me, slot, Nanos(0), Nanos(0), Nanos(5_000));
+            region.record(me, slot, Nanos(0), (Nanos(0), Nanos(5_000)), 1);
             if round % 2 == 0 {
                 region.leave(me);
             } else {
@@ -339,7 +339,7 @@ fn the_users_of_a_class_that_left_are_still_counted() {
     region.set_class(0, "default", 1000, headworks_policy::wrr::ClassShare::default(), false);
     let user = user(region);
     let slot = region.user(user).unwrap();
-    region.record(user, slot, Nanos(1_000_000), Nanos(0), Nanos(2_000_000));
+    region.record(user, slot, Nanos(1_000_000), (Nanos(0), Nanos(2_000_000)), 1);
     region.unregister(user);
     let snapshot = region.snapshot(clock::now());
     assert_eq!(snapshot.classes[0].totals.requests, 1);

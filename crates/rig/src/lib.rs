@@ -3,6 +3,7 @@
 //! * [`Server`] starts an unmodified MariaDB in a private directory, on a private port and socket, and takes it down
 //!   again, whatever happens to the process that started it.
 //! * [`PostgresServer`] is the same for PostgreSQL.
+//! * [`LoopServer`] is the same for Redis and memcached.
 //! * [`Client`] speaks the MySQL wire protocol byte by byte, so that a test can send what no driver would send.
 //! * [`machine`] says where a measurement was made and how busy the machine was meanwhile.
 //!
@@ -11,6 +12,7 @@
 
 pub mod client;
 mod guard;
+mod loops;
 pub mod machine;
 mod postgres;
 mod programs;
@@ -19,6 +21,7 @@ mod template;
 pub mod wire;
 
 pub use client::{Address, Answer, Client, ClientError, ConnectOptions};
+pub use loops::{LoopBuilder, LoopKind, LoopServer};
 pub use postgres::{
     POSTGRES_SKIPPED, PostgresBuilder, PostgresServer, SUPERUSER, postgres_or_skip,
     postgres_program,

@@ -1,10 +1,10 @@
 //! The exported symbols. `headworks_hooks::symbols::SYMBOLS` lists them.
 
 use crate::guard::{guarded, guarded_keeping_errno};
-use crate::{processes, real};
+use crate::{processes, real, streams};
 use core::ffi::c_void;
 use headworks_hooks::conn::{self, Conn, Work};
-use headworks_hooks::ops;
+use headworks_hooks::{eventloop, ops};
 use headworks_policy::Nanos;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
@@ -61,6 +61,10 @@ pub unsafe extern "C-unwind" fn recv(
     flags: c_int,
 ) -> ssize_t {
     let Some(conn) = conn::find(fd) else {
+        if let Some(watch) = eventloop::client(fd) {
+            // SAFETY: the arguments are the caller's.
+            return unsafe { streams::recv(watch, fd, buffer, len, flags) };
+        }
         // SAFETY: the arguments are the caller's.
         return unsafe { processes::recv(fd, buffer, len, flags) };
     };
@@ -135,6 +139,11 @@ pub unsafe extern "C-unwind" fn send(
         return count;
     }
     let Some(conn) = conn::find(fd) else {
+        if let Some(watch) = eventloop::client(fd) {
+            // SAFETY: the kernel has read `count` bytes from `buffer`.
+            unsafe { streams::sent(watch, buffer, (count as usize).min(len)) };
+            return count;
+        }
         // SAFETY: the kernel has read `count` bytes from `buffer`.
         unsafe { processes::sent(fd, buffer, (count as usize).min(len)) };
         return count;
@@ -258,7 +267,12 @@ pub unsafe extern "C-unwind" fn ppoll(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if how != libc::SHUT_WR {
-        guarded_keeping_errno(|| ops::shutting_down(fd));
+        guarded_keeping_errno(|| {
+            if let Some(watch) = eventloop::client(fd) {
+                eventloop::shutting_down(fd, watch);
+            }
+            ops::shutting_down(fd);
+        });
     }
     // SAFETY: the arguments are the caller's.
     unsafe { real::shutdown(fd, how) }
@@ -268,6 +282,11 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
 /// As the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    if let Some(watch) = eventloop::client(fd) {
+        guarded_keeping_errno(|| eventloop::close(fd, watch));
+    } else if eventloop::is_set(fd) {
+        guarded_keeping_errno(|| eventloop::closing_set(fd));
+    }
     match conn::find(fd) {
         Some(conn) if conn.user().is_some() => guarded_keeping_errno(|| ops::closing(conn)),
         Some(_) => {}

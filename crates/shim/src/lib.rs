@@ -8,7 +8,9 @@
 
 mod guard;
 mod hooks;
+mod loops;
 mod processes;
 mod real;
 mod start;
+mod streams;
 mod tls;

@@ -87,27 +87,11 @@ pub(crate) fn closing(fd: c_int) {
     }
 }
 
+/// `epoll_wait` in a process that may serve one client.
+///
 /// # Safety
 /// As the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn epoll_ctl(
-    set: c_int,
-    op: c_int,
-    fd: c_int,
-    event: *mut epoll_event,
-) -> c_int {
-    // SAFETY: the arguments are the caller's.
-    let result = unsafe { real::epoll_ctl(set, op, fd, event) };
-    if result == 0 && op == libc::EPOLL_CTL_ADD {
-        backend::watches(set, fd);
-    }
-    result
-}
-
-/// # Safety
-/// As the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn epoll_wait(
+pub(crate) unsafe fn epoll_wait(
     set: c_int,
     events: *mut epoll_event,
     count: c_int,

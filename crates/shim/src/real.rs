@@ -6,8 +6,8 @@
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
-    c_int, c_long, epoll_event, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
-    timespec,
+    c_int, c_long, epoll_event, iovec, msghdr, nfds_t, pollfd, sigset_t, size_t, sockaddr,
+    socklen_t, ssize_t, timespec,
 };
 
 /// A function of the next library in the search order.
@@ -38,14 +38,45 @@ static POLL: Real = Real::new(c"poll");
 static PPOLL: Real = Real::new(c"ppoll");
 static EPOLL_CTL: Real = Real::new(c"epoll_ctl");
 static EPOLL_WAIT: Real = Real::new(c"epoll_wait");
+static EPOLL_CREATE: Real = Real::new(c"epoll_create");
+static EPOLL_CREATE1: Real = Real::new(c"epoll_create1");
+static EPOLL_PWAIT: Real = Real::new(c"epoll_pwait");
+static EPOLL_PWAIT2: Real = Real::new(c"epoll_pwait2");
+static READ: Real = Real::new(c"read");
+static READV: Real = Real::new(c"readv");
+static RECVFROM: Real = Real::new(c"recvfrom");
+static RECVMSG: Real = Real::new(c"recvmsg");
+static WRITE: Real = Real::new(c"write");
+static WRITEV: Real = Real::new(c"writev");
+static SENDMSG: Real = Real::new(c"sendmsg");
 static SHUTDOWN: Real = Real::new(c"shutdown");
 static CLOSE: Real = Real::new(c"close");
 
 /// Looks all of them up.
 pub(crate) fn resolve_all() {
-    for real in
-        [&ACCEPT, &ACCEPT4, &RECV, &SEND, &POLL, &PPOLL, &EPOLL_CTL, &EPOLL_WAIT, &SHUTDOWN, &CLOSE]
-    {
+    for real in [
+        &ACCEPT,
+        &ACCEPT4,
+        &RECV,
+        &SEND,
+        &POLL,
+        &PPOLL,
+        &EPOLL_CREATE,
+        &EPOLL_CREATE1,
+        &EPOLL_CTL,
+        &EPOLL_WAIT,
+        &EPOLL_PWAIT,
+        &EPOLL_PWAIT2,
+        &READ,
+        &READV,
+        &RECVFROM,
+        &RECVMSG,
+        &WRITE,
+        &WRITEV,
+        &SENDMSG,
+        &SHUTDOWN,
+        &CLOSE,
+    ] {
         real.resolve();
     }
 }
@@ -148,4 +179,81 @@ real! {
     /// The real `close`.
     close = CLOSE or |fd: c_int| -> c_long { libc::syscall(libc::SYS_close, fd) };
     (fd: c_int) -> c_int
+}
+real! {
+    /// The real `epoll_create`.
+    epoll_create = EPOLL_CREATE or |size: c_int| -> c_long {
+        libc::syscall(libc::SYS_epoll_create, size)
+    };
+    (size: c_int) -> c_int
+}
+real! {
+    /// The real `epoll_create1`.
+    epoll_create1 = EPOLL_CREATE1 or |flags: c_int| -> c_long {
+        libc::syscall(libc::SYS_epoll_create1, flags)
+    };
+    (flags: c_int) -> c_int
+}
+real! {
+    /// The real `epoll_pwait`.
+    epoll_pwait = EPOLL_PWAIT or |set: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int, mask: *const sigset_t| -> c_long {
+        libc::syscall(libc::SYS_epoll_pwait, set, events, count, timeout_ms, mask, 8)
+    };
+    (set: c_int, events: *mut epoll_event, count: c_int, timeout_ms: c_int, mask: *const sigset_t) -> c_int
+}
+real! {
+    /// The real `epoll_pwait2`.
+    epoll_pwait2 = EPOLL_PWAIT2 or |set: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t| -> c_long {
+        libc::syscall(libc::SYS_epoll_pwait2, set, events, count, timeout, mask, 8)
+    };
+    (set: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int
+}
+real! {
+    /// The real `read`.
+    read = READ or |fd: c_int, buffer: *mut c_void, len: size_t| -> c_long {
+        libc::syscall(libc::SYS_read, fd, buffer, len)
+    };
+    (fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t
+}
+real! {
+    /// The real `readv`.
+    readv = READV or |fd: c_int, parts: *const iovec, count: c_int| -> c_long {
+        libc::syscall(libc::SYS_readv, fd, parts, count)
+    };
+    (fd: c_int, parts: *const iovec, count: c_int) -> ssize_t
+}
+real! {
+    /// The real `recvfrom`.
+    recvfrom = RECVFROM or |fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t| -> c_long {
+        libc::syscall(libc::SYS_recvfrom, fd, buffer, len, flags, addr, addr_len)
+    };
+    (fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int, addr: *mut sockaddr, addr_len: *mut socklen_t) -> ssize_t
+}
+real! {
+    /// The real `recvmsg`.
+    recvmsg = RECVMSG or |fd: c_int, message: *mut msghdr, flags: c_int| -> c_long {
+        libc::syscall(libc::SYS_recvmsg, fd, message, flags)
+    };
+    (fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t
+}
+real! {
+    /// The real `write`.
+    write = WRITE or |fd: c_int, buffer: *const c_void, len: size_t| -> c_long {
+        libc::syscall(libc::SYS_write, fd, buffer, len)
+    };
+    (fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t
+}
+real! {
+    /// The real `writev`.
+    writev = WRITEV or |fd: c_int, parts: *const iovec, count: c_int| -> c_long {
+        libc::syscall(libc::SYS_writev, fd, parts, count)
+    };
+    (fd: c_int, parts: *const iovec, count: c_int) -> ssize_t
+}
+real! {
+    /// The real `sendmsg`.
+    sendmsg = SENDMSG or |fd: c_int, message: *const msghdr, flags: c_int| -> c_long {
+        libc::syscall(libc::SYS_sendmsg, fd, message, flags)
+    };
+    (fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t
 }

@@ -2,6 +2,7 @@
 //!
 //! * [`db`]: the few things a workload asks of a database, for MariaDB/MySQL and PostgreSQL.
 //! * [`driver`]: any number of users in a closed or an open loop, with latencies, throughput and fairness.
+//! * [`redis`]: many connections to a Redis, counted one by one.
 //! * [`tpcc`]: the TPC-C workload: population, terminals, consistency.
 //!
 //! A workload knows nothing of Headworks, so that it measures a database with and without it alike.
@@ -11,4 +12,5 @@ pub mod db;
 pub mod driver;
 pub mod metrics;
 pub mod random;
+pub mod redis;
 pub mod tpcc;

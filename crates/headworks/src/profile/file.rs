@@ -155,6 +155,8 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Profile, ConfigError> {
                 ("none", SettingsFrom::None),
                 ("mariadb", SettingsFrom::Mariadb),
                 ("postgres", SettingsFrom::Postgres),
+                ("redis", SettingsFrom::Redis),
+                ("memcached", SettingsFrom::Memcached),
             ],
             place,
         )?,
@@ -236,7 +238,7 @@ fn choice<T: Copy>(
 }
 
 fn checks(written: &Texts, place: &Place<'_>) -> Result<Vec<Check>, ConfigError> {
-    const KNOWN: &[(&str, Check)] = &[("ports", Check::Ports), ("thread-pool", Check::ThreadPool)];
+    const KNOWN: &[(&str, Check)] = &[("ports", Check::Ports), ("foreground", Check::Foreground)];
     let names: Vec<&str> = KNOWN.iter().map(|(name, _)| *name).collect();
     written.iter().map(|each| Ok(KNOWN[word("checks", each, &names, place)?].1)).collect()
 }

@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 const BUILT_IN: &[(&str, &str)] = &[
     ("mariadb", include_str!("../../profiles/mariadb.toml")),
     ("postgresql", include_str!("../../profiles/postgresql.toml")),
+    ("redis", include_str!("../../profiles/redis.toml")),
+    ("memcached", include_str!("../../profiles/memcached.toml")),
     (GENERIC, include_str!("../../profiles/generic.toml")),
 ];
 
@@ -34,6 +36,8 @@ pub const SYSTEM_DIRECTORY: &str = "/etc/headworks/profiles";
 pub const FRAMINGS: &[(&str, Protocol, &str)] = &[
     ("mysql", Protocol::MySql, "threads"),
     ("postgres", Protocol::PostgreSql, "processes"),
+    ("redis", Protocol::Redis, "event-loops"),
+    ("memcached", Protocol::Memcached, "event-loops"),
     ("generic", Protocol::Generic, "threads"),
 ];
 
@@ -45,6 +49,10 @@ pub enum SettingsFrom {
     Mariadb,
     /// `-C NAME`, as PostgreSQL answers it.
     Postgres,
+    /// `redis.conf` and the command line, as Redis reads them.
+    Redis,
+    /// The command line of memcached.
+    Memcached,
     /// Nothing is known of it.
     None,
 }
@@ -67,8 +75,8 @@ pub enum RunAs {
 pub enum Check {
     /// Nobody listens on its ports and its socket.
     Ports,
-    /// It has a thread for each connection, and not a pool of them.
-    ThreadPool,
+    /// It does not leave the terminal by itself.
+    Foreground,
 }
 
 /// Names of functions for which the server calls the C library, by what they are for.
@@ -107,7 +115,7 @@ pub struct Profile {
     pub file: Option<PathBuf>,
     /// What follows its protocol: a name of [`FRAMINGS`].
     pub framing: String,
-    /// What serves a connection: `threads` or `processes`.
+    /// What serves a connection: `threads` or `processes`; or `event-loops`, which serve many.
     pub served_by: String,
     /// Names of its program; what follows them after a `-` or `_` does not matter.
     pub servers: Vec<String>,

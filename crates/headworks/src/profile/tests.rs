@@ -19,6 +19,8 @@ fn a_program_is_known_by_its_name() {
         ("mariadbd-safe", "mariadb"),
         ("/usr/lib/postgresql/15/bin/postgres", "postgresql"),
         ("postmaster", "postgresql"),
+        ("/usr/bin/redis-server", "redis"),
+        ("memcached", "memcached"),
         ("something-else", "generic"),
     ] {
         assert_eq!(all.of(Path::new(program)).name, name, "{program}");

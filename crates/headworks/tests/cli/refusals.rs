@@ -125,19 +125,6 @@ fn ports_and_sockets_in_use_name_their_owner() {
 }
 
 #[test]
-fn the_servers_own_pool_is_refused_when_the_gate_would_hold() {
-    if !mariadb_or_skip() {
-        return;
-    }
-    let run = RunDir::new();
-    let words = ["pool-of-threads", "one-thread-per-connection", "--mode observe"];
-    for option in ["--thread-handling=pool-of-threads", "--thread_handling=2"] {
-        let command = ["--", "mariadbd", "--no-defaults", "--skip-networking", option];
-        refuse(&run, &command, &words);
-    }
-}
-
-#[test]
 fn a_user_that_the_machine_does_not_have_is_refused() {
     if !is_root() || !mariadb_or_skip() {
         println!("skipped: only root may start a server as somebody else");

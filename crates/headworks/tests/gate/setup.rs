@@ -83,6 +83,7 @@ impl Setup {
             ])
             .env("HEADWORKS_RUN_DIR", &directory.0)
             .options(["--innodb-flush-log-at-trx-commit=0"])
+            .options(crate::POOL.then_some("--thread-handling=pool-of-threads"))
             .options(&self.options)
             .remove_when_orphaned(&directory.0)
             .start()

@@ -1,0 +1,221 @@
+//! Running both servers in turn and writing down what happened. Nothing here judges a number.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use headworks_rig::machine::{Load, Machine};
+use headworks_rig::{LoopKind, LoopServer, find_program};
+use headworks_workload::metrics::unfairness;
+use headworks_workload::redis::{self, Group, Served, Time};
+
+use super::{
+    ALONE, AS_IS, BENCHMARK, BESIDE, GATE, ID, MANY, NOISY, P99, PIPELINES, SMALL, UNFAIRNESS,
+};
+use crate::interrupt;
+use crate::progress::Progress;
+use crate::record::{Header, unix_now_s};
+use crate::registry::RunOptions;
+use crate::shuffle::SplitMix;
+use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::work::Work;
+
+/// P of the gate if none is asked for: users served by one return of the event loop.
+const PARALLELISM: u32 = 64;
+
+/// Weights belong to the accounts, however many connections each has.
+const CLASSES: &str = "[[class]]\nname = \"small\"\nweight_of = \"class\"\n[[class]]\nname = \"noisy\"\n\
+     weight_of = \"class\"\n[[rule]]\naccount = \"small\"\nclass = \"small\"\n[[rule]]\naccount = \"noisy\"\nclass = \"noisy\"\n";
+
+struct Bench<'a> {
+    options: &'a RunOptions,
+    headworks: PathBuf,
+    benchmark: PathBuf,
+    work: Work,
+    time: Time,
+    progress: Progress,
+}
+
+/// Runs the whole experiment.
+pub(super) fn collect(options: &RunOptions) -> Result<Record> {
+    let headworks = options.headworks_exe.clone().filter(|program| program.is_file());
+    let headworks = headworks
+        .context("no `headworks` program was given to put the gate in front of the server")?;
+    let benchmark = find_program("redis-benchmark")
+        .context("redis-benchmark is not installed (apt-get install redis-tools)")?;
+    let (rounds, window_s) = if options.quick { (1, 2) } else { (5, 10) };
+    let rounds = options.repeat.unwrap_or(rounds).max(1);
+    let window_s = options.window_s.unwrap_or(window_s).max(1);
+    let time = Time { warm_up: Duration::from_secs(1), window: Duration::from_secs(window_s) };
+    // Two loads of our own, redis-benchmark for about as long, and the small account alone.
+    let run = 4 * (time.warm_up + time.window);
+    let expected = run * (rounds * 2 * PIPELINES.len()) as u32;
+    let (began, recorded_at_unix_s, load_before) = (Instant::now(), unix_now_s(), Load::read());
+    let mut bench = Bench {
+        options,
+        headworks,
+        benchmark,
+        work: Work::new(options, 1 << 20)?,
+        time,
+        progress: Progress::new(ID, expected),
+    };
+    let mut tasks: Vec<(&str, f64)> =
+        [AS_IS, GATE].iter().flat_map(|&arm| PIPELINES.map(|pipeline| (arm, pipeline))).collect();
+    let mut random = SplitMix::new(options.seed);
+    let mut runs: Vec<((&str, f64), Run)> = Vec::new();
+    for round in 1..=rounds {
+        random.shuffle(&mut tasks);
+        for &(arm, pipeline) in &tasks {
+            interrupt::check()?;
+            let title = format!("round {round}/{rounds} · {arm} · {pipeline}");
+            bench.progress.step(&title, run);
+            let found = bench
+                .run(arm, pipeline as usize, round as u64)
+                .with_context(|| format!("{arm} with {pipeline} under way in round {round}"))?;
+            runs.push(((arm, pipeline), found));
+        }
+    }
+    let experiment = super::EXPERIMENT;
+    let arms = [AS_IS, GATE].map(|arm| ArmRecord {
+        arm: arm.to_owned(),
+        setup: [("server".to_owned(), bench.describe(arm))].into(),
+        points: PIPELINES
+            .iter()
+            .map(|&at| {
+                let of = runs.iter().filter(|(task, _)| *task == (arm, at));
+                Point { at, runs: of.map(|(_, run)| run.clone()).collect() }
+            })
+            .collect(),
+    });
+    Ok(Record {
+        header: Header {
+            id: ID.to_owned(),
+            title: experiment.title.to_owned(),
+            paper: experiment.paper.to_owned(),
+            figure: experiment.figure.to_owned(),
+            recorded_at_unix_s,
+            quick: options.quick,
+            seed: options.seed,
+            machine: Machine::describe(),
+        },
+        counted_s: window_s as f64,
+        warmup_s: time.warm_up.as_secs_f64(),
+        took_s: began.elapsed().as_secs_f64(),
+        load_before,
+        load_after: Load::read(),
+        verdicts: Vec::new(),
+        sweep: "commands under way for each connection".to_owned(),
+        arms: arms.into(),
+    })
+}
+
+impl Bench<'_> {
+    fn config(&self) -> String {
+        let parallelism = self.options.parallelism.unwrap_or(PARALLELISM);
+        format!("[gate]\nparallelism = {parallelism}\n{CLASSES}")
+    }
+
+    fn describe(&self, arm: &str) -> String {
+        if arm == GATE { self.config() } else { "redis-server without persistence".to_owned() }
+    }
+
+    fn server(&self, arm: &str) -> Result<LoopServer> {
+        let mut builder = LoopServer::builder(LoopKind::Redis)
+            .arguments(["--maxclients", "4000", "--tcp-backlog", "4096"])
+            .remove_when_orphaned(self.work.path());
+        if arm == GATE {
+            let path = self.work.path().join("gate.toml");
+            fs::write(&path, self.config())?;
+            let words = ["run", "--name", &instance(), "--config"].map(OsString::from);
+            let prefix = std::iter::once(self.headworks.clone().into()).chain(words);
+            builder = builder.prefix(prefix.chain([path.into(), "--".into()]));
+        }
+        let server = builder.start()?;
+        ensure!(
+            server.has_mapped("libheadworks")? == (arm == GATE),
+            "the arm is not what it is called"
+        );
+        Ok(server)
+    }
+
+    fn run(&mut self, arm: &str, pipeline: usize, round: u64) -> Result<Run> {
+        let server = self.server(arm)?;
+        let mut run = Run { seed: round, bucket_s: 1.0, ..Run::default() };
+        let mut note = |key: &str, value: f64| run.numbers.insert(key.to_owned(), value);
+        for account in ["small", "noisy"] {
+            let words = ["ACL", "SETUSER", account, "on", "nopass", "+@all", "~*"];
+            let done = Command::new("redis-cli")
+                .args(["-p", &server.port().to_string()])
+                .args(words)
+                .env_remove("LD_PRELOAD")
+                .output()?;
+            ensure!(done.stdout.starts_with(b"OK"), "redis-cli: {done:?}");
+        }
+        note(BENCHMARK, self.benchmark(&server, pipeline)?);
+        let all = self.load(&server, &[group(None, MANY, pipeline)], round)?;
+        let counts: Vec<f64> = all[0].commands.iter().map(|&count| count as f64).collect();
+        note("throughput_per_s", counts.iter().sum::<f64>() / self.time.window.as_secs_f64());
+        note(UNFAIRNESS, unfairness(counts).unwrap_or(f64::NAN));
+        note("p50_ms", quantile_ms(&all[0], 0.5));
+        note(P99, quantile_ms(&all[0], 0.99));
+        let small = group(Some("small"), SMALL, 1);
+        let alone = self.load(&server, std::slice::from_ref(&small), round)?;
+        note(ALONE, quantile_ms(&alone[0], 0.99));
+        let beside = self.load(&server, &[small, group(Some("noisy"), NOISY, pipeline)], round)?;
+        note(BESIDE, quantile_ms(&beside[0], 0.99));
+        note("noisy_p99_ms", quantile_ms(&beside[1], 0.99));
+        let sum = |served: &Served| served.commands.iter().sum::<u64>() as f64;
+        note("small_share", sum(&beside[0]) / (sum(&beside[0]) + sum(&beside[1])));
+        run.load = Some(Load::read());
+        Ok(run)
+    }
+
+    /// Commands per second that redis-benchmark measures: the mean of SET and GET.
+    fn benchmark(&mut self, server: &LoopServer, pipeline: usize) -> Result<f64> {
+        // About as many as a window takes on a machine of today.
+        let each = 50_000.0 * self.time.window.as_secs_f64() * (pipeline as f64).sqrt();
+        let output = Command::new(&self.benchmark)
+            .args(["-p", &server.port().to_string(), "-c", &MANY.to_string()])
+            .args(["-P", &pipeline.to_string(), "-n", &(each as u64).to_string()])
+            .args(["-t", "set,get", "-r", "100000", "--csv"])
+            .env_remove("LD_PRELOAD")
+            .output()?;
+        self.progress.tick();
+        interrupt::check()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let rate = |name: &str| {
+            let line = text.lines().find(|line| line.starts_with(&format!("\"{name}\"")))?;
+            line.split(',').nth(1)?.trim_matches('"').parse::<f64>().ok()
+        };
+        let rates = rate("SET").zip(rate("GET"));
+        rates
+            .map(|(set, get)| (set + get) / 2.0)
+            .with_context(|| format!("redis-benchmark said: {output:?}"))
+    }
+
+    fn load(&mut self, server: &LoopServer, groups: &[Group], round: u64) -> Result<Vec<Served>> {
+        let seed = self.options.seed.wrapping_add(round);
+        let served = redis::run(server.address(), groups, self.time, seed, || {
+            self.progress.tick();
+            interrupt::check().is_ok()
+        });
+        interrupt::check()?;
+        served.with_context(|| format!("the server's log: {}", server.log()))
+    }
+}
+
+fn group(account: Option<&str>, connections: usize, pipeline: usize) -> Group {
+    Group { account: account.map(str::to_owned), connections, pipeline }
+}
+
+fn quantile_ms(served: &Served, quantile: f64) -> f64 {
+    served.latency_us.value_at_quantile(quantile) as f64 / 1_000.0
+}
+
+/// Name of the gate's instance.
+fn instance() -> String {
+    format!("gate-redis-{}", std::process::id())
+}

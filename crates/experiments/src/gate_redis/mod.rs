@@ -1,0 +1,124 @@
+//! The gate in front of a Redis: 1,000 connections, and a noisy neighbour.
+
+mod collect;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::record::Outcome;
+use crate::registry::{Experiment, RunOptions};
+use crate::sweep::found::Seed;
+use crate::sweep::panel::Panel;
+use crate::sweep::{self, Bound, Claim, Presentation};
+
+const ID: &str = "gate-redis";
+
+/// One server as it is, and one behind the gate.
+const AS_IS: &str = "Redis as it is";
+const GATE: &str = "behind the gate";
+
+/// Commands that each connection has under way.
+const PIPELINES: [f64; 2] = [1.0, 16.0];
+
+/// Connections of the arms, and of the noisy neighbour and the small one.
+const MANY: usize = 1_000;
+const NOISY: usize = 200;
+const SMALL: usize = 4;
+
+const BENCHMARK: &str = "benchmark_per_s";
+const UNFAIRNESS: &str = "unfairness";
+const P99: &str = "p99_ms";
+const ALONE: &str = "small_alone_p99_ms";
+const BESIDE: &str = "small_beside_p99_ms";
+
+pub(crate) const EXPERIMENT: Experiment = Experiment {
+    id: ID,
+    title: "1,000 connections to a Redis, and a small account beside a large one",
+    paper: "AppleS",
+    figure: "not in the paper",
+    expected_s: 600,
+    expected_quick_s: 40,
+    needs: &["redis-server", "redis-tools"],
+    run,
+    report,
+};
+
+fn run(options: &RunOptions) -> Result<Outcome> {
+    sweep::write(&options.out, &collect::collect(options)?)?;
+    report_on(&options.out, true)
+}
+
+fn report(directory: &Path) -> Result<Outcome> {
+    report_on(directory, false)
+}
+
+fn over(seed: &Seed<'_>, pipeline: f64) -> f64 {
+    seed.get(GATE, pipeline, BENCHMARK) / seed.get(AS_IS, pipeline, BENCHMARK)
+}
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        statement: "redis-benchmark, 1,000 clients, one command under way: throughput is kept",
+        paper: "not measured",
+        unit: "ratio of throughput to that of Redis as it is",
+        ours: |seed| over(seed, 1.0),
+        bound: Bound::AtLeast(0.97),
+        note: "SET and GET, the mean of both",
+    },
+    Claim {
+        statement: "redis-benchmark, 1,000 clients, 16 commands under way: throughput is kept",
+        paper: "not measured",
+        unit: "ratio of throughput to that of Redis as it is",
+        ours: |seed| over(seed, 16.0),
+        bound: Bound::AtLeast(0.97),
+        note: "SET and GET, the mean of both",
+    },
+    Claim {
+        statement: "1,000 connections are served alike",
+        paper: "not measured",
+        unit: "larger U_f over commands, of 1 and 16 under way",
+        ours: |seed| seed.get(GATE, 1.0, UNFAIRNESS).max(seed.get(GATE, 16.0, UNFAIRNESS)),
+        bound: Bound::AtMost(0.10),
+        note: "the largest distance of any connection from the mean",
+    },
+    Claim {
+        statement: "4 connections beside 200 busy ones of another account, at equal class weights: tails as alone",
+        paper: "not measured",
+        unit: "larger ratio of their p99 to that alone, of neighbours with 1 and 16 under way",
+        ours: |seed| {
+            let ratio = |at| seed.get(GATE, at, BESIDE) / seed.get(GATE, at, ALONE);
+            ratio(1.0).max(ratio(16.0))
+        },
+        bound: Bound::AtMost(1.5),
+        note: "the client shares the machine with the server: alone, the small ones have it for themselves",
+    },
+];
+
+fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
+    let record = sweep::read(directory, ID)?;
+    let panel = |title: &str, unit: &str, key: &str| {
+        Panel::sweep(title, unit).line(AS_IS, AS_IS, key).line(GATE, GATE, key)
+    };
+    let show = Presentation {
+        id: ID,
+        figure: "not in the paper",
+        about: "redis-benchmark with 1,000 clients; 1,000 connections counted one by one; 4 connections of one account \
+                alone and beside 200 of another, which always have commands under way. Client and server share the machine.",
+        sweep_label: "commands under way for each connection",
+        time_label: "s since the begin",
+        runs: "rounds",
+        caption: format!("windows of {} s", record.counted_s),
+        quick: "short windows and one round; it measures nothing well",
+        appendix: String::new(),
+        derive: |_| {},
+        claims: CLAIMS,
+        panels: vec![
+            panel("redis-benchmark", "commands/s", BENCHMARK),
+            panel("Unfairness U_f", "", UNFAIRNESS),
+            panel("P99 of 1,000 connections", "ms", P99),
+            panel("P99 of the small account beside the large one", "ms", BESIDE),
+        ],
+    };
+    sweep::report(&show, record, directory, fresh)
+}

@@ -1,0 +1,21 @@
+//! The gate in front of servers with event loops, real and unmodified: Redis, memcached, and MariaDB with its pool of
+//! threads. Its promises, each with a test that fails when the promise is broken.
+//!
+//! Every test starts a server of its own. The settings make anything that would let a held user pass by itself (longest
+//! hold, stall detector) far longer than a test, unless it is the subject.
+
+#[path = "gate_loops/common.rs"]
+mod common;
+#[path = "gate/directory.rs"]
+mod directory;
+#[path = "gate_loops/failures.rs"]
+mod failures;
+#[path = "gate_loops/memcached.rs"]
+mod memcached;
+#[path = "gate_loops/redis.rs"]
+mod redis;
+#[path = "gate_loops/shares.rs"]
+mod shares;
+#[path = "gate/status.rs"]
+#[allow(dead_code)] // the other crates of tests use the rest
+mod status;

@@ -1,0 +1,44 @@
+//! The gate in front of a real, unmodified MariaDB that serves its connections by a pool of threads: the same promises as
+//! with a thread for each of them, and the same tests, but for those that have nothing to do with how a user is held.
+
+/// The server has a pool of threads.
+const POOL: bool = true;
+
+#[path = "gate/bypass.rs"]
+mod bypass;
+#[path = "gate/common.rs"]
+#[allow(dead_code)] // the other crate of tests uses the rest
+mod common;
+#[path = "gate/conversation.rs"]
+#[allow(dead_code)] // the other crate of tests uses the rest
+mod conversation;
+#[path = "gate/conversations.rs"]
+mod conversations;
+#[path = "gate/crowd.rs"]
+mod crowd;
+#[path = "gate/directory.rs"]
+mod directory;
+#[path = "gate/keeping.rs"]
+mod keeping;
+#[path = "gate/load.rs"]
+mod load;
+#[path = "gate/locks.rs"]
+mod locks;
+#[path = "gate/owner.rs"]
+mod owner;
+#[path = "gate/places.rs"]
+mod places;
+#[path = "gate/pool.rs"]
+mod pool;
+#[path = "gate/relay.rs"]
+mod relay;
+#[path = "gate/setup.rs"]
+#[allow(dead_code)] // the other crate of tests uses the rest
+mod setup;
+#[path = "gate/stall.rs"]
+mod stall;
+#[path = "gate/status.rs"]
+#[allow(dead_code)] // the other crate of tests uses the rest
+mod status;
+#[path = "gate/transactions.rs"]
+mod transactions;

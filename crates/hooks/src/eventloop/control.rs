@@ -1,0 +1,259 @@
+//! What the server registers, and what the kernel is told instead.
+
+use super::framing::Framing;
+use super::section::{self, Set};
+use super::watch::{self, Asked, Place, Watch};
+use crate::{conn, ops, process};
+use headworks_region::thread::keeping_errno;
+use headworks_region::{State, clock, set_waker};
+
+const IN: u32 = libc::EPOLLIN as u32;
+const OUT: u32 = libc::EPOLLOUT as u32;
+const RDHUP: u32 = libc::EPOLLRDHUP as u32;
+/// What makes a registration more than level-triggered.
+const SPECIAL: u32 =
+    (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLEXCLUSIVE | libc::EPOLLWAKEUP) as u32;
+/// What is hidden of a held user: that its bytes are there.
+pub(super) const READING: u32 = IN | RDHUP | libc::EPOLLPRI as u32 | libc::EPOLLRDNORM as u32;
+
+/// How a registration is made in the kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    /// Level-triggered for reading only: edge-triggered in truth, and the levels are made here.
+    Edges,
+    /// As asked, level-triggered: to hide it takes a system call. For servers that wait to write, too, because their client
+    /// is slow; they do that seldom.
+    Levels,
+    /// As asked: edge-triggered or one-shot. An event that is not passed on does not come again.
+    AsAsked,
+}
+
+pub(super) fn way(asked: u32) -> Way {
+    if asked & SPECIAL != 0 {
+        Way::AsAsked
+    } else if asked & OUT != 0 || asked & IN == 0 {
+        Way::Levels
+    } else {
+        Way::Edges
+    }
+}
+
+/// Events of the real registration.
+fn real_events(asked: u32, held: bool) -> u32 {
+    match way(asked) {
+        Way::Edges => asked | RDHUP | libc::EPOLLET as u32,
+        Way::Levels if held => asked & !READING,
+        Way::Levels | Way::AsAsked => asked,
+    }
+}
+
+/// A call of `epoll_ctl` for a client's socket that is under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Registration {
+    fd: i32,
+    watch: &'static Watch,
+    before: Option<Asked>,
+    was_tagged: bool,
+    asked: Option<Asked>,
+    is_tagged: bool,
+    /// Events and data to make the call with; `None` for the caller's own.
+    pub real: Option<(u32, u64)>,
+}
+
+/// The server made an epoll set.
+pub fn created(set: i32) {
+    if process::region().is_some()
+        && let Some(found) = section::find_or_make(set)
+    {
+        found.renew(true);
+    }
+}
+
+/// The descriptor of what may be an epoll set is about to be closed.
+pub fn closing_set(set: i32) {
+    let Some(found) = section::find(set).filter(|found| found.in_use() || found.is_made()) else {
+        return;
+    };
+    if let Some(section) = found.enter() {
+        let lists = section.lists();
+        for place in [Place::Held, Place::Granted, Place::Served, Place::Kept] {
+            while let Some((fd, watch)) = lists.first(place) {
+                lists.put(fd, watch, Place::Out);
+            }
+        }
+    }
+    found.renew(false);
+}
+
+/// The server is about to call `epoll_ctl` for `fd`. `None` if that is no business of ours; else the call is to be made as
+/// it says, and [`settled`] to be told of its result.
+pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<Registration> {
+    let watch = watch::client(fd).or_else(|| adopt(fd))?;
+    let before = watch.asked();
+    let was_tagged = watch.is_tagged();
+    let same = Registration {
+        fd,
+        watch,
+        before,
+        was_tagged,
+        asked: before,
+        is_tagged: was_tagged,
+        real: None,
+    };
+    if before.is_some_and(|(other, ..)| other != set) {
+        // In a second set: only the first is ours.
+        return None;
+    }
+    if op == libc::EPOLL_CTL_DEL {
+        return Some(Registration { asked: None, is_tagged: false, ..same });
+    }
+    let (events, data) = asked?;
+    if events & IN != 0 {
+        turn_over_elsewhere(set, fd, watch);
+    }
+    let found = section::find_or_make(set);
+    let waited = found.is_some_and(Set::is_waited);
+    // A server with a pool, which is known by its name, waits by functions that are hooked.
+    let is_tagged =
+        found.is_some() && process::region().is_some_and(|region| waited || region.pooled());
+    let asked = Some((set, events, data));
+    // Before the call: an event may come before it returns.
+    watch.note_asked(asked, is_tagged);
+    if is_tagged
+        && !was_tagged
+        && let Some(set) = found
+    {
+        set.count_tagged(true);
+    }
+    let held = watch.place() == Place::Held;
+    let real = is_tagged.then(|| (real_events(events, held), watch::tag(fd)));
+    Some(Registration { asked, is_tagged, real, ..same })
+}
+
+/// The call that [`prepare`] prepared has been made.
+pub fn settled(registration: Registration, done: bool) {
+    let Registration { fd, watch, before, was_tagged, asked, is_tagged, .. } = registration;
+    let set = asked.or(before).and_then(|(set, ..)| section::find(set));
+    if !done {
+        if asked.is_none() {
+            return;
+        }
+        watch.note_asked(before, was_tagged);
+        if is_tagged
+            && !was_tagged
+            && let Some(set) = set
+        {
+            set.count_tagged(false);
+        }
+        return;
+    }
+    let Some(set) = set else { return };
+    if asked.is_none() {
+        // Out of every list of this set, too: the next set that it is in has lists of its own.
+        withdraw(set, fd, watch);
+        watch.note_asked(None, false);
+    }
+    if was_tagged && !is_tagged {
+        set.count_tagged(false);
+    }
+    let reads = asked.is_some_and(|(_, events, _)| events & IN != 0);
+    match watch.place() {
+        Place::Held | Place::Granted if !reads => withdraw(set, fd, watch),
+        _ if asked.is_none() => {}
+        // The server comes back for more: its turn is looked at again.
+        Place::Kept if reads && !is_elsewhere(watch) => {
+            if let Some(section) = set.enter() {
+                section.lists().put(fd, watch, Place::Served);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_elsewhere(watch: &Watch) -> bool {
+    let Some(mut used) = watch.try_use() else { return false };
+    used.inner().is_some_and(|inner| matches!(inner.framing, Framing::Elsewhere))
+}
+
+/// The server does not want to hear of a user any more, which so far waits, or is served.
+fn withdraw(set: &'static Set, fd: i32, watch: &Watch) {
+    if watch.place() == Place::Out {
+        return;
+    }
+    {
+        // Nobody stays in it for long; to go on without would leave the lists in disorder.
+        let Some(section) = (0..20).find_map(|_| set.enter()) else { return };
+        section.lists().put(fd, watch, Place::Out);
+        if let Some(mut used) = watch.try_use()
+            && let Some(inner) = used.inner()
+        {
+            inner.waiting = false;
+        }
+    }
+    if let (Some(region), Some(user)) = (process::region(), watch.user()) {
+        region.leave(user);
+    }
+}
+
+/// A connection that `ops` follows is put into an epoll set: its server has a pool of threads.
+fn adopt(fd: i32) -> Option<&'static Watch> {
+    let user = conn::find(fd)?.user()?;
+    let watch = watch::find_or_make(fd)?;
+    set_waker(super::turn::wake);
+    watch.end();
+    watch.note_asked(None, false);
+    watch.begin(fd, user, Framing::Elsewhere);
+    watch::client(fd)
+}
+
+/// A thread of a pool gives a connection back to the set: the request is over, and so may be the turn. If it keeps its place,
+/// others are to hear of that before the next request can come.
+fn turn_over_elsewhere(set: i32, fd: i32, watch: &'static Watch) {
+    let Some(conn) = conn::find(fd).filter(|conn| conn.user().is_some()) else { return };
+    ops::about_to_wait(conn);
+    let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
+    let keeps = region
+        .user(user)
+        .is_some_and(|slot| matches!(slot.state(), State::Inside | State::Overdraft));
+    if !keeps {
+        return;
+    }
+    if let Some(section) = section::find_or_make(set).and_then(Set::enter)
+        && let Some(mut used) = watch.try_use()
+        && let Some(inner) = used.inner()
+    {
+        inner.idle_since = clock::now();
+        section.lists().put(fd, watch, Place::Kept);
+    }
+}
+
+/// Makes the kernel tell again of a user whose turn has come: from the thread that grants it, for one that may sleep in the
+/// set.
+pub(super) fn rearm(fd: i32, watch: &Watch) {
+    // Twice if the server changed the registration at the same time, which must not be undone.
+    for _ in 0..2 {
+        let Some(asked) = watch.asked().filter(|_| watch.is_tagged()) else { return };
+        modify(asked.0, fd, real_events(asked.1, false));
+        if watch.asked() == Some(asked) {
+            return;
+        }
+    }
+}
+
+/// Takes a user that is held out of the set, if the kernel would go on telling of it.
+pub(super) fn hide(fd: i32, watch: &Watch) {
+    if let Some((set, events, _)) = watch.asked()
+        && watch.is_tagged()
+        && way(events) == Way::Levels
+    {
+        modify(set, fd, real_events(events, true));
+    }
+}
+
+fn modify(set: i32, fd: i32, events: u32) {
+    let mut event = libc::epoll_event { events, u64: watch::tag(fd) };
+    keeping_errno(|| {
+        // SAFETY: the event is valid; descriptors that are none (any more) are refused.
+        unsafe { libc::syscall(libc::SYS_epoll_ctl, set, libc::EPOLL_CTL_MOD, fd, &raw mut event) };
+    });
+}

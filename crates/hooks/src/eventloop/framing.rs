@@ -1,0 +1,110 @@
+//! One interface to the protocols that event loops speak.
+
+use crate::holding::Holding;
+use crate::identity::Identity;
+use crate::{memcached, redis};
+use headworks_region::Protocol;
+use headworks_region::layout::Counter;
+
+/// Where a conversation stands.
+#[derive(Clone, Debug)]
+pub(super) enum Framing {
+    /// Another module follows it (MariaDB's pool of threads: `ops`).
+    Elsewhere,
+    Redis(redis::Session),
+    Memcached(memcached::Session),
+}
+
+/// What the gate can make of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Following {
+    /// Its commands can be told apart.
+    Yes,
+    /// Not for the time being: it is sent what others do.
+    Paused,
+    /// Never again, and this counter says why.
+    Never(Counter),
+}
+
+impl Framing {
+    pub(super) const fn of(protocol: Protocol) -> Framing {
+        match protocol {
+            Protocol::Redis => Framing::Redis(redis::Session::new()),
+            Protocol::Memcached => Framing::Memcached(memcached::Session::new()),
+            Protocol::MySql | Protocol::PostgreSql | Protocol::Generic => Framing::Elsewhere,
+        }
+    }
+
+    pub(super) fn client_bytes(&mut self, bytes: &[u8]) {
+        match self {
+            Framing::Elsewhere => {}
+            Framing::Redis(session) => session.client_bytes(bytes),
+            Framing::Memcached(session) => session.client_bytes(bytes),
+        }
+    }
+
+    pub(super) fn server_bytes(&mut self, bytes: &[u8]) {
+        if let Framing::Redis(session) = self {
+            session.server_bytes(bytes);
+        }
+    }
+
+    /// Whether the server's bytes matter, too.
+    pub(super) fn listens_to_server(&self) -> bool {
+        matches!(self, Framing::Redis(_))
+    }
+
+    /// Commands that came, and those of them that always pass; both count past the largest number from zero on.
+    pub(super) fn commands(&self) -> (u32, u32) {
+        match self {
+            Framing::Elsewhere => (0, 0),
+            Framing::Redis(session) => (session.commands(), session.passed()),
+            Framing::Memcached(session) => (session.commands(), session.passed()),
+        }
+    }
+
+    pub(super) fn between_commands(&self) -> bool {
+        match self {
+            Framing::Elsewhere => true,
+            Framing::Redis(session) => session.between_commands(),
+            Framing::Memcached(session) => session.between_commands(),
+        }
+    }
+
+    pub(super) fn holding(&self) -> Holding {
+        match self {
+            Framing::Redis(session) => session.holding(),
+            Framing::Elsewhere | Framing::Memcached(_) => Holding::NONE,
+        }
+    }
+
+    /// Who it is, with a number that changes with it.
+    pub(super) fn identity(&self) -> Option<(&Identity, u8)> {
+        match self {
+            Framing::Elsewhere => None,
+            Framing::Redis(session) => Some((session.identity()?, session.identity_number())),
+            Framing::Memcached(session) => Some((session.identity()?, 1)),
+        }
+    }
+
+    pub(super) fn following(&self) -> Following {
+        match self {
+            Framing::Elsewhere => Following::Yes,
+            Framing::Redis(session) => match (session.opaque(), session.stream()) {
+                (Some(redis::Opaque::Encrypted), _) => Following::Never(Counter::OpaqueTls),
+                (Some(redis::Opaque::Desynchronized), _) => {
+                    Following::Never(Counter::OpaqueUnknown)
+                }
+                (None, Some(redis::Stream::Replica)) => Following::Never(Counter::Replication),
+                (None, Some(_)) => Following::Paused,
+                (None, None) => Following::Yes,
+            },
+            Framing::Memcached(session) => match session.opaque() {
+                Some(memcached::Opaque::Encrypted) => Following::Never(Counter::OpaqueTls),
+                Some(memcached::Opaque::Watcher) => Following::Never(Counter::Replication),
+                Some(memcached::Opaque::Desynchronized) => Following::Never(Counter::OpaqueUnknown),
+                None => Following::Yes,
+            },
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! The life of a connection and of its turns.
+
+use super::control::{self, Way, way};
+use super::framing::{Following, Framing};
+use super::section::{self, Lists, Set};
+use super::watch::{self, Inner, Place, Watch};
+use crate::ops::{apply_identity, note_turn};
+use crate::peer::peer_of;
+use crate::{conn, process};
+use core::sync::atomic::Ordering;
+use headworks_policy::Nanos;
+use headworks_region::control::Mode;
+use headworks_region::layout::{Counter, Region};
+use headworks_region::thread::keeping_errno;
+use headworks_region::user::UserSlot;
+use headworks_region::{PassReason, Protocol, State, clock, set_waker};
+
+const IN: u32 = libc::EPOLLIN as u32;
+
+/// `accept` returned a connection of a server whose event loops we follow from the first byte on.
+pub fn accepted(fd: i32, protocol: Protocol) {
+    set_waker(wake);
+    let Some(region) = process::region() else { return };
+    let Some(watch) = watch::find_or_make(fd) else {
+        region.count(Counter::FdTooLarge);
+        return;
+    };
+    // A predecessor whose end we did not see: its descriptor was closed by other means.
+    if watch.user().is_some() {
+        close(fd, watch);
+    }
+    let Some(peer) = peer_of(fd) else { return };
+    let Some(user) = region.register(process::own_pid(), clock::now()) else { return };
+    if let Some(slot) = region.user(user) {
+        slot.address.set(peer.address());
+        slot.local_port.store(peer.local_port, Ordering::Relaxed);
+    }
+    watch.begin(fd, user, Framing::of(protocol));
+}
+
+/// A user's turn has come; this thread granted it.
+pub(super) fn wake(user: u32) -> bool {
+    let Some((fd, watch)) = watch::of_user(user) else { return false };
+    let Some(set) = watch.asked().and_then(|(set, ..)| section::find(set)) else { return false };
+    if !set.is_mine() {
+        control::rearm(fd, watch);
+    } else if watch.place() == Place::Held {
+        Lists(set).put(fd, watch, Place::Granted);
+    }
+    true
+}
+
+/// The server's read of a client returned these bytes.
+#[inline(never)]
+pub fn received(watch: &'static Watch, bytes: &[u8]) {
+    with(watch, |user, inner| {
+        inner.framing.client_bytes(bytes);
+        look_at_session(watch, user, inner);
+    });
+}
+
+/// The server's write to a client took these bytes.
+#[inline(never)]
+pub fn sent(watch: &'static Watch, bytes: &[u8]) {
+    with(watch, |user, inner| {
+        if inner.framing.listens_to_server() {
+            inner.framing.server_bytes(bytes);
+            look_at_session(watch, user, inner);
+        }
+    });
+}
+
+fn with(watch: &'static Watch, work: impl FnOnce(u32, &mut Inner)) {
+    if watch.is_left_alone() {
+        return;
+    }
+    let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
+    let Some(mut used) = watch.try_use() else {
+        region.count(Counter::ConcurrentUse);
+        return;
+    };
+    if let Some(inner) = used.inner() {
+        work(user, inner);
+    }
+}
+
+/// After bytes of either side: whether the conversation can still be followed, and whose it is.
+fn look_at_session(watch: &Watch, user: u32, inner: &mut Inner) {
+    let following = inner.framing.following();
+    if following != Following::Yes || inner.paused {
+        follow(watch, user, inner, following);
+    }
+    let Some((identity, number)) = inner.framing.identity() else { return };
+    if inner.classified != Some(number)
+        && let Some(region) = process::region()
+    {
+        inner.classified = Some(number);
+        apply_identity(region, user, identity);
+    }
+}
+
+#[cold]
+fn follow(watch: &Watch, user: u32, inner: &mut Inner, following: Following) {
+    let Some(region) = process::region() else { return };
+    match following {
+        Following::Yes => region.follow_again(user),
+        Following::Paused if inner.paused => {}
+        Following::Paused => region.leave_alone(user),
+        Following::Never(counter) => {
+            watch.leave_alone();
+            region.count(counter);
+            if let Some((identity, _)) = inner.framing.identity() {
+                apply_identity(region, user, identity);
+            }
+            region.leave_alone(user);
+        }
+    }
+    inner.paused = following != Following::Yes;
+}
+
+/// The socket is about to be shut down for reading, by whichever thread.
+pub fn shutting_down(fd: i32, watch: &'static Watch) {
+    let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
+    region.cancel(user);
+    if watch.place() == Place::Held {
+        control::rearm(fd, watch);
+    }
+}
+
+/// The socket is about to be closed, by whichever thread.
+pub fn close(fd: i32, watch: &'static Watch) {
+    let set = watch.asked().and_then(|(set, ..)| section::find(set));
+    let mut elsewhere = false;
+    {
+        if let Some(section) = set.and_then(Set::enter) {
+            section.lists().put(fd, watch, Place::Out);
+        }
+        if let Some(mut used) = watch.try_use()
+            && let Some(inner) = used.inner()
+        {
+            elsewhere = matches!(inner.framing, Framing::Elsewhere);
+        }
+        if watch.is_tagged()
+            && let Some(set) = set
+        {
+            set.count_tagged(false);
+        }
+        watch.note_asked(None, false);
+    }
+    if let Some(user) = watch.end()
+        && !elsewhere
+        && let Some(region) = process::region()
+    {
+        region.unregister(user);
+    }
+}
+
+/// A followed connection in the section of its set, with all that an operation needs.
+pub(super) struct Turn<'a> {
+    pub(super) lists: Lists,
+    pub(super) fd: i32,
+    pub(super) watch: &'static Watch,
+    pub(super) now: Nanos,
+    region: &'static Region,
+    user: u32,
+    slot: &'static UserSlot,
+    inner: &'a mut Inner,
+}
+
+/// Runs `work` on a connection; `None` if the gate has no say in it (any more).
+pub(super) fn turn<T>(
+    lists: Lists,
+    (fd, watch): (i32, &'static Watch),
+    now: Nanos,
+    work: impl FnOnce(&mut Turn<'_>) -> T,
+) -> Option<T> {
+    if watch.is_left_alone() {
+        return None;
+    }
+    let region = process::region()?;
+    let user = watch.user()?;
+    let slot = region.user(user)?;
+    let Some(mut used) = watch.try_use() else {
+        region.count(Counter::ConcurrentUse);
+        return None;
+    };
+    let inner = used.inner()?;
+    Some(work(&mut Turn { lists, fd, watch, now, region, user, slot, inner }))
+}
+
+impl Turn<'_> {
+    fn put(&self, place: Place) {
+        self.lists.put(self.fd, self.watch, place);
+    }
+
+    /// An event says that there is something to read: whether it goes on. If not, the user is held from here on.
+    pub(super) fn admit(&mut self, hung_up: bool) -> bool {
+        match self.watch.place() {
+            Place::Served => return true,
+            Place::Granted => {}
+            Place::Held if !hung_up && self.slot.state() == State::Waiting => return false,
+            Place::Held => {}
+            Place::Kept | Place::Out => match self.slot.state() {
+                State::Inside | State::Overdraft | State::Passing => self.arrives(),
+                State::Lent => {
+                    self.arrives();
+                    self.region.reenter(self.user);
+                }
+                // There is no client any more that could be served out of turn.
+                _ if hung_up => self.arrives(),
+                _ if !self.inner.framing.holding().is_empty() => {
+                    self.arrives();
+                    self.region.reenter(self.user);
+                }
+                _ => {
+                    self.arrives();
+                    self.slot.turn_arrived_ns.store(self.now.0, Ordering::Relaxed);
+                    if self.region.ask(self.user, self.inner.wait).is_none() {
+                        self.hold();
+                        return false;
+                    }
+                }
+            },
+        }
+        self.go_on();
+        true
+    }
+
+    fn arrives(&mut self) {
+        self.inner.wait = self.region.begin_wait(self.now);
+        self.slot.arrived_ns.store(self.now.0, Ordering::Relaxed);
+    }
+
+    fn hold(&mut self) {
+        (self.inner.waiting, self.inner.peeked) = (true, false);
+        self.put(Place::Held);
+        control::hide(self.fd, self.watch);
+    }
+
+    /// The event is passed on.
+    pub(super) fn go_on(&mut self) {
+        if core::mem::take(&mut self.inner.waiting)
+            && self.region.look_on(self.user, self.inner.wait).is_none()
+        {
+            // It hung up.
+            self.region.let_pass(self.user, PassReason::Cancelled);
+        }
+        self.inner.admitted = self.now;
+        self.slot.admitted_ns.store(self.now.0, Ordering::Relaxed);
+        if let Framing::Elsewhere = self.inner.framing {
+            self.put(Place::Out);
+            if let Some(conn) = conn::find(self.fd) {
+                conn.set_waited(self.now.since(self.inner.wait.arrived));
+            }
+        } else {
+            self.put(Place::Served);
+        }
+    }
+
+    /// The server has come back from what it did for this user. If there is `more` to read, the user's next place is decided,
+    /// too: granted or held.
+    pub(super) fn settle(&mut self, more: bool) {
+        let (commands, passed) = self.inner.framing.commands();
+        let fresh_passed = passed.wrapping_sub(self.inner.seen.1);
+        let fresh = commands.wrapping_sub(self.inner.seen.0).wrapping_sub(fresh_passed);
+        self.inner.seen = (commands, passed);
+        let mut quota_left = true;
+        if fresh > 0 {
+            let wait = self.inner.admitted.since(self.inner.wait.arrived);
+            let times = (self.inner.admitted, self.now);
+            self.region.record(self.user, self.slot, wait, times, fresh);
+            quota_left = self.region.spend_many(self.slot, fresh);
+            if self.slot.state() == State::Passing {
+                self.slot.served.was_passed();
+            }
+        } else if fresh_passed > 0 {
+            self.slot.served.was_passed();
+            self.slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
+        }
+        let holding = self.inner.framing.holding();
+        self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
+        // A server that does not want the client's next bytes has not done with its last.
+        let unfinished = self.watch.asked().is_some_and(|(_, events, _)| events & IN == 0);
+        if !holding.is_empty() || unfinished {
+            self.inner.idle_since = self.now;
+            self.put(Place::Kept);
+            if more {
+                self.arrives();
+                self.put(Place::Granted);
+            }
+            return;
+        }
+        if more && quota_left && matches!(self.slot.state(), State::Inside | State::Overdraft) {
+            self.arrives();
+            self.put(Place::Granted);
+            return;
+        }
+        self.put(Place::Out);
+        self.end_turn(fresh);
+        if more && self.admit(false) {
+            self.put(Place::Granted);
+        }
+    }
+
+    fn end_turn(&mut self, fresh: u32) {
+        if self.slot.state() == State::Idle {
+            return;
+        }
+        if fresh > 0 {
+            self.slot.served.turn_ended();
+            if self.region.control.mode() == Mode::DryRun {
+                note_turn(self.region, self.user, self.now);
+            }
+        }
+        self.region.leave(self.user);
+    }
+
+    /// Looks at a user that is held: whether it passes, for whatever reason.
+    pub(super) fn look(&mut self) {
+        if self.inner.waiting && self.region.look_on(self.user, self.inner.wait).is_some() {
+            self.inner.waiting = false;
+            self.put(Place::Granted);
+        }
+    }
+
+    /// The loop is about to sleep: looks at what a held user sent.
+    pub(super) fn peek(&mut self) {
+        if core::mem::replace(&mut self.inner.peeked, true)
+            || !super::peek::may_pass(self.fd, &self.inner.framing)
+        {
+            return;
+        }
+        self.inner.waiting = false;
+        self.region.let_pass(self.user, PassReason::Statement);
+        self.put(Place::Granted);
+    }
+
+    /// When its hold ends at the latest.
+    pub(super) fn hold_left(&self) -> Nanos {
+        let held = self.now.since(self.inner.wait.arrived);
+        Nanos(self.region.control.hold_max().0.saturating_sub(held.0))
+    }
+
+    /// Lends the place out of a user that keeps it idly for too long; else says how long it may.
+    pub(super) fn lend(&mut self) -> Option<Nanos> {
+        let idle = self.now.since(self.inner.idle_since);
+        let limit = self.region.control.idle_limit();
+        if idle < limit {
+            return Some(Nanos(limit.0 - idle.0));
+        }
+        self.put(Place::Out);
+        self.region.lend(self.user);
+        None
+    }
+}
+
+/// Whether the kernel has more bytes of a client whose server did not read all that it was told of.
+pub(super) fn has_more(fd: i32, watch: &Watch) -> bool {
+    let mark = watch.readiness();
+    if watch.ready() == 0 {
+        return false;
+    }
+    let edges = watch.asked().is_some_and(|(_, events, _)| way(events) == Way::Edges);
+    if !edges || !watch.is_tagged() {
+        watch.found_empty(mark);
+        return false;
+    }
+    let wanted = libc::POLLIN | libc::POLLRDHUP;
+    let mut poll = libc::pollfd { fd, events: wanted, revents: 0 };
+    // SAFETY: one entry.
+    let found = keeping_errno(|| unsafe { libc::syscall(libc::SYS_poll, &raw mut poll, 1, 0) });
+    let more = found > 0 && poll.revents != 0;
+    if !more {
+        watch.found_empty(mark);
+    }
+    more
+}

@@ -1,0 +1,218 @@
+//! What stands around a call of `epoll_wait`.
+
+use super::control::{READING, Way, rearm, way};
+use super::section::{self, Lists, Set};
+use super::turn::{has_more, turn};
+use super::watch::{self, Place, Watch};
+use crate::process;
+use headworks_policy::Nanos;
+use headworks_region::{Region, clock};
+use libc::epoll_event;
+
+/// Longest sleep of a loop while somebody is held, and time between two looks at them.
+const NAP: Nanos = Nanos::from_millis(200);
+
+const HUNG_UP: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
+
+/// How long the kernel may let the loop sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// Not at all: there is something to pass on already.
+    None,
+    /// Not longer than this, whatever the server asked for.
+    AtMost(Nanos),
+    /// As long as the server asked for.
+    Freely,
+}
+
+/// The server is about to wait for events of a set that has clients in it.
+pub fn before_wait(set: i32, now: Nanos) -> Sleep {
+    let Some(section) = section::find(set).and_then(Set::enter) else { return Sleep::AtMost(NAP) };
+    let lists = section.lists();
+    if !contended(lists) {
+        lists.next_round();
+        settle_earlier(lists, now);
+    }
+    if !lists.is_empty(Place::Served) || !lists.is_empty(Place::Granted) {
+        return Sleep::None;
+    }
+    let held = about_to_sleep(lists, now);
+    let kept = lend_idle(lists, now);
+    if !lists.is_empty(Place::Granted) {
+        return Sleep::None;
+    }
+    match (held, kept) {
+        (Some(held), Some(kept)) => Sleep::AtMost(held.min(kept)),
+        (Some(time), None) | (None, Some(time)) => Sleep::AtMost(time),
+        // Another thread of the pool may hold somebody in this set while this one sleeps.
+        (None, None) if process::region().is_some_and(Region::pooled) => Sleep::AtMost(NAP),
+        (None, None) => Sleep::Freely,
+    }
+}
+
+/// Whether anybody waits for what those who were served would give back.
+fn contended(lists: Lists) -> bool {
+    process::region().is_some_and(|region| region.pending() > 0)
+        || !lists.is_empty(Place::Held)
+        || !lists.is_empty(Place::Granted)
+}
+
+/// The server's wait returned `count` events. Passes on those whose users may enter, and puts those behind them whose turn
+/// has come: `events` is all the room there is. Returns how many events there are then.
+pub fn after_wait(set: i32, events: &mut [epoll_event], count: usize) -> usize {
+    let Some(section) = section::find(set).and_then(Set::enter) else {
+        return pass_through(events, count);
+    };
+    let lists = section.lists();
+    let now = clock::now();
+    lists.next_round();
+    let mut passed_on = 0;
+    for at in 0..count.min(events.len()) {
+        if let Some(event) = pass_on(lists, events[at], now) {
+            events[passed_on] = event;
+            passed_on += 1;
+        }
+    }
+    settle_earlier(lists, now);
+    if now.since(lists.looked()) >= NAP {
+        lists.note_looked(now);
+        each_held(lists, now, |turn| turn.look());
+        lend_idle(lists, now);
+    }
+    while passed_on < events.len()
+        && let Some((fd, watch)) = lists.first(Place::Granted)
+    {
+        if let Some(event) = grant(lists, fd, watch, now) {
+            events[passed_on] = event;
+            passed_on += 1;
+        }
+    }
+    passed_on
+}
+
+/// Gives events back as the server asked for them, without any gate: we stand aside. Returns how many there are.
+pub fn pass_through(events: &mut [epoll_event], count: usize) -> usize {
+    let mut passed_on = 0;
+    for at in 0..count.min(events.len()) {
+        if let Some(event) = translated(events[at]) {
+            events[passed_on] = event;
+            passed_on += 1;
+        }
+    }
+    passed_on
+}
+
+fn translated(event: epoll_event) -> Option<epoll_event> {
+    let Some(fd) = watch::tagged_fd(event.u64) else { return Some(event) };
+    let watch = watch::client(fd)?;
+    watch.note_ready(event.events);
+    server_event(watch, event.events)
+}
+
+/// An event as the server asked for it; `None` if it did not.
+fn server_event(watch: &Watch, events: u32) -> Option<epoll_event> {
+    let (_, asked, data) = watch.asked()?;
+    let events = events & (asked | HUNG_UP);
+    (events != 0).then_some(epoll_event { events, u64: data })
+}
+
+/// An event of the kernel, as far as the server is to hear of it.
+fn pass_on(lists: Lists, event: epoll_event, now: Nanos) -> Option<epoll_event> {
+    let Some(fd) = watch::tagged_fd(event.u64) else { return Some(event) };
+    // Closed since.
+    let watch = watch::client(fd)?;
+    let events = event.events;
+    watch.note_ready(events);
+    let hung_up = events & HUNG_UP != 0;
+    if events & READING == 0 && !hung_up {
+        return server_event(watch, events);
+    }
+    let goes_on = turn(lists, (fd, watch), now, |turn| {
+        if turn.watch.place() != Place::Served {
+            return turn.admit(hung_up);
+        }
+        // It was served before, and has sent more.
+        turn.settle(true);
+        if turn.watch.place() == Place::Held {
+            return turn.admit(hung_up);
+        }
+        turn.go_on();
+        true
+    });
+    match goes_on {
+        Some(false) => server_event(watch, events & !READING),
+        Some(true) => server_event(watch, events),
+        None => {
+            lists.put(fd, watch, Place::Served);
+            server_event(watch, events)
+        }
+    }
+}
+
+/// Passes an event on that was held back.
+fn grant(lists: Lists, fd: i32, watch: &'static Watch, now: Nanos) -> Option<epoll_event> {
+    if turn(lists, (fd, watch), now, |turn| turn.go_on()).is_none() {
+        lists.put(fd, watch, Place::Served);
+    }
+    if watch.asked().is_some_and(|(_, events, _)| way(events) == Way::Levels) {
+        rearm(fd, watch);
+    }
+    server_event(watch, watch.ready())
+}
+
+/// Settles those who were served in an earlier round.
+fn settle_earlier(lists: Lists, now: Nanos) {
+    while let Some((fd, watch)) = lists.first(Place::Served) {
+        if lists.is_of_this_round(watch) {
+            return;
+        }
+        let more = has_more(fd, watch);
+        if turn(lists, (fd, watch), now, |turn| turn.settle(more)).is_none() {
+            // Nobody decides about it; what it did not read is still there.
+            lists.put(fd, watch, if more { Place::Granted } else { Place::Out });
+        }
+    }
+}
+
+fn each_held(lists: Lists, now: Nanos, mut work: impl FnMut(&mut super::turn::Turn<'_>)) {
+    let mut next = lists.first(Place::Held);
+    while let Some((fd, watch)) = next {
+        // It may leave the list.
+        next = lists.after(watch);
+        if turn(lists, (fd, watch), now, &mut work).is_none() {
+            lists.put(fd, watch, Place::Granted);
+        }
+    }
+}
+
+/// Looks at those who are held; says how long the loop may sleep until it has to look again.
+fn about_to_sleep(lists: Lists, now: Nanos) -> Option<Nanos> {
+    if lists.is_empty(Place::Held) {
+        return None;
+    }
+    let mut longest = NAP;
+    let due = now.since(lists.looked()) >= NAP;
+    each_held(lists, now, |turn| {
+        longest = longest.min(turn.hold_left());
+        turn.peek();
+        if due || turn.hold_left() == Nanos(0) {
+            turn.look();
+        }
+    });
+    if due {
+        lists.note_looked(now);
+    }
+    Some(longest.max(Nanos::from_millis(1)))
+}
+
+/// Lends out the places of those who keep them idly for too long; says when the next one has.
+fn lend_idle(lists: Lists, now: Nanos) -> Option<Nanos> {
+    while let Some((fd, watch)) = lists.first(Place::Kept) {
+        match turn(lists, (fd, watch), now, |turn| turn.lend()) {
+            Some(Some(left)) => return Some(left),
+            Some(None) => {}
+            None => lists.put(fd, watch, Place::Out),
+        }
+    }
+    None
+}

@@ -1,0 +1,282 @@
+//! One entry for each client's socket that may be in an epoll set.
+
+use super::framing::Framing;
+use super::table::{Table, Zeroed};
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use headworks_policy::{Nanos, USERS};
+use headworks_region::Wait;
+
+/// In the upper half of a real registration's data, with the descriptor in the lower: this is ours. No address and no small
+/// number looks like it.
+const TAG: u64 = 0xF17E_C0DE;
+
+/// What is known of a connection; only for whoever [uses](Watch::try_use) it.
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) framing: Framing,
+    /// The hold of the request in hand.
+    pub(super) wait: Wait,
+    /// It waits for its turn, and was not told the end of that yet.
+    pub(super) waiting: bool,
+    /// While it waits: its bytes were looked at, whether they may pass.
+    pub(super) peeked: bool,
+    /// When the request in hand was passed on.
+    pub(super) admitted: Nanos,
+    /// Commands that were accounted for, and those of them that pass.
+    pub(super) seen: (u32, u32),
+    pub(super) classified: Option<u8>,
+    /// Since when it keeps its place idly.
+    pub(super) idle_since: Nanos,
+    pub(super) paused: bool,
+}
+
+/// In which list of its set an entry is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Place {
+    /// None: nothing was asked, or its server is at it.
+    Out = 0,
+    /// Its event was not passed on.
+    Held = 1,
+    /// Its turn has come; the event is to be passed on.
+    Granted = 2,
+    /// Its event was passed on, and the server has not come back since.
+    Served = 3,
+    /// It keeps its place beyond that: a transaction is open.
+    Kept = 4,
+}
+
+impl Place {
+    fn from_byte(byte: u8) -> Place {
+        match byte {
+            1 => Place::Held,
+            2 => Place::Granted,
+            3 => Place::Served,
+            4 => Place::Kept,
+            _ => Place::Out,
+        }
+    }
+}
+
+/// See the module. All zero bytes are the entry of a descriptor that is no client's.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Watch {
+    /// Plus one.
+    user: AtomicU32,
+    /// The epoll set that it is in, plus one.
+    set: AtomicI32,
+    /// What the server asked for.
+    asked: AtomicU32,
+    /// What the kernel told and no read took away, with a count of the tellings in the upper half.
+    ready: AtomicU32,
+    data: AtomicU64,
+    /// Links to the neighbours in its list, as descriptors plus one; only changed in the set's section.
+    pub(super) previous: AtomicU32,
+    pub(super) next: AtomicU32,
+    /// The round of the set in which its event was passed on last.
+    pub(super) round: AtomicU32,
+    place: AtomicU8,
+    /// The real registration carries our tag.
+    tagged: AtomicBool,
+    /// It cannot be followed: its events pass on.
+    left_alone: AtomicBool,
+    busy: AtomicBool,
+    inner: UnsafeCell<MaybeUninit<Inner>>,
+}
+
+// SAFETY: `inner` is only reached through `Use`, of which there is one at a time (`busy`).
+unsafe impl Sync for Watch {}
+
+// SAFETY: atomics, and an inner part that may be uninitialised: it is only read for a user, whose arrival writes it.
+unsafe impl Zeroed for Watch {}
+
+static WATCHES: Table<Watch> = Table::new();
+
+/// Descriptors of users, plus one.
+static DESCRIPTOR_OF: [AtomicI32; USERS] = [const { AtomicI32::new(0) }; USERS];
+
+/// In a child of `fork`, which shares the sets with its parent and must not touch them.
+static DISOWNED: AtomicBool = AtomicBool::new(false);
+
+/// This process is a child.
+pub fn forked() {
+    DISOWNED.store(true, Ordering::Relaxed);
+}
+
+/// The entry of a descriptor if it is a client's.
+#[inline]
+pub fn client(fd: i32) -> Option<&'static Watch> {
+    WATCHES.find(fd).filter(|watch| {
+        watch.user.load(Ordering::Acquire) != 0 && !DISOWNED.load(Ordering::Relaxed)
+    })
+}
+
+pub(super) fn find(fd: i32) -> Option<&'static Watch> {
+    WATCHES.find(fd)
+}
+
+pub(super) fn find_or_make(fd: i32) -> Option<&'static Watch> {
+    WATCHES.find_or_make(fd)
+}
+
+/// The connection of a user of this process.
+pub(super) fn of_user(user: u32) -> Option<(i32, &'static Watch)> {
+    let fd = DESCRIPTOR_OF.get(user as usize)?.load(Ordering::Acquire) - 1;
+    let watch = client(fd)?;
+    (watch.user() == Some(user)).then_some((fd, watch))
+}
+
+/// The descriptor that a real registration's data stands for, if it is ours.
+pub(super) fn tagged_fd(data: u64) -> Option<i32> {
+    // The lower half is what `tag` put there.
+    (data >> 32 == TAG).then_some(data as u32 as i32)
+}
+
+pub(super) fn tag(fd: i32) -> u64 {
+    TAG << 32 | u64::from(fd as u32)
+}
+
+/// What a server asked for of a descriptor: set, events, data.
+pub(super) type Asked = (i32, u32, u64);
+
+impl Watch {
+    pub(super) fn user(&self) -> Option<u32> {
+        self.user.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Begins a new connection.
+    pub(super) fn begin(&self, fd: i32, user: u32, framing: Framing) {
+        let Some(used) = self.try_use() else { return };
+        let inner = Inner {
+            framing,
+            wait: Wait::NONE,
+            waiting: false,
+            peeked: false,
+            admitted: Nanos(0),
+            seen: (0, 0),
+            classified: None,
+            idle_since: Nanos(0),
+            paused: false,
+        };
+        // SAFETY: this thread uses the entry; what was there needs no destructor.
+        unsafe { (*used.0.inner.get()).write(inner) };
+        self.ready.store(0, Ordering::Relaxed);
+        self.left_alone.store(false, Ordering::Relaxed);
+        if let Some(place) = DESCRIPTOR_OF.get(user as usize) {
+            place.store(fd + 1, Ordering::Release);
+        }
+        self.user.store(user + 1, Ordering::Release);
+    }
+
+    /// Ends the connection and returns its user; of several callers one gets it.
+    pub(super) fn end(&self) -> Option<u32> {
+        let user = self.user.swap(0, Ordering::AcqRel).checked_sub(1)?;
+        if let Some(place) = DESCRIPTOR_OF.get(user as usize) {
+            place.store(0, Ordering::Release);
+        }
+        Some(user)
+    }
+
+    /// Exclusive use; `None` if somebody is at it.
+    pub(super) fn try_use(&self) -> Option<Use<'_>> {
+        (!self.busy.swap(true, Ordering::Acquire)).then_some(Use(self))
+    }
+
+    /// What the server asked for, of which set.
+    pub(super) fn asked(&self) -> Option<Asked> {
+        let set = self.set.load(Ordering::Acquire) - 1;
+        (set >= 0).then(|| (set, self.events(), self.data.load(Ordering::Acquire)))
+    }
+
+    pub(super) fn events(&self) -> u32 {
+        self.asked.load(Ordering::Acquire)
+    }
+
+    /// Writes down what the server asks for; `None` once it is out of its set.
+    pub(super) fn note_asked(&self, asked: Option<Asked>, tagged: bool) {
+        let (set, events, data) = asked.unwrap_or((-1, 0, 0));
+        self.asked.store(events, Ordering::Release);
+        self.data.store(data, Ordering::Release);
+        self.tagged.store(tagged, Ordering::Release);
+        self.set.store(set + 1, Ordering::Release);
+    }
+
+    pub(super) fn is_tagged(&self) -> bool {
+        self.tagged.load(Ordering::Acquire)
+    }
+
+    pub(super) fn place(&self) -> Place {
+        Place::from_byte(self.place.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn set_place(&self, place: Place) {
+        self.place.store(place as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_left_alone(&self) -> bool {
+        self.left_alone.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn leave_alone(&self) {
+        self.left_alone.store(true, Ordering::Relaxed);
+    }
+
+    /// The kernel told these events.
+    pub(super) fn note_ready(&self, events: u32) {
+        let before = self.ready.load(Ordering::Relaxed);
+        // What it tells is the whole truth at that time.
+        let told = (before & !0xFFFF).wrapping_add(1 << 16) | events & 0xFFFF;
+        self.ready.store(told, Ordering::Release);
+    }
+
+    /// What the kernel told, as a mark for [`Watch::emptied`].
+    pub fn readiness(&self) -> u32 {
+        self.ready.load(Ordering::Acquire)
+    }
+
+    /// What the kernel told and no read took away.
+    pub(super) fn ready(&self) -> u32 {
+        self.readiness() & 0xFFFF
+    }
+
+    /// A read that began at the mark has taken all there was. Does nothing if the kernel told of more since.
+    pub fn emptied(&self, mark: u32) {
+        let hung_up = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+        if mark & 0xFFFF != 0 && mark & hung_up == 0 {
+            let _ = self.ready.compare_exchange(
+                mark,
+                mark & !0xFFFF,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    /// The kernel says that there is nothing.
+    pub(super) fn found_empty(&self, mark: u32) {
+        let _ =
+            self.ready.compare_exchange(mark, mark & !0xFFFF, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// Exclusive use of an entry, until dropped.
+#[derive(Debug)]
+pub(super) struct Use<'a>(&'a Watch);
+
+impl Drop for Use<'_> {
+    fn drop(&mut self) {
+        self.0.busy.store(false, Ordering::Release);
+    }
+}
+
+impl Use<'_> {
+    /// The inner part; `None` if there is no user (any more), for whom it was written.
+    pub(super) fn inner(&mut self) -> Option<&mut Inner> {
+        self.0.user()?;
+        // SAFETY: there is a user, so `begin` has written it; nobody else is inside.
+        Some(unsafe { (*self.0.inner.get()).assume_init_mut() })
+    }
+}

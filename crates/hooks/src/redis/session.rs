@@ -1,0 +1,597 @@
+//! One connection: both directions of its bytes, the commands whose answers matter, and what it holds.
+
+use super::command::{Kind, kind_of, with_second};
+use super::glance;
+use super::replies::{self, Replies, Reply};
+use super::requests::{Piece, Requests};
+use crate::holding::Holding;
+use crate::identity::{Identity, InlineStr};
+
+/// Commands in flight whose answers matter.
+const NOTED_MAX: usize = 16;
+
+/// What Redis calls the account of a client that named none.
+const DEFAULT_ACCOUNT: &[u8] = b"default";
+
+/// Why the bytes of a connection cannot be followed. Final.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Opaque {
+    /// The client began a TLS handshake.
+    Encrypted,
+    /// Bytes that do not parse.
+    Desynchronized,
+}
+
+impl Opaque {
+    /// The counter's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Opaque::Encrypted => "encrypted",
+            Opaque::Desynchronized => "desynchronized",
+        }
+    }
+}
+
+/// What a connection is that does not answer each command by one answer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Stream {
+    /// It is sent messages of channels (RESP2), until it has left the last one.
+    Subscriber,
+    /// It is sent every command that the server runs, until `RESET`.
+    Monitor,
+    /// It is a replica's. Final.
+    Replica,
+}
+
+/// A command whose answer matters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Noted {
+    number: u32,
+    kind: Kind,
+}
+
+/// Words of the command in hand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Word {
+    /// The next one does not matter.
+    Skip,
+    /// The second of `CLIENT` or `SCRIPT`, or the third of `CLIENT REPLY`.
+    Kind,
+    /// Somebody's account.
+    Account,
+    /// The number of a database.
+    Database,
+    /// The connection's name.
+    Name,
+    /// `HELLO`: the version, then options.
+    Version,
+    Option,
+    /// A password: passed over unread.
+    Secret,
+}
+
+/// The state of one connection: plain data of fixed size. See the [module](super) for what it promises.
+///
+/// Feed it every byte of both directions, in the order in which the server's calls returned. It never panics and never
+/// allocates, whatever the bytes are.
+#[derive(Clone, Debug)]
+pub struct Session {
+    requests: Requests,
+    replies: Replies,
+    opaque: Option<Opaque>,
+    stream: Option<Stream>,
+    /// Messages come as pushes, beside the answers.
+    resp3: bool,
+    fresh: bool,
+    kind: Kind,
+    word: Word,
+    arguments: u32,
+    /// `CLIENT REPLY OFF`, or `SKIP` for the next command.
+    mute: bool,
+    skip: bool,
+    /// Commands that came, those of them that always pass, and those that were answered. They count past the largest number
+    /// from zero on.
+    commands: u32,
+    passed: u32,
+    /// Answers that were promised and that came.
+    owed: u32,
+    answered: u32,
+    noted: [Noted; NOTED_MAX],
+    notes: u8,
+    /// What the commands in flight will make of it, if they succeed.
+    hopes: Holding,
+    holding: Holding,
+    identities: u8,
+    identity: Identity,
+    /// What the commands in flight ask for.
+    asked: Identity,
+}
+
+impl Default for Session {
+    fn default() -> Session {
+        Session::new()
+    }
+}
+
+impl Session {
+    /// A connection of which no byte was seen.
+    pub const fn new() -> Session {
+        Session {
+            requests: Requests::new(),
+            replies: Replies::new(),
+            opaque: None,
+            stream: None,
+            resp3: false,
+            fresh: true,
+            kind: Kind::Plain,
+            word: Word::Skip,
+            arguments: 0,
+            mute: false,
+            skip: false,
+            commands: 0,
+            passed: 0,
+            owed: 0,
+            answered: 0,
+            noted: [Noted { number: 0, kind: Kind::Plain }; NOTED_MAX],
+            notes: 0,
+            hopes: Holding::NONE,
+            holding: Holding::NONE,
+            identities: 0,
+            identity: Identity::new(),
+            asked: Identity::new(),
+        }
+    }
+
+    /// Bytes that the server's `read` returned.
+    pub fn client_bytes(&mut self, bytes: &[u8]) {
+        if self.fresh && !bytes.is_empty() {
+            self.begin(bytes);
+        }
+        if self.opaque.is_some() || self.stream == Some(Stream::Replica) {
+            return;
+        }
+        let mut rest = self.plain_commands(bytes);
+        loop {
+            let word = match self.requests.next(&mut rest) {
+                None => return,
+                Some(Piece::Name { arguments }) => {
+                    self.kind = kind_of(self.requests.word());
+                    self.arguments = arguments;
+                    first_word(self.kind, arguments)
+                }
+                Some(Piece::Argument) => {
+                    argument(&mut self.kind, self.word, self.requests.word(), &mut self.asked)
+                }
+                Some(Piece::End) => {
+                    self.command();
+                    rest = self.plain_commands(rest);
+                    continue;
+                }
+                Some(Piece::Invalid) => {
+                    self.opaque = Some(Opaque::Desynchronized);
+                    return;
+                }
+            };
+            self.word = word;
+            if word != Word::Skip {
+                self.requests.want();
+            }
+        }
+    }
+
+    /// Bytes that the server's `write` took.
+    pub fn server_bytes(&mut self, bytes: &[u8]) {
+        if self.opaque.is_some() || self.stream == Some(Stream::Replica) {
+            return;
+        }
+        let mut rest = self.simple_replies(bytes);
+        while let Some(piece) = self.replies.next(&mut rest) {
+            match piece {
+                replies::Piece::Push => {}
+                replies::Piece::Reply => self.reply(),
+                replies::Piece::Invalid => {
+                    self.opaque = Some(Opaque::Desynchronized);
+                    return;
+                }
+            }
+            if self.stream == Some(Stream::Replica) {
+                return;
+            }
+            rest = self.simple_replies(rest);
+        }
+    }
+
+    /// Takes what commands at the front are plain and whole.
+    fn plain_commands<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let mut rest = bytes;
+        if !self.requests.idle() || self.mute || self.skip {
+            return rest;
+        }
+        let mut count = 0u32;
+        while let Some(length) = glance::plain_command(rest) {
+            rest = rest.get(length..).unwrap_or(&[]);
+            count += 1;
+        }
+        self.commands = self.commands.wrapping_add(count);
+        self.owed = self.owed.wrapping_add(count);
+        rest
+    }
+
+    /// Takes what answers at the front matter to nobody.
+    fn simple_replies<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let mut rest = bytes;
+        if !self.replies.idle() || self.notes > 0 || self.stream.is_some() {
+            return rest;
+        }
+        let mut left = self.owed.wrapping_sub(self.answered);
+        while left > 0
+            && let Some(length) = glance::simple_reply(rest)
+        {
+            rest = rest.get(length..).unwrap_or(&[]);
+            left -= 1;
+        }
+        self.answered = self.owed.wrapping_sub(left);
+        if left == 0 {
+            self.hopes = self.holding;
+        }
+        rest
+    }
+
+    #[cold]
+    fn begin(&mut self, bytes: &[u8]) {
+        self.fresh = false;
+        self.name_account(DEFAULT_ACCOUNT);
+        // The record type of a TLS handshake.
+        if bytes.first() == Some(&0x16) {
+            self.opaque = Some(Opaque::Encrypted);
+        }
+    }
+
+    fn name_account(&mut self, account: &[u8]) {
+        let mut identity = self.identity;
+        identity.account = text(account);
+        if identity.database.is_empty() {
+            identity.database = text(b"0");
+        }
+        self.become_known(identity);
+        self.asked = self.identity;
+    }
+
+    fn become_known(&mut self, identity: Identity) {
+        if identity != self.identity {
+            self.identity = identity;
+            self.identities = self.identities.wrapping_add(1);
+        }
+    }
+
+    /// A command has come.
+    fn command(&mut self) {
+        self.commands = self.commands.wrapping_add(1);
+        if self.kind == Kind::Plain {
+            self.expect(1);
+            return;
+        }
+        self.special();
+    }
+
+    /// Answers that will come.
+    fn expect(&mut self, answers: u32) {
+        if !(self.mute || core::mem::take(&mut self.skip)) {
+            self.owed = self.owed.wrapping_add(answers);
+        }
+    }
+
+    #[cold]
+    fn special(&mut self) {
+        let answers = match self.kind {
+            Kind::Client | Kind::Script | Kind::ClientReply => {
+                // Without its second word it is a mistake, and has its answer.
+                self.kind = Kind::Pass;
+                1
+            }
+            Kind::ReplyOn => {
+                (self.mute, self.skip) = (false, false);
+                1
+            }
+            Kind::ReplyOff => {
+                self.mute = true;
+                0
+            }
+            Kind::ReplySkip => {
+                self.skip = true;
+                self.passed = self.passed.wrapping_add(1);
+                return;
+            }
+            // As many messages as channels; the first of them is taken for the answer, and the rest for messages.
+            Kind::Subscribe => u32::from(!self.resp3),
+            Kind::Unsubscribe if self.resp3 => 0,
+            Kind::Unsubscribe => self.arguments.saturating_sub(1).max(1),
+            _ => 1,
+        };
+        if matches!(
+            self.kind,
+            Kind::Pass
+                | Kind::ReplyOn
+                | Kind::ReplyOff
+                | Kind::Auth
+                | Kind::Hello
+                | Kind::SetName
+                | Kind::Quit
+                | Kind::Reset
+        ) {
+            self.passed = self.passed.wrapping_add(1);
+        }
+        if self.stream.is_some() {
+            // Nothing is owed while messages come: only `RESET` is waited for, and it is known by its answer.
+            return;
+        }
+        let muted = self.mute || self.skip;
+        self.expect(answers);
+        let transaction = Holding::TRANSACTION;
+        match self.kind {
+            Kind::Multi => self.hopes = self.hopes.union(transaction),
+            // Inside a transaction it is an error.
+            Kind::Watch if !self.hopes.contains(transaction) => {
+                self.hopes = self.hopes.union(Holding::WATCH);
+            }
+            Kind::Unwatch => self.hopes = self.hopes.without(Holding::WATCH),
+            Kind::Exec | Kind::Discard | Kind::Reset | Kind::Quit => self.hopes = Holding::NONE,
+            Kind::Auth
+            | Kind::Hello
+            | Kind::Select
+            | Kind::SetName
+            | Kind::Subscribe
+            | Kind::Monitor
+            | Kind::Sync => {}
+            _ => return,
+        }
+        let number = self.owed;
+        match self.noted.get_mut(usize::from(self.notes)) {
+            Some(place) if !muted && answers > 0 => {
+                *place = Noted { number, kind: self.kind };
+                self.notes += 1;
+            }
+            // Nobody will say whether it succeeded: it is believed.
+            _ => {
+                let kind = self.kind;
+                self.done(kind, self.resp3);
+            }
+        }
+    }
+
+    /// An answer is complete.
+    fn reply(&mut self) {
+        if self.stream.is_some() {
+            self.message();
+            return;
+        }
+        // An answer that nobody waits for: the server says good-bye, or a message was taken for an answer before.
+        if self.answered == self.owed {
+            return;
+        }
+        self.answered = self.answered.wrapping_add(1);
+        if self.notes > 0 {
+            self.noted_reply();
+        }
+        if self.answered == self.owed {
+            // Whatever went wrong in between: nothing is in flight any more.
+            self.notes = 0;
+            self.hopes = self.holding;
+        }
+    }
+
+    #[cold]
+    fn noted_reply(&mut self) {
+        let Noted { number, kind } = self.noted[0];
+        if number != self.answered {
+            return;
+        }
+        self.noted.copy_within(1.., 0);
+        self.notes -= 1;
+        let reply = *self.replies.reply();
+        // Inside a transaction commands are only noted down by the server.
+        if reply.is(b"QUEUED") {
+            return;
+        }
+        if !reply.is_error() {
+            let resp3 = reply.kind == b'%';
+            self.done(kind, resp3);
+        } else if kind == Kind::Exec && reply.head().starts_with(b"EXECABORT") {
+            // Refused altogether, but the transaction is over. Other errors say that there was none.
+            self.holding = Holding::NONE;
+        }
+    }
+
+    /// A command of this kind has succeeded.
+    fn done(&mut self, kind: Kind, resp3: bool) {
+        let mut identity = self.identity;
+        match kind {
+            Kind::Multi => self.holding = self.holding.union(Holding::TRANSACTION),
+            Kind::Watch => self.holding = self.holding.union(Holding::WATCH),
+            Kind::Unwatch => self.holding = self.holding.without(Holding::WATCH),
+            Kind::Exec | Kind::Discard | Kind::Quit => self.holding = Holding::NONE,
+            Kind::Auth => identity.account = self.asked.account,
+            Kind::Hello => {
+                self.resp3 = resp3;
+                identity.account = self.asked.account;
+                identity.application = self.asked.application;
+            }
+            Kind::Select => identity.database = self.asked.database,
+            Kind::SetName => identity.application = self.asked.application,
+            Kind::Subscribe => self.enter_stream(Stream::Subscriber),
+            Kind::Monitor => self.enter_stream(Stream::Monitor),
+            Kind::Sync => self.enter_stream(Stream::Replica),
+            Kind::Reset => self.reset(),
+            _ => {}
+        }
+        if !matches!(kind, Kind::Reset) {
+            self.become_known(identity);
+        }
+    }
+
+    fn enter_stream(&mut self, stream: Stream) {
+        if self.resp3 && stream == Stream::Subscriber {
+            // Messages come beside the answers, and everything else goes on.
+            return;
+        }
+        self.stream = Some(stream);
+        (self.notes, self.answered) = (0, self.owed);
+        (self.holding, self.hopes) = (Holding::NONE, Holding::NONE);
+    }
+
+    fn reset(&mut self) {
+        (self.holding, self.hopes, self.stream, self.resp3) =
+            (Holding::NONE, Holding::NONE, None, false);
+        self.identity = Identity::new();
+        self.identities = self.identities.wrapping_add(1);
+        self.name_account(DEFAULT_ACCOUNT);
+    }
+
+    /// Something of a stream.
+    #[cold]
+    fn message(&mut self) {
+        let reply = *self.replies.reply();
+        if reply.is(b"RESET") {
+            self.reset();
+            return;
+        }
+        let last_left = self.stream == Some(Stream::Subscriber)
+            && reply.kind == b'*'
+            && reply.last_number == 0
+            && is_unsubscription(&reply);
+        if last_left {
+            self.stream = None;
+            (self.notes, self.answered) = (0, self.owed);
+        }
+    }
+
+    /// Commands that came, counting past the largest number from zero on.
+    pub fn commands(&self) -> u32 {
+        self.commands
+    }
+
+    /// Those of them that always pass: administration, and what looks after the connection.
+    pub fn passed(&self) -> u32 {
+        self.passed
+    }
+
+    /// Whether the server, if it reads now, reads a new command, and has answered all others.
+    pub fn at_boundary(&self) -> bool {
+        self.opaque.is_none()
+            && self.between_commands()
+            && self.replies.idle()
+            && self.answered == self.owed
+    }
+
+    /// Whether the client has sent no part of a command that is not complete.
+    pub fn between_commands(&self) -> bool {
+        self.requests.idle()
+    }
+
+    /// What the session holds, once the commands in flight have succeeded.
+    pub fn holding(&self) -> Holding {
+        if self.notes > 0 { self.hopes } else { self.holding }
+    }
+
+    /// Who the client is; `None` until it sent anything, and always under encryption.
+    pub fn identity(&self) -> Option<&Identity> {
+        (self.identities > 0 && self.opaque.is_none()).then_some(&self.identity)
+    }
+
+    /// A number that is another one after every change of [`identity`](Session::identity).
+    pub fn identity_number(&self) -> u8 {
+        self.identities
+    }
+
+    /// Why the connection cannot be followed, if so.
+    pub fn opaque(&self) -> Option<Opaque> {
+        self.opaque
+    }
+
+    /// What the connection is if it does not answer each command by one answer.
+    pub fn stream(&self) -> Option<Stream> {
+        self.stream
+    }
+
+    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same conversation, however
+    /// it was cut.
+    #[doc(hidden)]
+    pub fn meaning(&self) -> String {
+        if self.opaque.is_some() || self.stream == Some(Stream::Replica) {
+            // Final: where it stood then means nothing any more.
+            return format!("{:?}", (self.opaque, self.stream));
+        }
+        let notes = self.noted.get(..usize::from(self.notes)).unwrap_or(&[]);
+        let in_hand = (!self.requests.idle()).then_some((self.kind, self.word, self.arguments));
+        format!(
+            "{:?}",
+            (
+                (self.requests.meaning(), self.replies.meaning(), in_hand, self.stream, self.resp3),
+                (self.commands, self.passed, self.owed, self.answered, notes, self.mute, self.skip),
+                (self.hopes, self.holding, self.identities, self.identity, self.asked),
+            )
+        )
+    }
+}
+
+/// What to look for after the name of a command.
+fn first_word(kind: Kind, arguments: u32) -> Word {
+    match kind {
+        Kind::Client | Kind::Script => Word::Kind,
+        // With one argument it is a password.
+        Kind::Auth if arguments == 3 => Word::Account,
+        Kind::Select => Word::Database,
+        Kind::Hello => Word::Version,
+        _ => Word::Skip,
+    }
+}
+
+/// What to look for after an argument.
+fn argument(kind: &mut Kind, word: Word, bytes: &[u8], asked: &mut Identity) -> Word {
+    match word {
+        Word::Kind => {
+            *kind = with_second(*kind, bytes);
+            match kind {
+                Kind::SetName => Word::Name,
+                Kind::ClientReply => Word::Kind,
+                _ => Word::Skip,
+            }
+        }
+        Word::Account => {
+            asked.account = text(bytes);
+            if *kind == Kind::Hello { Word::Secret } else { Word::Skip }
+        }
+        Word::Database => {
+            asked.database = text(bytes);
+            Word::Skip
+        }
+        Word::Name => {
+            asked.application = text(bytes);
+            if *kind == Kind::Hello { Word::Option } else { Word::Skip }
+        }
+        Word::Option if bytes.eq_ignore_ascii_case(b"AUTH") => Word::Account,
+        Word::Option if bytes.eq_ignore_ascii_case(b"SETNAME") => Word::Name,
+        Word::Version | Word::Option | Word::Secret => Word::Option,
+        Word::Skip => Word::Skip,
+    }
+}
+
+fn text(bytes: &[u8]) -> InlineStr {
+    let mut text = InlineStr::new();
+    bytes.iter().for_each(|&byte| text.push(byte));
+    text
+}
+
+/// Whether a message says that a channel was left: `*3`, then its kind.
+fn is_unsubscription(reply: &Reply) -> bool {
+    let kind = reply.head().strip_prefix(b"3\r\n$");
+    let kind = kind.and_then(|rest| rest.split(|&byte| byte == b'\n').nth(1));
+    kind.is_some_and(|kind| {
+        [&b"unsubscribe"[..], b"punsubscribe", b"sunsubscribe"]
+            .iter()
+            .any(|known| kind.starts_with(known))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+use super::*;
+
+fn command(words: &[&str]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len());
+    for word in words {
+        bytes += &format!("${}\r\n{word}\r\n", word.len());
+    }
+    bytes.into_bytes()
+}
+
+/// A command and its answer.
+fn exchange(session: &mut Session, words: &[&str], answer: &str) {
+    session.client_bytes(&command(words));
+    session.server_bytes(answer.as_bytes());
+    assert!(session.at_boundary(), "{words:?} {}", session.meaning());
+}
+
+fn account(session: &Session) -> String {
+    let identity = session.identity().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    format!(
+        "{}/{}/{}",
+        text(identity.account()),
+        text(identity.database()),
+        text(identity.application())
+    )
+}
+
+#[test]
+fn a_transaction_is_held_until_exec_or_discard() {
+    let mut session = Session::new();
+    exchange(&mut session, &["SET", "k", "v"], "+OK\r\n");
+    assert!(session.holding().is_empty());
+    exchange(&mut session, &["MULTI"], "+OK\r\n");
+    assert_eq!(session.holding(), Holding::TRANSACTION);
+    exchange(&mut session, &["GET", "k"], "+QUEUED\r\n");
+    exchange(&mut session, &["MULTI"], "-ERR MULTI calls can not be nested\r\n");
+    assert_eq!(session.holding(), Holding::TRANSACTION);
+    exchange(&mut session, &["EXEC"], "*1\r\n$1\r\nv\r\n");
+    assert!(session.holding().is_empty());
+    exchange(&mut session, &["multi"], "+OK\r\n");
+    exchange(&mut session, &["NOSUCH"], "-ERR unknown command\r\n");
+    exchange(&mut session, &["EXEC"], "-EXECABORT Transaction discarded\r\n");
+    assert!(session.holding().is_empty());
+    exchange(&mut session, &["MULTI"], "+OK\r\n");
+    exchange(&mut session, &["DISCARD"], "+OK\r\n");
+    assert!(session.holding().is_empty());
+}
+
+#[test]
+fn watched_keys_are_held_until_the_transaction_or_unwatch() {
+    let mut session = Session::new();
+    exchange(&mut session, &["WATCH", "k"], "+OK\r\n");
+    assert_eq!(session.holding(), Holding::WATCH);
+    exchange(&mut session, &["UNWATCH"], "+OK\r\n");
+    assert!(session.holding().is_empty());
+    exchange(&mut session, &["WATCH", "k"], "+OK\r\n");
+    exchange(&mut session, &["MULTI"], "+OK\r\n");
+    exchange(&mut session, &["WATCH", "k"], "-ERR WATCH inside MULTI is not allowed\r\n");
+    assert_eq!(session.holding(), Holding::WATCH.union(Holding::TRANSACTION));
+    exchange(&mut session, &["EXEC"], "*-1\r\n");
+    assert!(session.holding().is_empty());
+}
+
+#[test]
+fn who_is_refused_holds_nothing_and_is_nobody() {
+    let mut session = Session::new();
+    exchange(&mut session, &["MULTI"], "-NOAUTH Authentication required.\r\n");
+    assert!(session.holding().is_empty(), "asking is not enough");
+    exchange(&mut session, &["AUTH", "boss", "guess"], "-WRONGPASS invalid\r\n");
+    assert_eq!(account(&session), "default/0/");
+    exchange(&mut session, &["AUTH", "app", "secret"], "+OK\r\n");
+    exchange(&mut session, &["CLIENT", "SETNAME", "worker"], "+OK\r\n");
+    exchange(&mut session, &["SELECT", "3"], "+OK\r\n");
+    exchange(&mut session, &["SELECT", "99"], "-ERR DB index is out of range\r\n");
+    assert_eq!(account(&session), "app/3/worker");
+    let number = session.identity_number();
+    exchange(&mut session, &["SELECT", "3"], "+OK\r\n");
+    assert_eq!(session.identity_number(), number, "nothing has changed");
+    exchange(&mut session, &["RESET"], "+RESET\r\n");
+    assert_eq!(account(&session), "default/0/");
+}
+
+#[test]
+fn hello_logs_in_names_and_speaks_resp3() {
+    let mut session = Session::new();
+    let hello = ["HELLO", "3", "AUTH", "app", "AUTH", "SETNAME", "n"];
+    exchange(&mut session, &hello, "%1\r\n$5\r\nproto\r\n:3\r\n");
+    assert_eq!(account(&session), "app/0/n");
+    session.client_bytes(&command(&["SUBSCRIBE", "c"]));
+    session.server_bytes(b">3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n");
+    assert!(session.at_boundary() && session.stream().is_none(), "it goes on beside the messages");
+    exchange(&mut session, &["GET", "k"], ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n_\r\n");
+    assert!(!format!("{session:?}").contains("\"AUTH\""), "no password is kept");
+}
+
+#[test]
+fn a_subscriber_of_resp2_is_a_stream_until_it_has_left_the_last_channel() {
+    let mut session = Session::new();
+    session.client_bytes(&command(&["SUBSCRIBE", "a", "b"]));
+    session.server_bytes(
+        b"*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\nb\r\n:2\r\n",
+    );
+    assert_eq!(session.stream(), Some(Stream::Subscriber));
+    session.server_bytes(b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$4\r\n:0\r\n\r\n");
+    session.client_bytes(&command(&["UNSUBSCRIBE"]));
+    session.server_bytes(b"*3\r\n$11\r\nunsubscribe\r\n$1\r\na\r\n:1\r\n");
+    assert_eq!(session.stream(), Some(Stream::Subscriber));
+    session.server_bytes(b"*3\r\n$11\r\nunsubscribe\r\n$1\r\nb\r\n:0\r\n");
+    assert_eq!(session.stream(), None);
+    exchange(&mut session, &["MULTI"], "+OK\r\n");
+    assert_eq!(session.holding(), Holding::TRANSACTION);
+}
+
+#[test]
+fn monitors_and_replicas_are_streams_once_the_server_agreed() {
+    let mut session = Session::new();
+    exchange(&mut session, &["MONITOR"], "-NOPERM no\r\n");
+    exchange(&mut session, &["PSYNC", "?", "-1"], "-NOPERM no\r\n");
+    assert_eq!(session.stream(), None);
+    exchange(&mut session, &["MONITOR"], "+OK\r\n");
+    session.server_bytes(b"+1700000000.1 [0 127.0.0.1:1] \"GET\" \"k\"\r\n");
+    assert_eq!(session.stream(), Some(Stream::Monitor));
+    session.client_bytes(&command(&["RESET"]));
+    session.server_bytes(b"+RESET\r\n");
+    assert_eq!(session.stream(), None);
+    session.client_bytes(&command(&["PSYNC", "?", "-1"]));
+    session.server_bytes(b"\n\n+FULLRESYNC 0123 0\r\n$EOF:nonsense from here on");
+    assert_eq!(session.stream(), Some(Stream::Replica));
+    assert_eq!(session.opaque(), None);
+}
+
+#[test]
+fn a_pipeline_counts_each_command_and_its_end_is_what_is_held() {
+    let mut session = Session::new();
+    let batch =
+        [command(&["MULTI"]), command(&["SET", "k", "v"]), command(&["EXEC"]), command(&["PING"])];
+    session.client_bytes(&batch.concat());
+    assert_eq!((session.commands(), session.passed()), (4, 1));
+    assert!(!session.at_boundary());
+    assert!(session.holding().is_empty(), "what it will be");
+    session.server_bytes(b"+OK\r\n+QUEUED\r\n*1\r\n+OK\r\n+PONG\r\n");
+    assert!(session.at_boundary() && session.holding().is_empty());
+    session.client_bytes(&[command(&["GET", "k"]), command(&["MULTI"])].concat());
+    assert_eq!(session.holding(), Holding::TRANSACTION);
+    session.server_bytes(b"$-1\r\n-NOPERM\r\n");
+    assert!(session.holding().is_empty());
+}
+
+#[test]
+fn more_commands_in_flight_than_can_be_noted_are_believed() {
+    let mut session = Session::new();
+    session.client_bytes(&command(&["WATCH", "k"]).repeat(NOTED_MAX + 4));
+    session.client_bytes(&command(&["MULTI"]));
+    assert!(session.holding().contains(Holding::WATCH));
+    session.server_bytes("+OK\r\n".repeat(NOTED_MAX + 5).as_bytes());
+    assert!(session.at_boundary());
+    assert!(session.holding().contains(Holding::TRANSACTION));
+}
+
+#[test]
+fn a_client_that_wants_no_answers_is_owed_none() {
+    let mut session = Session::new();
+    session.client_bytes(&command(&["CLIENT", "REPLY", "SKIP"]));
+    session.client_bytes(&command(&["SET", "k", "v"]));
+    assert!(session.at_boundary());
+    exchange(&mut session, &["GET", "k"], "$1\r\nv\r\n");
+    session.client_bytes(&command(&["CLIENT", "REPLY", "OFF"]));
+    session.client_bytes(&command(&["MULTI"]));
+    assert_eq!(session.holding(), Holding::TRANSACTION, "nobody will say whether it failed");
+    session.client_bytes(&command(&["EXEC"]));
+    assert!(session.at_boundary() && session.holding().is_empty());
+    exchange(&mut session, &["CLIENT", "REPLY", "ON"], "+OK\r\n");
+    exchange(&mut session, &["CLIENT", "LIST"], "$0\r\n\r\n");
+    assert_eq!(session.commands() - session.passed(), 4, "SET, GET, MULTI, EXEC");
+}
+
+#[test]
+fn tls_and_nonsense_are_opaque() {
+    let mut session = Session::new();
+    session.client_bytes(b"\x16\x03\x01\x02\0");
+    assert_eq!(session.opaque(), Some(Opaque::Encrypted));
+    let mut session = Session::new();
+    session.client_bytes(b"*1\r\nGET\r\n");
+    assert_eq!(session.opaque(), Some(Opaque::Desynchronized));
+}
