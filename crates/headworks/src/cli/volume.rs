@@ -88,7 +88,11 @@ pub struct Create {
     #[arg(long, short = 's', value_parser = size)]
     pub size: u64,
     /// Where the bytes lie; a file that does not exist is made, sparse
-    #[arg(long, short = 'b', value_name = "FILE|DEVICE|memory")]
+    ///
+    /// An export of an NBD server is nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH. If
+    /// its server goes, requests wait for it for 30 s; writes that it answered and had not flushed
+    /// may be lost then, and everything fails until the volume is mounted anew.
+    #[arg(long, short = 'b', value_name = "FILE|DEVICE|memory|nbd://…")]
     pub backing: String,
     /// Most memory for a volume in memory [default: half of the machine's]
     #[arg(long, value_name = "SIZE", value_parser = size)]

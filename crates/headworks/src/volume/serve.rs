@@ -259,6 +259,7 @@ impl Served {
                 last_cut: power.last_cut(),
             }),
             allocated_bytes: self.volume.store.allocated_bytes(),
+            trouble: self.volume.store.trouble(),
         }
     }
 

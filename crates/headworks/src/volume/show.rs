@@ -137,6 +137,9 @@ pub fn stat(args: &cli::Stat) -> Result<()> {
     if let Some(allocated) = figures.allocated_bytes {
         println!("  takes      {}", bytes(allocated));
     }
+    if let Some(trouble) = &figures.trouble {
+        println!("  TROUBLE    {trouble}");
+    }
     if let Some(power) = &figures.power {
         println!(
             "  power      {}, {} not flushed",

@@ -180,3 +180,43 @@ fn a_volume_is_served_over_nbd_too() {
     assert!(fs::read(&image).unwrap() == noise(8 << 20, 9));
     assert_eq!(rig.stat("n")["state"], "stopped");
 }
+
+/// One volume is served over NBD, another one lies on it.
+#[test]
+fn a_volume_on_an_nbd_export_holds_a_file_system() {
+    if !can_mount_or_skip() {
+        return;
+    }
+    let rig = Rig::new();
+    let (image, socket) = (rig.image("far"), rig.dir.join("far.sock"));
+    rig.ok(&["create", "far", "--size", "128M", "--backing", &image, "--raw"]);
+    let uri = format!("nbd+unix:///far?socket={}", socket.display());
+    let near = ["create", "near", "--size", "128M", "--backing", &uri];
+    assert!(rig.refused(&near).contains("is its server running"));
+    let mut server = rig.spawn(&["serve", "far", "--nbd", &format!("unix:{}", socket.display())]);
+    let began = Instant::now();
+    while !socket.exists() {
+        assert!(began.elapsed().as_secs() < 60, "nobody listens");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let large = ["create", "near", "--size", "1G", "--backing", &uri];
+    assert!(rig.refused(&large).contains("134217728 bytes"));
+    let other = uri.replace("far?", "nothing?");
+    let none = ["create", "near", "--size", "128M", "--backing", &other];
+    assert!(rig.refused(&none).contains("no such export"));
+    rig.ok(&near);
+    let again = ["create", "third", "--size", "128M", "--backing", &uri];
+    assert!(rig.refused(&again).contains("backs volume `near`"));
+    rig.mount("near");
+    let written = noise(20_000_000, 5);
+    fs::write(rig.mnt().join("file"), &written).unwrap();
+    rig.ok(&["umount", "near"]);
+    rig.mount("near");
+    assert!(fs::read(rig.mnt().join("file")).unwrap() == written);
+    rig.ok(&["umount", "near"]);
+    assert!(rig.refused(&["rm", "--with-backing", "near"]).contains("is no file"));
+    // SAFETY: ends the process that this test started.
+    unsafe { libc::kill(i32::try_from(server.id()).unwrap(), libc::SIGTERM) };
+    assert!(server.wait().unwrap().success());
+    rig.assert_sound(&image);
+}
