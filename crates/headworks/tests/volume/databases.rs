@@ -170,7 +170,7 @@ where
     let image = rig.image("d");
     let layer = format!("powercut:seed={seed},cache=32M,keep=0.5");
     // Flushes take their time, as those of a drive do: else most cuts would find nothing to lose.
-    let slow = "delay:flush=8ms";
+    let slow = "delay:flush=3ms";
     let create = ["create", "d", "--size", "1G", "--backing", &image];
     rig.ok(&[&create[..], &["--layer", slow, "--layer", &layer]].concat());
     rig.mount("d");
