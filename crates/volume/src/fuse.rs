@@ -118,7 +118,8 @@ impl State {
                     glances.failed();
                     break;
                 }
-                std::hint::spin_loop();
+                // The loop device's own thread may wait for this very processor.
+                std::thread::yield_now();
             }
             self.looking.store(false, Ordering::Relaxed);
         });
