@@ -14,8 +14,9 @@
 //! # Latency
 //! A request costs two system calls here, a read and a write. What takes time at depth 1 is waking
 //! the thread: so after an answer that was given at once it looks for the next request for a moment
-//! before it sleeps in the next read. One thread at a time does, not where requests wait anyway, and
-//! ever less often where it is in vain.
+//! before it sleeps in the next read, if that is worth it on this machine: where processors never
+//! sleep, waking is cheap and looking is not ([`Front::choose_to_look`]). One thread at a time does,
+//! not where requests wait anyway, and ever less often where it is in vain.
 
 use crate::buffer::Buffer;
 use crate::engine::{Completion, Engine, Submission};
@@ -65,7 +66,10 @@ const DEEP_SKIPPED: u32 = 64;
 const WAYS: usize = 101;
 
 /// The way is never taken for longer: on a busy machine it is no property of the front end.
-const WAY_MAX: Duration = Duration::from_micros(80);
+const WAY_MAX: Nanos = Nanos::from_micros(80);
+
+/// Measurements with and without looking, by turns.
+const LOOKS: usize = 6;
 
 struct Disk {
     engine: Arc<Engine>,
@@ -78,6 +82,8 @@ struct Disk {
 struct State {
     /// The connection to the kernel, to look at.
     kernel: OnceLock<OwnedFd>,
+    /// Looking is worth it here.
+    looks: AtomicBool,
     /// A thread looks.
     looking: AtomicBool,
     /// Reads go straight to the store, and are timed.
@@ -93,6 +99,9 @@ thread_local! {
 impl State {
     /// Looks for the next request, if that is worth it; the caller reads it next, or sleeps.
     fn look(&self) {
+        if !self.looks.load(Ordering::Relaxed) {
+            return;
+        }
         let Some(kernel) = self.kernel.get() else { return };
         GLANCES.with_borrow_mut(|(glances, deep)| {
             if *deep > 0 {
@@ -158,12 +167,34 @@ impl Front {
         Ok(Front { session: session.spawn()?, state })
     }
 
+    /// Finds out whether looking for the next request makes requests faster that come one at a time,
+    /// by a tenth at least, and keeps to it. Takes some tens of milliseconds. Says which it is.
+    ///
+    /// # Errors
+    /// If the device cannot be read; then nobody looks.
+    pub fn choose_to_look(&self, device: &Path) -> io::Result<bool> {
+        let mut best = [Nanos(u64::MAX); 2];
+        let measured = (0..LOOKS).try_for_each(|round| {
+            let looks = round % 2;
+            self.state.looks.store(looks == 1, Ordering::Relaxed);
+            best[looks] = best[looks].min(self.measure(device)?);
+            Ok(())
+        });
+        let worth_it = measured.is_ok() && best[1].0 < best[0].0 / 10 * 9;
+        self.state.looks.store(worth_it, Ordering::Relaxed);
+        measured.map(|()| worth_it)
+    }
+
     /// How long a read takes from the block device over our file to the store and back, without
     /// the store's own time: the median of some, at most 80 µs. Meant for [`Engine::set_lead`].
     ///
     /// # Errors
     /// If the device cannot be read.
     pub fn measure_way(&self, device: &Path) -> io::Result<Nanos> {
+        Ok(self.measure(device)?.min(WAY_MAX))
+    }
+
+    fn measure(&self, device: &Path) -> io::Result<Nanos> {
         let file = OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(device)?;
         let mut block = Buffer::new(4096);
         let mut ways = Vec::with_capacity(WAYS);
@@ -177,10 +208,8 @@ impl Front {
         });
         self.state.measuring.store(false, Ordering::Relaxed);
         ways.sort_unstable();
-        read.map(|()| {
-            // At most WAY_MAX.
-            Nanos(ways[WAYS / 2].min(WAY_MAX).as_nanos() as u64)
-        })
+        // Reads take seconds at most.
+        read.map(|()| Nanos(ways[WAYS / 2].as_nanos() as u64))
     }
 
     /// Unmounts, and waits for the threads.
@@ -314,10 +343,11 @@ impl Filesystem for Disk {
             let read = self.engine.read_past_queue(offset, &mut buffer);
             let inside_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
             self.state.inside_ns.store(inside_ns, Ordering::Relaxed);
-            return match read {
+            match read {
                 Ok(()) => reply.data(&buffer),
                 Err(error) => reply.error(error.into()),
-            };
+            }
+            return self.state.look();
         }
         match self.engine.read_now(offset, &mut buffer) {
             Some(Ok(())) => {

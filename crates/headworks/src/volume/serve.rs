@@ -133,6 +133,8 @@ struct Served {
     device: LoopDevice,
     /// What the front end takes of each request's modelled time.
     lead_us: f64,
+    /// The front end looks for requests before it sleeps.
+    looks: bool,
 }
 
 fn start(named: &Named, description: &Description) -> Result<Served> {
@@ -165,8 +167,8 @@ fn start(named: &Named, description: &Description) -> Result<Served> {
         });
     match attached {
         Ok(device) => {
-            let lead_us = lead(&volume, &front, &device, description)?;
-            Ok(Served { volume, front, device, lead_us })
+            let (lead_us, looks) = tune(&volume, &front, &device, description)?;
+            Ok(Served { volume, front, device, lead_us, looks })
         }
         Err(error) => {
             let _ = front.end();
@@ -176,20 +178,21 @@ fn start(named: &Named, description: &Description) -> Result<Served> {
 }
 
 /// A modelled device should be as fast as its model for whoever uses it, so what the way through the
-/// kernel takes is taken off.
-fn lead(
+/// kernel takes is taken off; without a model that way should be short. Microseconds that are taken
+/// off, and whether the front end looks for requests.
+fn tune(
     volume: &Volume,
     front: &Front,
     device: &LoopDevice,
     description: &Description,
-) -> Result<f64> {
-    if description.volume.find_device()? == headworks_volume::model::Device::Raw {
-        return Ok(0.0);
-    }
+) -> Result<(f64, bool)> {
     // A backing that cannot be read shows that to whoever uses the volume.
+    if description.volume.find_device()? == headworks_volume::model::Device::Raw {
+        return Ok((0.0, front.choose_to_look(&device.path).unwrap_or_default()));
+    }
     let way = front.measure_way(&device.path).unwrap_or_default();
     volume.engine.set_lead(way);
-    Ok(way.0 as f64 / 1e3)
+    Ok((way.0 as f64 / 1e3, false))
 }
 
 fn listen(volume: &Named) -> Result<UnixListener> {
@@ -283,6 +286,7 @@ impl Served {
             allocated_bytes: self.volume.store.allocated_bytes(),
             trouble: self.volume.store.trouble(),
             lead_us: self.lead_us,
+            looks: self.looks,
         }
     }
 
