@@ -188,6 +188,7 @@ fn a_kernel_without_a_front_end_is_told_and_nothing_is_left() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert!(said.contains("/dev/fuse is missing") && said.contains("modprobe fuse"), "{said}");
+    assert!(said.contains("--nbd unix:PATH"), "{said}");
     assert_eq!(rig.stat("v")["state"], "stopped");
     let output = hidden(&["doctor"]);
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
