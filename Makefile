@@ -6,7 +6,7 @@ OUT ?= out/demo
 
 .DEFAULT_GOAL := help
 .PHONY: drivers test-conformance test-kills
-.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-pool bench-tad bench-nbd bench-fuse man install clean
+.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-pool bench-tad bench-nbd bench-fuse bench-jitter man install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -100,6 +100,10 @@ bench-nbd: ## The NBD server over memory beside nbdkit's memory plugin, by fio
 bench-fuse: ## Volumes as block devices beside a libfuse passthrough and a loop device alone (as root)
 	@scripts/setup bench-fuse
 	scripts/bench-fuse $(ARGS)
+
+bench-jitter: ## How exactly volumes keep their model's time, through FUSE and loop and over NBD (as root)
+	@scripts/setup bench-fuse
+	scripts/bench-jitter $(ARGS)
 
 man: build ## Write the manual pages to target/man
 	target/release/headworks man target/man

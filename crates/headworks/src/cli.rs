@@ -7,8 +7,8 @@ mod volume;
 pub use examples::with_examples;
 pub use tad::{Check, Explain, Fix, Gaps, List, Render, Show, Simulate, Tad, TadCommand, ThemeArg};
 pub use volume::{
-    Create, FsArg, Json, Mount, Powercut, Replay, Rm, Serve, Stat, Umount, Volume, VolumeCommand,
-    VolumeDoctor,
+    Calibrate, Create, DeviceKind, FsArg, Json, Mount, Powercut, Replay, Rm, Serve, Stat, Umount,
+    Volume, VolumeCommand, VolumeDoctor,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

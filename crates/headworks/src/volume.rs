@@ -1,5 +1,6 @@
 //! `headworks volume`: block devices whose device, queue and faults live in user space.
 
+mod calibrate;
 mod control;
 mod create;
 mod doctor;
@@ -26,6 +27,7 @@ pub fn run(command: &VolumeCommand) -> Result<ExitCode> {
         VolumeCommand::Stat(args) => show::stat(args)?,
         VolumeCommand::Rm(args) => create::rm(args)?,
         VolumeCommand::Powercut(args) => powercut::powercut(args)?,
+        VolumeCommand::Calibrate(args) => calibrate::calibrate(args)?,
         VolumeCommand::Replay(args) => replay::replay(args)?,
         VolumeCommand::Doctor(args) => return doctor::doctor(args),
         VolumeCommand::Serve(args) => serve::serve(args)?,

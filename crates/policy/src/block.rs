@@ -21,6 +21,7 @@
 //! ([`fifo`]), by sector ([`sorted`]) or by deadline ([`expiry`]); and can hold a burst back
 //! ([`plug`]). Everything has room for [`REQUESTS`] and allocates nothing on a call.
 
+pub mod afq;
 pub mod cfq;
 pub mod cost;
 pub mod deadline;
@@ -34,6 +35,7 @@ pub mod table;
 #[cfg(test)]
 mod testing;
 
+pub use afq::Afq;
 pub use cfq::Cfq;
 pub use deadline::Deadline;
 pub use kind::SchedulerKind;

@@ -26,7 +26,7 @@ pub const RAW: &str = "raw";
 pub struct VolumeConfig {
     /// Bytes, a multiple of the block.
     pub size_bytes: u64,
-    /// `memory`, or the path of a file or a block device.
+    /// `memory`, the path of a file or a block device, or the URI of an NBD export.
     pub backing: String,
     /// Most memory for the data of a volume in memory, in bytes. More holds more; what does not fit
     /// gets ENOSPC. Default: half of what the machine has.
@@ -112,6 +112,9 @@ pub enum ConfigError {
     /// The backing cannot be used.
     #[error(transparent)]
     Backing(#[from] store::file::OpenError),
+    /// The export cannot be used.
+    #[error(transparent)]
+    Nbd(#[from] store::nbd::NbdError),
     /// The engine's threads, or files of layers.
     #[error("cannot start the volume: {0}")]
     Start(io::Error),
@@ -157,6 +160,9 @@ impl VolumeConfig {
         }
         self.scheduler.parse::<SchedulerKind>()?;
         self.find_device()?;
+        if self.is_nbd() {
+            store::nbd::Address::parse(&self.backing)?;
+        }
         for text in &self.layers {
             layer::parse(text)?;
         }
@@ -168,18 +174,34 @@ impl VolumeConfig {
         self.backing == MEMORY
     }
 
+    /// Whether its bytes lie with an NBD server.
+    pub fn is_nbd(&self) -> bool {
+        store::nbd::Address::looks_like(&self.backing)
+    }
+
+    /// Opens the backing.
+    ///
+    /// # Errors
+    /// If it cannot be used, is too small or busy.
+    pub fn open_store(&self) -> Result<Arc<dyn Store>, ConfigError> {
+        if self.in_memory() {
+            let limit = self.memory_bytes_max.unwrap_or_else(default_memory_bytes);
+            return Ok(Arc::new(store::Memory::new(self.size_bytes, limit)));
+        }
+        if self.is_nbd() {
+            let address = store::nbd::Address::parse(&self.backing)?;
+            return Ok(Arc::new(store::Nbd::open(address, self.size_bytes, self.block_bytes)?));
+        }
+        Ok(Arc::new(store::File::open(Path::new(&self.backing), self.size_bytes)?))
+    }
+
     /// Opens the backing and starts the engine.
     ///
     /// # Errors
     /// See [`ConfigError`].
     pub fn start(&self) -> Result<Volume, ConfigError> {
         self.check()?;
-        let store: Arc<dyn Store> = if self.in_memory() {
-            let limit = self.memory_bytes_max.unwrap_or_else(default_memory_bytes);
-            Arc::new(store::Memory::new(self.size_bytes, limit))
-        } else {
-            Arc::new(store::File::open(Path::new(&self.backing), self.size_bytes)?)
-        };
+        let store = self.open_store()?;
         let mut layers: Vec<Box<dyn Layer>> = Vec::new();
         let mut power = None;
         let mut top = Arc::clone(&store);

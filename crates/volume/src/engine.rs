@@ -31,6 +31,7 @@ use crate::buffer::Buffer;
 use crate::layer::Layer;
 use crate::model::Model;
 use crate::store::{Extent, Store};
+use headworks_policy::Nanos;
 use headworks_policy::block::{BlockScheduler, IoClass, Operation, Request, SECTOR_BYTES};
 use shared::Shared;
 use std::io;
@@ -183,6 +184,18 @@ impl Engine {
     /// Writes without a queue and without a copy; `None` if this engine has decisions to make.
     pub fn write_now(&self, offset: u64, from: &[u8], fua: bool) -> Option<io::Result<()>> {
         self.shared.write_now(offset, from, fua)
+    }
+
+    /// Reads past queue, layers and figures, for a front end that measures its own way.
+    pub(crate) fn read_past_queue(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.shared.store.read(offset, into)
+    }
+
+    /// Answers are given so much before the time that the model names: the way through the front end
+    /// is part of what a device takes, and whoever sits before it should see the model's time. What
+    /// the model makes faster than that way stays as slow as it.
+    pub fn set_lead(&self, lead: Nanos) {
+        self.shared.set_lead(lead);
     }
 
     /// What of a range takes space; see [`Store::extents`]. Not ordered against requests in flight.

@@ -2,9 +2,11 @@
 
 pub mod file;
 pub mod memory;
+pub mod nbd;
 
 pub use file::File;
 pub use memory::Memory;
+pub use nbd::Nbd;
 
 use std::io;
 
@@ -56,6 +58,11 @@ pub trait Store: Send + Sync {
 
     /// Bytes of space that are taken, if it is known.
     fn allocated_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// What is the matter with it, in words for an operator; none if all is well.
+    fn trouble(&self) -> Option<String> {
         None
     }
 }

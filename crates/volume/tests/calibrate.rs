@@ -1,7 +1,16 @@
 //! From measurements of a device to a model that measures the same.
 
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use headworks_policy::block::Operation;
 use headworks_volume::model::Device;
 use headworks_volume::model::calibrate::{CalibrateError, Mixed, Probes, fit};
+
+use headworks_volume::probe::{Plan, Target, measure, steps};
+use headworks_volume::store::Memory;
+use headworks_volume::{Buffer, Engine, EngineConfig, Submission};
 
 fn near(name: &str, what: &str, found: f64, goal: f64, tolerance: f64) {
     println!("{name} {what}: {found:.1} for {goal:.1}");
@@ -56,4 +65,82 @@ fn measurements_that_make_no_device_are_refused() {
     assert_eq!(refused(Probes { depth: 2, ..good.clone() }), CalibrateError::Shallow(2));
     let twice = vec![good.seeks[0], good.seeks[0], good.seeks[1]];
     assert_eq!(refused(Probes { seeks: twice, ..good }), CalibrateError::FewSeeks(2));
+}
+
+const MIB: u64 = 1 << 20;
+
+/// An engine as a device to be measured.
+struct Behind(Engine);
+
+impl Target for Behind {
+    fn size_bytes(&self) -> u64 {
+        self.0.size_bytes()
+    }
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        // Requests of probes are a megabyte at most.
+        let len = into.len() as u32;
+        let data = self.0.call(|done| Submission::new(Operation::Read, offset, len, done))?;
+        into.copy_from_slice(&data);
+        Ok(())
+    }
+    fn write(&self, offset: u64, from: &[u8]) -> io::Result<()> {
+        let data = Buffer::copy_of(from);
+        self.0.call(|done| Submission::write(offset, data, done)).map(drop)
+    }
+    fn flush(&self) -> io::Result<()> {
+        self.0.call(|done| Submission::new(Operation::Flush, 0, 0, done)).map(drop)
+    }
+}
+
+/// SSD-C in real time, measured as a real device is, and fitted: its figures come back. What this
+/// machine adds makes it slower, never faster: 5 % above are allowed, and below, on a machine that
+/// does other things, a third; the writes, which are slow enough for any machine, within 15 %.
+#[test]
+fn a_modelled_drive_is_measured_and_found_again() {
+    let device = Device::preset("ssd-c").unwrap();
+    let goal = Probes::of(&device, 16_384, 32);
+    let store = Arc::new(Memory::new(256 * MIB, 256 * MIB));
+    let model = Some(device.model(256 * MIB, 1));
+    let engine = Engine::start(EngineConfig { model, ..EngineConfig::raw(store) }).unwrap();
+    let plan = Plan { span: Duration::from_millis(400), ..Plan::default() };
+    let mut told = Vec::new();
+    let measured = measure(&Behind(engine), &plan, |step| told.push(step)).unwrap();
+    assert_eq!(told, (0..steps(&plan).len()).collect::<Vec<_>>());
+    println!("{measured:#?}");
+    let fitted = Probes::of(&fit(&measured).unwrap(), 16_384, 32);
+    let within = |what: &str, found: f64, goal: f64, less: f64, more: f64| {
+        println!("{what}: {found:.1} for {goal:.1}");
+        let ratio = found / goal;
+        assert!((1.0 - less..=1.0 + more).contains(&ratio), "{what}: {found:.1} for {goal:.1}");
+    };
+    within("reads at depth 32", fitted.read_iops, goal.read_iops, 0.33, 0.05);
+    within("writes at depth 32", fitted.write_iops, goal.write_iops, 0.15, 0.15);
+    within("read, µs", fitted.read_us, goal.read_us, 0.05, 1.5);
+    let (found, real) = (fitted.sequential_read_mb_per_s, goal.sequential_read_mb_per_s);
+    within("sequential reads", found, real, 0.33, 0.05);
+    let (found, real) = (fitted.sequential_write_mb_per_s, goal.sequential_write_mb_per_s);
+    within("sequential writes", found, real, 0.2, 0.15);
+}
+
+/// The first error ends it, and is the one that is told.
+#[test]
+fn a_device_that_fails_is_not_measured() {
+    struct Broken;
+    impl Target for Broken {
+        fn size_bytes(&self) -> u64 {
+            64 * MIB
+        }
+        fn read(&self, _offset: u64, _into: &mut [u8]) -> io::Result<()> {
+            Err(io::Error::from_raw_os_error(libc::EIO))
+        }
+        fn write(&self, _offset: u64, _from: &[u8]) -> io::Result<()> {
+            Ok(())
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let plan = Plan { span: Duration::from_millis(20), ..Plan::default() };
+    let error = measure(&Broken, &plan, |_| ()).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EIO));
 }

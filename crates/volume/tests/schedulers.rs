@@ -2,8 +2,8 @@
 
 use headworks_policy::Nanos;
 use headworks_policy::block::{
-    BlockScheduler, Cfq, Deadline, IoClass, Noop, Operation, SECTOR_BYTES, SchedulerKind, cfq,
-    deadline,
+    Afq, BlockScheduler, Cfq, Deadline, IoClass, Noop, Operation, SECTOR_BYTES, SchedulerKind, afq,
+    cfq, deadline,
 };
 use headworks_volume::model::{Device, hdd};
 use headworks_volume::sim::{Job, Outcome, Pattern, run};
@@ -82,6 +82,9 @@ fn merging_makes_large_requests_of_small_ones() {
             SchedulerKind::Cfq => {
                 Box::new(Cfq::new(cfq::Settings { limits, ..Default::default() }))
             }
+            SchedulerKind::Afq => {
+                Box::new(Afq::new(afq::Settings { limits, ..Default::default() }))
+            }
         };
         let apart = simulate(apart.as_mut(), &plain_disk(), &[small, other], 10)[0].mb_per_s();
         println!("{kind}: {joined:.1} MB/s joined, {apart:.1} MB/s apart");
@@ -147,6 +150,41 @@ fn cfq_shares_a_disk_by_level() {
     assert!(unordered * 2.0 < total, "{unordered}");
 }
 
+/// The same by AFQ, whose shares are 8 to 1 (Split, section 2.5.1).
+#[test]
+fn afq_shares_a_disk_by_level() {
+    let jobs: Vec<Job> =
+        (0..8).map(|level| Job { level, ..reader(u32::from(level) + 1) }).collect();
+    let outcomes = simulate(&mut *Box::new(Afq::default()), &preset("hdd"), &jobs, 100);
+    let total: f64 = outcomes.iter().map(Outcome::mb_per_s).sum();
+    for (level, outcome) in outcomes.iter().enumerate() {
+        let (share, goal) = (outcome.mb_per_s() / total, (8 - level) as f64 / 36.0);
+        println!("level {level}: {:.1} % for {:.1} %", 100.0 * share, 100.0 * goal);
+        assert!((share / goal - 1.0).abs() < 0.2, "level {level}: {share} for {goal}");
+    }
+    let noop = simulate(&mut *Box::new(Noop::default()), &preset("hdd"), &jobs, 100);
+    let unordered: f64 = noop.iter().map(Outcome::mb_per_s).sum();
+    println!("{total:.0} MB/s with turns, {unordered:.0} MB/s in order of arrival");
+    assert!(unordered * 1.5 < total, "{unordered}");
+}
+
+/// On flash, readers with more waiting than the device takes get what their levels say.
+#[test]
+fn afq_shares_flash_by_level() {
+    let jobs: Vec<Job> = [0, 4, 6]
+        .map(|level| Job { level, cause: u32::from(level), ..random(Operation::Read, 64) })
+        .to_vec();
+    let mut scheduler = SchedulerKind::Afq.build_for(false);
+    let outcomes = simulate(scheduler.as_mut(), &preset("ssd-c"), &jobs, 5);
+    let total: f64 = outcomes.iter().map(Outcome::iops).sum();
+    for (outcome, goal) in outcomes.iter().zip([8.0 / 14.0, 4.0 / 14.0, 2.0 / 14.0]) {
+        let share = outcome.iops() / total;
+        println!("{:.1} % for {:.1} %", 100.0 * share, 100.0 * goal);
+        assert!((share / goal - 1.0).abs() < 0.05, "{share} for {goal}");
+    }
+    assert!(total > 39_000.0, "{total} reads a second: the device is kept busy");
+}
+
 /// Split, section 2.2: an idle-priority writer beside a reader. At the block level, and as long as
 /// nothing above buffers its writes, the class holds.
 #[test]
@@ -159,15 +197,19 @@ fn the_idle_class_leaves_a_reader_alone() {
         ..random(Operation::Write, 64)
     };
     for device in [preset("hdd"), preset("ssd-c")] {
-        let mut alone = SchedulerKind::Cfq.build_for(device.is_rotational());
-        let alone = simulate(alone.as_mut(), &device, &[reader(1)], 20)[0].mb_per_s();
-        let mut beside = SchedulerKind::Cfq.build_for(device.is_rotational());
-        let beside = simulate(beside.as_mut(), &device, &[reader(1), idle], 20)[0].mb_per_s();
-        let mut noop = Noop::default();
-        let without = simulate(&mut noop, &device, &[reader(1), idle], 20)[0].mb_per_s();
-        println!("reader: {alone:.1} MB/s alone, {beside:.1} beside, {without:.1} without classes");
-        assert!(beside > 0.97 * alone, "{beside} of {alone}");
-        assert!(without < 0.5 * alone, "{without} of {alone}");
+        for kind in [SchedulerKind::Cfq, SchedulerKind::Afq] {
+            let mut alone = kind.build_for(device.is_rotational());
+            let alone = simulate(alone.as_mut(), &device, &[reader(1)], 20)[0].mb_per_s();
+            let mut beside = kind.build_for(device.is_rotational());
+            let beside = simulate(beside.as_mut(), &device, &[reader(1), idle], 20)[0].mb_per_s();
+            let mut noop = Noop::default();
+            let without = simulate(&mut noop, &device, &[reader(1), idle], 20)[0].mb_per_s();
+            println!(
+                "reader: {alone:.1} MB/s alone, {beside:.1} beside, {without:.1} without classes"
+            );
+            assert!(beside > 0.97 * alone, "{beside} of {alone}");
+            assert!(without < 0.5 * alone, "{without} of {alone}");
+        }
     }
 }
 

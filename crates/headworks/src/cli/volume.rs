@@ -43,6 +43,12 @@ pub enum VolumeCommand {
     /// Requests come at their recorded times, or as fast as the depth allows. Writes write a
     /// pattern: what the volume held is lost where they go.
     Replay(Replay),
+    /// Measure a real device, and write a device file that behaves like it
+    ///
+    /// In a directory a file is made, measured and removed: that shows the device under it. A device,
+    /// or a file that holds something, is overwritten only with --destroy. Takes about 15 times
+    /// --seconds, best on a machine that does nothing else.
+    Calibrate(Calibrate),
     /// Find what crashed volumes left behind, and clean it up
     ///
     /// Touches only loop devices and mounts below headworks' own directory whose process is gone.
@@ -88,7 +94,11 @@ pub struct Create {
     #[arg(long, short = 's', value_parser = size)]
     pub size: u64,
     /// Where the bytes lie; a file that does not exist is made, sparse
-    #[arg(long, short = 'b', value_name = "FILE|DEVICE|memory")]
+    ///
+    /// An export of an NBD server is nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH. If
+    /// its server goes, requests wait for it for 30 s; writes that it answered and had not flushed
+    /// may be lost then, and everything fails until the volume is mounted anew.
+    #[arg(long, short = 'b', value_name = "FILE|DEVICE|memory|nbd://…")]
     pub backing: String,
     /// Most memory for a volume in memory [default: half of the machine's]
     #[arg(long, value_name = "SIZE", value_parser = size)]
@@ -99,7 +109,7 @@ pub struct Create {
     /// Seed of what is random in the model
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Order of the requests that wait: noop, deadline or cfq
+    /// Order of the requests that wait: noop, deadline, cfq or afq
     #[arg(long, default_value = "noop")]
     pub scheduler: String,
     /// Layers; may be given several times
@@ -201,6 +211,56 @@ pub struct Replay {
     /// Let the trace's writes destroy what the volume holds
     #[arg(long)]
     pub overwrite: bool,
+    /// For machines
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Kind of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum DeviceKind {
+    /// Flash
+    Ssd,
+    /// A disk: its seeks are measured
+    Hdd,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let value: f64 = text.parse().map_err(|_| "write a number of seconds".to_owned())?;
+    if (0.05..=600.0).contains(&value) { Ok(value) } else { Err("0.05 to 600 seconds".to_owned()) }
+}
+
+/// Arguments of `volume calibrate`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    headworks volume calibrate /var/lib/mysql --out mine.toml\n  \
+    headworks volume calibrate /dev/sdx --destroy --out disk.toml\n  \
+    headworks volume create like-it --size 10G --backing memory --device mine.toml")]
+pub struct Calibrate {
+    /// A directory, a file or a block device
+    #[arg(value_name = "DIRECTORY|FILE|DEVICE")]
+    pub target: PathBuf,
+    /// Device file to write [default: shown]
+    #[arg(long, short = 'o', value_name = "FILE.toml")]
+    pub out: Option<PathBuf>,
+    /// Time of each measurement
+    #[arg(long, default_value = "2", value_name = "SECONDS", value_parser = seconds)]
+    pub seconds: f64,
+    /// Size of the file that is made; more than the drive's cache
+    #[arg(long, default_value = "1G", value_name = "SIZE", value_parser = size)]
+    pub size: u64,
+    /// What it is, if the kernel does not know
+    #[arg(long, value_enum)]
+    pub kind: Option<DeviceKind>,
+    /// Commands that the device takes at a time, which cannot be measured
+    #[arg(long, default_value_t = 32, value_name = "COMMANDS", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub queue_depth: u32,
+    /// Revolutions a minute of a disk
+    #[arg(long)]
+    pub rpm: Option<f64>,
+    /// Overwrite what the device or the file holds
+    #[arg(long)]
+    pub destroy: bool,
     /// For machines
     #[arg(long)]
     pub json: bool,

@@ -49,6 +49,12 @@ pub struct Figures {
     pub power: Option<Power>,
     /// Space that the backing takes.
     pub allocated_bytes: Option<u64>,
+    /// Microseconds of each request's modelled time that the way through the kernel takes.
+    pub lead_us: f64,
+    /// The front end looks for the next request before it sleeps: that is faster on this machine.
+    pub looks: bool,
+    /// What is the matter with the backing.
+    pub trouble: Option<String>,
 }
 
 /// What is answered.

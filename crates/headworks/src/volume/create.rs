@@ -24,7 +24,8 @@ pub fn create(args: &cli::Create) -> Result<()> {
         path.into_os_string().into_string().ok().context("paths of volumes must be UTF-8")
     };
     let in_memory = args.backing == MEMORY;
-    let backing = if in_memory { MEMORY.to_owned() } else { absolute(&args.backing)? };
+    let remote = store::nbd::Address::looks_like(&args.backing);
+    let backing = if in_memory || remote { args.backing.clone() } else { absolute(&args.backing)? };
     let mut config = VolumeConfig::new(args.size, &backing);
     config.memory_bytes_max = args.memory_max;
     // The volume's process runs elsewhere.
@@ -42,7 +43,12 @@ pub fn create(args: &cli::Create) -> Result<()> {
         })
         .collect::<Result<_>>()?;
     config.check()?;
-    let made_backing = !in_memory && prepare(Path::new(&backing), args.size)?;
+    refuse_taken(&backing)?;
+    if remote {
+        // As the volume will, and let go: it is there, large enough and writable.
+        config.open_store()?;
+    }
+    let made_backing = !in_memory && !remote && prepare(Path::new(&backing), args.size)?;
     let description = Description {
         file_system: (!args.raw).then_some(match args.fs {
             cli::FsArg::Ext4 => FileSystem::Ext4,
@@ -67,22 +73,31 @@ pub fn create(args: &cli::Create) -> Result<()> {
     Ok(())
 }
 
-/// Makes a backing file, sparse, or looks at the one that is there. Whether it made one.
-fn prepare(path: &Path, size: u64) -> Result<bool> {
+/// Two volumes on the same bytes would destroy each other.
+fn refuse_taken(backing: &str) -> Result<()> {
+    if backing == MEMORY {
+        return Ok(());
+    }
+    let path = Path::new(backing);
     for other in state::all() {
         let used = other.read().is_ok_and(|description| {
-            std::fs::canonicalize(&description.volume.backing).ok()
-                == std::fs::canonicalize(path).ok()
-                && path.exists()
+            let theirs = &description.volume.backing;
+            theirs == backing && (path.exists() || description.volume.is_nbd())
+                || path.exists()
+                    && std::fs::canonicalize(theirs).ok() == std::fs::canonicalize(path).ok()
         });
         if used {
             bail!(
-                "{} backs volume `{1}` already\n  remove that one first: headworks volume rm {1}",
-                path.display(),
+                "{backing} backs volume `{0}` already\n  remove that one first: headworks volume rm {0}",
                 other.name
             );
         }
     }
+    Ok(())
+}
+
+/// Makes a backing file, sparse, or looks at the one that is there. Whether it made one.
+fn prepare(path: &Path, size: u64) -> Result<bool> {
     if path.exists() {
         // Opened as the volume will be, and let go.
         store::File::open(path, size)?;

@@ -131,6 +131,10 @@ struct Served {
     volume: Volume,
     front: Front,
     device: LoopDevice,
+    /// What the front end takes of each request's modelled time.
+    lead_us: f64,
+    /// The front end looks for requests before it sleeps.
+    looks: bool,
 }
 
 fn start(named: &Named, description: &Description) -> Result<Served> {
@@ -162,12 +166,33 @@ fn start(named: &Named, description: &Description) -> Result<Served> {
             Ok(device)
         });
     match attached {
-        Ok(device) => Ok(Served { volume, front, device }),
+        Ok(device) => {
+            let (lead_us, looks) = tune(&volume, &front, &device, description)?;
+            Ok(Served { volume, front, device, lead_us, looks })
+        }
         Err(error) => {
             let _ = front.end();
             Err(error)
         }
     }
+}
+
+/// A modelled device should be as fast as its model for whoever uses it, so what the way through the
+/// kernel takes is taken off; without a model that way should be short. Microseconds that are taken
+/// off, and whether the front end looks for requests.
+fn tune(
+    volume: &Volume,
+    front: &Front,
+    device: &LoopDevice,
+    description: &Description,
+) -> Result<(f64, bool)> {
+    // A backing that cannot be read shows that to whoever uses the volume.
+    if description.volume.find_device()? == headworks_volume::model::Device::Raw {
+        return Ok((0.0, front.choose_to_look(&device.path).unwrap_or_default()));
+    }
+    let way = front.measure_way(&device.path).unwrap_or_default();
+    volume.engine.set_lead(way);
+    Ok((way.0 as f64 / 1e3, false))
 }
 
 fn listen(volume: &Named) -> Result<UnixListener> {
@@ -259,12 +284,15 @@ impl Served {
                 last_cut: power.last_cut(),
             }),
             allocated_bytes: self.volume.store.allocated_bytes(),
+            trouble: self.volume.store.trouble(),
+            lead_us: self.lead_us,
+            looks: self.looks,
         }
     }
 
     /// Takes everything away in the opposite order; what was written is durable then.
     fn stop(self, named: &Named) -> Result<()> {
-        let Served { volume, front, device } = self;
+        let Served { volume, front, device, .. } = self;
         let path = device.path.clone();
         // The kernel lets go at the last close: ours, or that of whoever still has it open.
         device.detach().with_context(|| format!("cannot take {} away", path.display()))?;

@@ -137,6 +137,12 @@ pub fn stat(args: &cli::Stat) -> Result<()> {
     if let Some(allocated) = figures.allocated_bytes {
         println!("  takes      {}", bytes(allocated));
     }
+    if figures.lead_us > 0.0 {
+        println!("  front end  {:.1} µs of each modelled time", figures.lead_us);
+    }
+    if let Some(trouble) = &figures.trouble {
+        println!("  TROUBLE    {trouble}");
+    }
     if let Some(power) = &figures.power {
         println!(
             "  power      {}, {} not flushed",

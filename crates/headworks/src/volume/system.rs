@@ -73,7 +73,8 @@ pub fn can_serve() -> Result<()> {
         if !Path::new(node).exists() {
             bail!(
                 "{node} is missing: this kernel has no {what}, or its module is not loaded\n  \
-                 load it: modprobe {module}"
+                 load it: modprobe {module}; over NBD volumes need neither: headworks volume serve NAME \
+                 --nbd unix:PATH"
             );
         }
     }

@@ -63,7 +63,8 @@ impl Rig {
         self.dir.join(format!("{name}.img")).display().to_string()
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    /// `headworks volume …`, not started yet.
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_headworks"));
         command
             .arg("volume")
@@ -108,12 +109,20 @@ impl Rig {
         self.ok(&["mount", name, &self.mnt().display().to_string()])
     }
 
-    /// The file system in an image must be sound, without any repair.
+    /// The file system in an image, if there is one, must be sound, without any repair.
     pub fn assert_sound(&self, image: &str) {
-        let output = Command::new(find("e2fsck").unwrap()).args(["-fn", image]).output().unwrap();
+        use std::io::Read;
+        let mut head = vec![0; 2048];
+        let read = std::fs::File::open(image).and_then(|mut file| file.read_exact(&mut head));
+        let (program, option) = match read {
+            Ok(()) if head.starts_with(b"XFSB") => ("xfs_repair", "-fn"),
+            Ok(()) if head[0x438..0x43a] == [0x53, 0xef] => ("e2fsck", "-fn"),
+            _ => return,
+        };
+        let output = Command::new(find(program).unwrap()).args([option, image]).output().unwrap();
         assert!(
             output.status.success(),
-            "e2fsck: {}{}",
+            "{program}: {}{}",
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
@@ -128,6 +137,13 @@ impl Drop for Rig {
             self.run(&["umount", volume["name"].as_str().unwrap_or_default()]);
         }
         self.run(&["doctor"]);
+        // Whatever was mounted here is sound in the end.
+        for entry in std::fs::read_dir(&self.dir).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|end| end == "img") && !std::thread::panicking() {
+                self.assert_sound(&path.display().to_string());
+            }
+        }
         // Never through a mount that would not go away.
         let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
         if !mounts.contains(&self.dir.display().to_string()) {

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::{BlockScheduler, Cfq, Deadline, Noop, cfq};
+use super::{Afq, BlockScheduler, Cfq, Deadline, Noop, afq, cfq};
 
 /// A scheduler that configuration can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,12 +14,14 @@ pub enum SchedulerKind {
     Deadline,
     /// [`Cfq`].
     Cfq,
+    /// [`Afq`], standing alone.
+    Afq,
 }
 
 impl SchedulerKind {
     /// All of them.
-    pub const ALL: [SchedulerKind; 3] =
-        [SchedulerKind::Noop, SchedulerKind::Deadline, SchedulerKind::Cfq];
+    pub const ALL: [SchedulerKind; 4] =
+        [SchedulerKind::Noop, SchedulerKind::Deadline, SchedulerKind::Cfq, SchedulerKind::Afq];
 
     /// Name, as configuration has it.
     pub const fn name(self) -> &'static str {
@@ -27,6 +29,7 @@ impl SchedulerKind {
             SchedulerKind::Noop => "noop",
             SchedulerKind::Deadline => "deadline",
             SchedulerKind::Cfq => "cfq",
+            SchedulerKind::Afq => "afq",
         }
     }
 
@@ -42,6 +45,8 @@ impl SchedulerKind {
             SchedulerKind::Deadline => Box::new(Deadline::default()),
             SchedulerKind::Cfq if rotational => Box::new(Cfq::default()),
             SchedulerKind::Cfq => Box::new(Cfq::new(cfq::Settings::flash())),
+            SchedulerKind::Afq if rotational => Box::new(Afq::default()),
+            SchedulerKind::Afq => Box::new(Afq::new(afq::Settings::flash())),
         }
     }
 }
@@ -76,6 +81,7 @@ impl FromStr for SchedulerKind {
             "noop" | "none" => Ok(SchedulerKind::Noop),
             "deadline" | "mq-deadline" => Ok(SchedulerKind::Deadline),
             "cfq" => Ok(SchedulerKind::Cfq),
+            "afq" => Ok(SchedulerKind::Afq),
             _ => Err(UnknownScheduler { name: name.to_owned() }),
         }
     }

@@ -54,6 +54,8 @@ pub(super) struct Shared {
     counters: Counters,
     /// Submitted and not answered; those done within `submit` are not in it.
     outstanding: AtomicU64,
+    /// Nanoseconds by which completions are told before their time.
+    lead_ns: AtomicU64,
     idle: Mutex<()>,
     became_idle: Condvar,
 }
@@ -79,6 +81,7 @@ impl Shared {
             layers: Mutex::new(layers),
             counters: Counters::default(),
             outstanding: AtomicU64::new(0),
+            lead_ns: AtomicU64::new(0),
             idle: Mutex::new(()),
             became_idle: Condvar::new(),
         }
@@ -225,8 +228,9 @@ impl Shared {
         for part in job.parts_mut() {
             part.result = perform(&*self.store, &mut part.submission, part.fault);
         }
-        if job.due > clock::now() {
-            self.timer.push(job.due, Event::Finish(job));
+        let due = Nanos(job.due.0.saturating_sub(self.lead_ns.load(Ordering::Relaxed)));
+        if due > clock::now() {
+            self.timer.push(due, Event::Finish(job));
             return None;
         }
         Some(job)
@@ -301,6 +305,10 @@ impl Shared {
         // As above.
         self.counters.add(Operation::Write, from.len() as u32, result.is_err());
         Some(result)
+    }
+
+    pub(super) fn set_lead(&self, lead: Nanos) {
+        self.lead_ns.store(lead.0, Ordering::Relaxed);
     }
 
     pub(super) fn counts(&self) -> Counts {

@@ -21,6 +21,7 @@ use super::request::{Agreement, Ask, Job};
 use super::server::Shared;
 use super::wire::{Error, PAYLOAD_BYTES_MAX};
 use crate::buffer::Buffer;
+use crate::glances::{GLANCE, Glances};
 
 /// Replies that wait before they are sent in the middle of a batch of requests.
 const BATCH_BYTES: u64 = 256 << 10;
@@ -29,13 +30,6 @@ const BATCH_BYTES: u64 = 256 << 10;
 /// make it faster, and would not stay in the cache between the copy from the store and that to the
 /// socket.
 const UNSENT_BYTES_MAX: u64 = 2 << 20;
-
-/// How long a client that waits for each answer is given to ask again before this thread sleeps: what two
-/// threads need that wake each other across processors.
-const GLANCE: Duration = Duration::from_micros(50);
-
-/// Requests for which looking is not tried, at most, after it was in vain.
-const GLANCES_SKIPPED_MAX: u32 = 256;
 
 /// Serves the client behind `socket` to its end.
 pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
@@ -140,30 +134,6 @@ fn receive(socket: &OwnedFd, intake: &mut Intake, how: RecvFlags) -> Result<usiz
             }
             Err(error) => return Err(error),
         }
-    }
-}
-
-/// Whether looking is worth it: each time in vain doubles how often it is not done next.
-#[derive(Debug, Default)]
-struct Glances {
-    to_skip: u32,
-    penalty: u32,
-}
-
-impl Glances {
-    fn worth_it(&mut self) -> bool {
-        let now = self.to_skip == 0;
-        self.to_skip = self.to_skip.saturating_sub(1);
-        now
-    }
-
-    fn failed(&mut self) {
-        self.penalty = (self.penalty * 2).clamp(1, GLANCES_SKIPPED_MAX);
-        self.to_skip = self.penalty;
-    }
-
-    fn succeeded(&mut self) {
-        self.penalty = 0;
     }
 }
 
@@ -373,30 +343,5 @@ fn outcome(to: To, result: io::Result<()>) -> Reply {
     match result {
         Ok(()) => Reply::done(to),
         Err(error) => Reply::error(to, Error::of(&error), "the device reports an error"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn looking_in_vain_is_done_ever_less_often_until_it_helps_again() {
-        let mut glances = Glances::default();
-        // Skipped after each failure: 1, 2, 4, … and never more than the most.
-        for expected in [1, 2, 4, 8, 16, 32, 64, 128, 256, 256] {
-            assert!(glances.worth_it());
-            glances.failed();
-            let mut skipped = 0;
-            while !glances.worth_it() {
-                skipped += 1;
-            }
-            assert_eq!(skipped, expected);
-            glances.to_skip = 0;
-        }
-        glances.succeeded();
-        assert!(glances.worth_it() && glances.worth_it());
-        glances.failed();
-        assert!(!glances.worth_it() && glances.worth_it());
     }
 }

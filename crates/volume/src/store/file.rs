@@ -45,6 +45,14 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
+    /// The kernel writes nothing to it.
+    #[error(
+        "{path} is set read-only, and a volume is written to\n  make it writable: blockdev --setrw {path}"
+    )]
+    ReadOnly {
+        /// The device.
+        path: PathBuf,
+    },
     /// The volume does not fit.
     #[error(
         "{path} has {has} bytes, the volume needs {needs}\n  \
@@ -109,6 +117,9 @@ impl File {
         // SAFETY: locks an open descriptor; no memory is involved.
         if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
             return Err(OpenError::Busy { path: path.to_owned() });
+        }
+        if device && is_read_only(&file) {
+            return Err(OpenError::ReadOnly { path: path.to_owned() });
         }
         let has = if device { device_size(&file).map_err(failed)? } else { meta.size() };
         if has < size {
@@ -201,6 +212,16 @@ impl File {
         }
         Ok(())
     }
+}
+
+/// Whether a block device is set read-only. The kernel lets it be opened for writing all the same.
+fn is_read_only(file: &std::fs::File) -> bool {
+    /// `BLKROGET` of linux/fs.h.
+    const BLKROGET: libc::c_ulong = 0x125E;
+    let mut read_only: libc::c_int = 0;
+    // SAFETY: the ioctl writes one int, which lives here.
+    let done = unsafe { libc::ioctl(file.as_raw_fd(), BLKROGET, &raw mut read_only) };
+    done == 0 && read_only != 0
 }
 
 /// What the kernel says about the size of a block device.

@@ -1,10 +1,12 @@
 //! What every block scheduler promises, whatever comes: random requests, merges, refusals and
 //! completions.
 
+mod afq_shares;
+
 use headworks_policy::Nanos;
 use headworks_policy::block::{
-    Added, BlockScheduler, Cfq, Deadline, Dispatch, Index, IoClass, Noop, Operation, Request,
-    SchedulerKind, cfq, deadline, plug, table::Limits,
+    Added, Afq, BlockScheduler, Cfq, Deadline, Dispatch, Index, IoClass, Noop, Operation, Request,
+    SchedulerKind, afq, cfq, deadline, plug, table::Limits,
 };
 use proptest::prelude::*;
 
@@ -159,6 +161,9 @@ fn every_scheduler() -> Vec<Box<dyn BlockScheduler>> {
     let plug = plug::Settings::QUEUE;
     let mut all: Vec<_> = SchedulerKind::ALL.iter().map(|kind| kind.build()).collect();
     all.push(SchedulerKind::Cfq.build_for(false));
+    all.push(SchedulerKind::Afq.build_for(false));
+    all.push(Box::new(Afq::new(afq::Settings::default().beneath_calls())));
+    all.push(Box::new(Afq::new(afq::Settings { plug, ..Default::default() })));
     all.push(Box::new(Noop::new(Limits::default(), plug)));
     all.push(Box::new(Deadline::new(deadline::Settings { plug, ..Default::default() })));
     all.push(Box::new(Cfq::new(cfq::Settings { plug, ..Default::default() })));

@@ -1,0 +1,435 @@
+//! A volume on an export of another NBD server.
+//!
+//! # Durability
+//! A write with `fua` and a flush are passed on as such; a server without FUA gets a flush after the
+//! write. `io` never says that something is durable that the server did not.
+//!
+//! # When the server goes
+//! Requests in flight were not answered, so each may be carried out twice, and they are asked again
+//! on a new connection, for up to the store's patience; those that got no answer for as long as that
+//! fail with EIO. But whoever comes back may have lost what it
+//! answered and was not told to flush: then this store is like a drive that lost its cache. If any
+//! write was answered since the last flush, everything fails with EIO from then on, until the volume
+//! is started anew and the file system plays its journal back. After a flush nothing can be lost,
+//! and whoever uses the volume notices a pause only.
+
+mod address;
+mod connection;
+mod handshake;
+mod socket;
+
+pub use address::Address;
+
+use super::Store;
+use crate::nbd::wire::{command, command_flag, transmission_flag as flag};
+use connection::{Ask, Connection, Failure};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a server may be away, or silent, before requests fail.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time between two attempts to reach a server that is away.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Longest range of a trim or of zeroing that is asked for at a time, in bytes.
+const RANGE_BYTES_MAX: u64 = 1 << 30;
+
+/// Zeros that are written at a time where the server cannot zero by itself.
+const ZEROS_BYTES: usize = 1 << 20;
+
+/// Why an export cannot hold a volume.
+#[derive(Debug, thiserror::Error)]
+pub enum NbdError {
+    /// It is no URI.
+    #[error(
+        "`{text}` is no address of an NBD export: {problem}\n  \
+         write nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH"
+    )]
+    Address {
+        /// As written.
+        text: String,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// Nobody answers, or not well.
+    #[error("cannot reach {address}: {source}\n  is its server running? look: nbdinfo '{address}'")]
+    Connect {
+        /// The export.
+        address: Address,
+        /// Why.
+        source: io::Error,
+    },
+    /// The server has no such export.
+    #[error(
+        "the server of {address} has no such export\n  see which it has: nbdinfo --list '{address}'"
+    )]
+    NoExport {
+        /// The export.
+        address: Address,
+    },
+    /// The server does not want.
+    #[error("cannot use {address}: {problem}")]
+    Refused {
+        /// The export.
+        address: Address,
+        /// Why.
+        problem: String,
+    },
+    /// Writes would fail.
+    #[error(
+        "{address} is read-only, and a volume is written to\n  export it writable, or take another"
+    )]
+    ReadOnly {
+        /// The export.
+        address: Address,
+    },
+    /// The volume does not fit.
+    #[error(
+        "{address} has {has} bytes, the volume needs {needs}\n  make the export larger or the volume smaller"
+    )]
+    Small {
+        /// The export.
+        address: Address,
+        /// Its size.
+        has: u64,
+        /// The volume's.
+        needs: u64,
+    },
+    /// The server takes no blocks as small as the volume's.
+    #[error(
+        "{address} takes blocks of {least} bytes at least\n  create the volume with --block {least}"
+    )]
+    Block {
+        /// The export.
+        address: Address,
+        /// Its smallest block.
+        least: u32,
+    },
+}
+
+/// How it stands with the connection.
+struct Line {
+    current: Arc<Connection>,
+    /// Since when nobody could be reached.
+    away_since: Option<Instant>,
+    /// Nothing is served any more.
+    failed: bool,
+}
+
+/// See the module.
+pub struct Nbd {
+    address: Address,
+    size: u64,
+    block: u32,
+    patience: Duration,
+    line: Mutex<Line>,
+    /// Writes that were answered and that only a flush makes durable.
+    answered: AtomicU64,
+    /// Those of them that a flush covered.
+    flushed: AtomicU64,
+    /// What is the matter, in words.
+    trouble: Mutex<Option<String>>,
+}
+
+impl Nbd {
+    /// Takes an export for a volume of `size` bytes in blocks of `block` bytes.
+    ///
+    /// # Errors
+    /// If nobody answers, or the export cannot be written, is too small, or takes no such blocks.
+    pub fn open(address: Address, size: u64, block: u32) -> Result<Nbd, NbdError> {
+        Nbd::open_with(address, size, block, PATIENCE)
+    }
+
+    /// The same with another patience, for the server's silence and for its absence.
+    ///
+    /// # Errors
+    /// As [`Nbd::open`].
+    pub fn open_with(
+        address: Address,
+        size: u64,
+        block: u32,
+        patience: Duration,
+    ) -> Result<Nbd, NbdError> {
+        let current = Arc::new(connect(&address, size, block, patience)?);
+        if let Some(words) = handshake::warning(&current.terms) {
+            eprintln!("headworks: {address}: {words}");
+        }
+        Ok(Nbd {
+            address,
+            size,
+            block,
+            patience,
+            line: Mutex::new(Line { current, away_since: None, failed: false }),
+            answered: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            trouble: Mutex::default(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn can(&self, what: u16) -> bool {
+        self.lock().current.terms.can(what)
+    }
+
+    /// Asks until it is answered, on as many connections as it takes. Which one it was.
+    fn call(&self, ask: &Ask, into: &mut [u8]) -> io::Result<Arc<Connection>> {
+        loop {
+            let connection = {
+                let line = self.lock();
+                if line.failed {
+                    return Err(eio());
+                }
+                Arc::clone(&line.current)
+            };
+            match connection.call(ask, into) {
+                Ok(()) => return Ok(connection),
+                Err(Failure::Server(libc::ESHUTDOWN)) => {
+                    // It will take no more, on this connection.
+                    connection.end(&io::Error::other("the server is being shut down"));
+                    self.reconnect(
+                        &connection,
+                        &io::Error::other("the server is being shut down"),
+                    )?;
+                }
+                Err(Failure::Server(errno)) => return Err(io::Error::from_raw_os_error(errno)),
+                Err(Failure::Lost(error)) => {
+                    self.reconnect(&connection, &error)?;
+                    // It had its time. Asked again, a server that hangs would be waited for forever.
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
+                        return Err(eio());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Asks for a change of the export. One that is not `durable` by its answer is noted, so that a
+    /// connection that breaks is known to have lost it perhaps; if it broke before the note was
+    /// made, the change is asked for again.
+    fn change(&self, ask: &Ask, durable: bool) -> io::Result<()> {
+        loop {
+            let used = self.call(ask, &mut [])?;
+            if durable {
+                return Ok(());
+            }
+            let line = self.lock();
+            if line.failed {
+                return Err(eio());
+            }
+            if Arc::ptr_eq(&line.current, &used) {
+                self.answered.fetch_add(1, Ordering::AcqRel);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Says once what is the matter.
+    fn say(&self, words: String) {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if trouble.as_ref() != Some(&words) {
+            eprintln!("headworks: {words}");
+            *trouble = Some(words);
+        }
+    }
+
+    /// Replaces a connection that is over, if nobody else did.
+    fn reconnect(&self, old: &Arc<Connection>, why: &io::Error) -> io::Result<()> {
+        let mut line = self.lock();
+        if line.failed {
+            return Err(eio());
+        }
+        if !Arc::ptr_eq(&line.current, old) {
+            return Ok(());
+        }
+        let unflushed =
+            self.answered.load(Ordering::Acquire) - self.flushed.load(Ordering::Acquire);
+        if unflushed > 0 {
+            let words = format!(
+                "the connection to {} broke ({why}) while {unflushed} writes were answered and not \
+                 flushed: they may be lost, as in a power cut\n  when the server is back: headworks \
+                 volume umount and mount again, the file system recovers",
+                self.address
+            );
+            self.say(words);
+            line.failed = true;
+            return Err(eio());
+        }
+        if line.away_since.is_none() {
+            self.say(format!("the connection to {} broke ({why}); trying again", self.address));
+        }
+        let since = *line.away_since.get_or_insert_with(Instant::now);
+        loop {
+            match connect(&self.address, self.size, self.block, self.patience) {
+                Ok(fresh) => {
+                    eprintln!("headworks: {} is back", self.address);
+                    *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    line.current = Arc::new(fresh);
+                    line.away_since = None;
+                    return Ok(());
+                }
+                Err(error) if since.elapsed() >= self.patience => {
+                    self.say(format!("requests fail: {error}"));
+                    return Err(eio());
+                }
+                Err(_) => std::thread::sleep(RETRY.min(self.patience)),
+            }
+        }
+    }
+
+    fn check(&self, offset: u64, len: u64) -> io::Result<()> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.size => Ok(()),
+            _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        }
+    }
+
+    fn longest(&self) -> usize {
+        let longest = self.lock().current.terms.payload_bytes_max;
+        // Whole blocks of any size that a volume may have.
+        (longest - longest % 4096) as usize
+    }
+
+    /// Commands over a range, piece by piece; those that need no flush are `durable`.
+    fn over_range(
+        &self,
+        (command, flags): (u16, u16),
+        offset: u64,
+        len: u64,
+        durable: bool,
+    ) -> io::Result<()> {
+        let mut done = 0;
+        while done < len {
+            let part = (len - done).min(RANGE_BYTES_MAX);
+            // At most 2^30.
+            let ask = Ask { command, flags, offset: offset + done, len: part as u32, payload: &[] };
+            self.change(&ask, durable)?;
+            done += part;
+        }
+        Ok(())
+    }
+
+    fn write_pieces(&self, offset: u64, from: &[u8], flags: u16) -> io::Result<()> {
+        let mut at = offset;
+        for payload in from.chunks(self.longest()) {
+            // At most the server's limit, of 32 bits.
+            let len = payload.len() as u32;
+            let ask = Ask { command: command::WRITE, flags, offset: at, len, payload };
+            self.change(&ask, flags & command_flag::FUA != 0)?;
+            at += u64::from(len);
+        }
+        Ok(())
+    }
+
+    /// Whether durability is asked for with the command; the caller flushes if not.
+    fn fua_flag(&self, fua: bool) -> (u16, bool) {
+        let native = fua && self.can(flag::SEND_FUA);
+        (if native { command_flag::FUA } else { 0 }, fua && !native)
+    }
+}
+
+fn eio() -> io::Error {
+    io::Error::from_raw_os_error(libc::EIO)
+}
+
+fn connect(
+    address: &Address,
+    size: u64,
+    block: u32,
+    patience: Duration,
+) -> Result<Connection, NbdError> {
+    let connection = Connection::open(address, patience)?;
+    let terms = connection.terms;
+    let address = || address.clone();
+    if terms.can(flag::READ_ONLY) {
+        return Err(NbdError::ReadOnly { address: address() });
+    }
+    if terms.size_bytes < size {
+        return Err(NbdError::Small { address: address(), has: terms.size_bytes, needs: size });
+    }
+    if terms.block_bytes_min > block {
+        return Err(NbdError::Block { address: address(), least: terms.block_bytes_min });
+    }
+    Ok(connection)
+}
+
+impl Store for Nbd {
+    fn size_bytes(&self) -> u64 {
+        self.size
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.check(offset, into.len() as u64)?;
+        let mut at = offset;
+        for part in into.chunks_mut(self.longest()) {
+            // At most the server's limit, of 32 bits.
+            let len = part.len() as u32;
+            let ask = Ask { command: command::READ, flags: 0, offset: at, len, payload: &[] };
+            self.call(&ask, part)?;
+            at += u64::from(len);
+        }
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, from: &[u8], fua: bool) -> io::Result<()> {
+        self.check(offset, from.len() as u64)?;
+        let (flags, then_flush) = self.fua_flag(fua);
+        self.write_pieces(offset, from, flags)?;
+        if then_flush { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        if !self.can(flag::SEND_FLUSH) {
+            return Ok(());
+        }
+        let covered = self.answered.load(Ordering::Acquire);
+        let ask = Ask { command: command::FLUSH, flags: 0, offset: 0, len: 0, payload: &[] };
+        self.call(&ask, &mut [])?;
+        self.flushed.fetch_max(covered, Ordering::AcqRel);
+        Ok(())
+    }
+
+    fn discard(&self, offset: u64, len: u64) -> io::Result<()> {
+        self.check(offset, len)?;
+        // Advice: a server that does not take it is not asked.
+        if self.can(flag::SEND_TRIM) {
+            // What a trimmed range holds is not promised, so nothing of it can be lost.
+            self.over_range((command::TRIM, 0), offset, len, true)?;
+        }
+        Ok(())
+    }
+
+    fn write_zeroes(&self, offset: u64, len: u64, fua: bool, unmap: bool) -> io::Result<()> {
+        self.check(offset, len)?;
+        let (flags, then_flush) = self.fua_flag(fua);
+        if self.can(flag::SEND_WRITE_ZEROES) {
+            let keep = if unmap { 0 } else { command_flag::NO_HOLE };
+            self.over_range((command::WRITE_ZEROES, flags | keep), offset, len, flags != 0)?;
+        } else {
+            let zeros = vec![0; ZEROS_BYTES.min(usize::try_from(len).unwrap_or(ZEROS_BYTES))];
+            let mut done = 0;
+            while done < len {
+                let part = (len - done).min(zeros.len() as u64);
+                // At most the buffer's length.
+                self.write_pieces(offset + done, &zeros[..part as usize], flags)?;
+                done += part;
+            }
+        }
+        if then_flush { self.flush() } else { Ok(()) }
+    }
+
+    fn trouble(&self) -> Option<String> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Nbd {
+    fn drop(&mut self) {
+        self.lock().current.leave();
+    }
+}

@@ -1,0 +1,151 @@
+//! Where an export is: NBD URIs, as the NetworkBlockDevice project's `doc/uri.md` has them.
+
+use super::NbdError;
+use std::fmt;
+use std::path::PathBuf;
+
+/// The port that NBD has.
+const PORT: u16 = 10_809;
+
+/// A server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Name or address of a host, and a port.
+    Tcp(String, u16),
+    /// A Unix socket.
+    Unix(PathBuf),
+}
+
+/// An export of a server, as `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    text: String,
+    pub(super) place: Place,
+    pub(super) export: String,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Address {
+    /// Whether a backing is meant to be one, well written or not.
+    pub fn looks_like(text: &str) -> bool {
+        ["nbd://", "nbds://", "nbd+unix:", "nbds+unix:"]
+            .iter()
+            .any(|scheme| text.starts_with(scheme))
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// With what is wrong and how it is written.
+    pub fn parse(text: &str) -> Result<Address, NbdError> {
+        let wrong = |problem| NbdError::Address { text: text.to_owned(), problem };
+        if text.starts_with("nbds") {
+            return Err(wrong("TLS is not spoken here: tunnel the port, or use a Unix socket"));
+        }
+        let (rest, unix) = match (text.strip_prefix("nbd+unix://"), text.strip_prefix("nbd://")) {
+            (Some(rest), _) => (rest, true),
+            (_, Some(rest)) => (rest, false),
+            _ => return Err(wrong("it begins with neither nbd:// nor nbd+unix://")),
+        };
+        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (host, export) = rest.split_once('/').unwrap_or((rest, ""));
+        let decoded = |text: &str| decode(text).ok_or_else(|| wrong("a %XX in it is none"));
+        let export = decoded(export)?;
+        let place = if unix {
+            let socket = query.split('&').find_map(|pair| pair.strip_prefix("socket="));
+            match (host, socket) {
+                ("", Some(path)) if !path.is_empty() => {
+                    let path = decoded(path)?;
+                    if !path.starts_with('/') {
+                        // The volume's process runs in another directory.
+                        return Err(wrong("the path of the socket must begin with /"));
+                    }
+                    Place::Unix(PathBuf::from(path))
+                }
+                ("", _) => return Err(wrong("it does not say which socket: ?socket=PATH")),
+                _ => return Err(wrong("a Unix socket has no host: three slashes")),
+            }
+        } else {
+            let (host, port) = split_host(host).ok_or_else(|| wrong("the port is no number"))?;
+            if host.is_empty() {
+                return Err(wrong("the host is missing"));
+            }
+            Place::Tcp(host, port)
+        };
+        Ok(Address { text: text.to_owned(), place, export })
+    }
+}
+
+/// Host and port; addresses of IPv6 stand in brackets.
+fn split_host(text: &str) -> Option<(String, u16)> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']')?;
+            (host, after.strip_prefix(':').or(after.is_empty().then_some(""))?)
+        }
+        None => text.rsplit_once(':').unwrap_or((text, "")),
+    };
+    let port = if port.is_empty() { PORT } else { port.parse().ok()? };
+    Some((host.to_owned(), port))
+}
+
+fn decode(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((byte, after)) = rest.split_first() {
+        rest = after;
+        if *byte == b'%' {
+            let digits = std::str::from_utf8(rest.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &rest[2..];
+        } else {
+            bytes.push(*byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_read() {
+        let parse = |text| {
+            let Address { place, export, .. } = Address::parse(text).unwrap();
+            (place, export)
+        };
+        let tcp = |host: &str, port| Place::Tcp(host.to_owned(), port);
+        assert_eq!(parse("nbd://store/data"), (tcp("store", 10_809), "data".to_owned()));
+        assert_eq!(parse("nbd://store:99"), (tcp("store", 99), String::new()));
+        assert_eq!(parse("nbd://[::1]:7/a/b%20c"), (tcp("::1", 7), "a/b c".to_owned()));
+        assert_eq!(parse("nbd://[::1]/x"), (tcp("::1", 10_809), "x".to_owned()));
+        assert_eq!(
+            parse("nbd+unix:///data?socket=/run/my%20nbd"),
+            (Place::Unix("/run/my nbd".into()), "data".to_owned())
+        );
+    }
+
+    #[test]
+    fn what_is_no_uri_is_refused_with_the_reason() {
+        for (text, problem) in [
+            ("nbds://store/data", "TLS"),
+            ("nbd:store", "neither"),
+            ("nbd:///data", "host is missing"),
+            ("nbd://store:x/data", "no number"),
+            ("nbd://store/%zz", "%XX"),
+            ("nbd+unix:///data", "?socket=PATH"),
+            ("nbd+unix://host/data?socket=/x", "three slashes"),
+            ("nbd+unix:///data?socket=x", "begin with /"),
+        ] {
+            let said = Address::parse(text).unwrap_err().to_string();
+            assert!(said.contains(problem) && said.contains("nbd://HOST"), "{said}");
+            assert!(Address::looks_like(text) || problem == "neither");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! A stream to a server, used from several threads: some send, one reads.
+
+use super::address::Place;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+#[derive(Debug)]
+pub(super) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Connects; no call takes longer than `patience` from then on.
+    pub fn connect(place: &Place, patience: Duration) -> io::Result<Socket> {
+        match place {
+            Place::Tcp(host, port) => {
+                let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+                for address in (host.as_str(), *port).to_socket_addrs()? {
+                    match TcpStream::connect_timeout(&address, patience) {
+                        Ok(stream) => {
+                            // A request is one write; nothing is gained by waiting for more.
+                            stream.set_nodelay(true)?;
+                            stream.set_read_timeout(Some(patience))?;
+                            stream.set_write_timeout(Some(patience))?;
+                            return Ok(Socket::Tcp(stream));
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+            Place::Unix(path) => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(patience))?;
+                stream.set_write_timeout(Some(patience))?;
+                Ok(Socket::Unix(stream))
+            }
+        }
+    }
+
+    pub fn read_exact(&self, into: &mut [u8]) -> io::Result<()> {
+        let mut stream = self;
+        Read::read_exact(&mut stream, into)
+    }
+
+    /// Sends a header and its payload, by one call if the socket takes them.
+    pub fn write_both(&self, head: &[u8], payload: &[u8]) -> io::Result<()> {
+        let mut stream = self;
+        let mut slices = [IoSlice::new(head), IoSlice::new(payload)];
+        let mut rest = &mut slices[..];
+        while rest.iter().any(|slice| !slice.is_empty()) {
+            match stream.write_vectored(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => IoSlice::advance_slices(&mut rest, count),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends it for everybody who uses it.
+    pub fn hang_up(&self) {
+        // It may be over already.
+        let _ = match self {
+            Socket::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Socket::Unix(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+}
+
+impl Read for &Socket {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => Read::read(&mut &*stream, into),
+            Socket::Unix(stream) => Read::read(&mut &*stream, into),
+        }
+    }
+}
+
+impl Write for &Socket {
+    fn write(&mut self, from: &[u8]) -> io::Result<usize> {
+        self.write_vectored(&[IoSlice::new(from)])
+    }
+
+    fn write_vectored(&mut self, from: &[IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Socket::Tcp(stream) => (&mut &*stream).write_vectored(from),
+            Socket::Unix(stream) => (&mut &*stream).write_vectored(from),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
