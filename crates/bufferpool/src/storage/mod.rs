@@ -21,7 +21,7 @@ mod uring;
 pub use fault::{Fault, FaultStorage};
 pub use file::{AsyncIo, FileOptions, FileStorage};
 pub use mem::MemStorage;
-pub use model::DeviceModel;
+pub use model::{Command, CommandKind, DeviceModel, HostQueue, Timing};
 pub use powercut::PowerCutStorage;
 pub use sim::{SimDevice, SimStats};
 pub use sub::SubStorage;
