@@ -11,6 +11,7 @@ mod gate_postgres;
 mod html;
 mod index;
 mod interrupt;
+mod lruc;
 pub mod metrics;
 mod progress;
 mod record;

@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 
 use crate::record::Outcome;
-use crate::{apples, gate_mariadb, gate_postgres, index, interrupt, tad};
+use crate::{apples, gate_mariadb, gate_postgres, index, interrupt, lruc, tad};
 
 /// One experiment: a claim of a paper that a command can test.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -78,7 +78,7 @@ impl RunOptions {
 
 static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
     let gates = [gate_mariadb::EXPERIMENT, gate_postgres::EXPERIMENT];
-    [&gates[..], apples::EXPERIMENTS, tad::EXPERIMENTS].concat()
+    [&gates[..], apples::EXPERIMENTS, tad::EXPERIMENTS, lruc::EXPERIMENTS].concat()
 });
 
 /// Every experiment there is.
@@ -126,6 +126,7 @@ struct Tables;
 impl Drop for Tables {
     fn drop(&mut self) {
         apples::forget_data();
+        lruc::forget_data();
     }
 }
 
