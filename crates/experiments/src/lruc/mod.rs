@@ -9,8 +9,10 @@
 mod collect;
 mod data;
 mod device;
+mod devices;
 mod drive;
 mod figure;
+mod queues;
 mod versions;
 
 use std::path::Path;
@@ -23,7 +25,7 @@ use crate::sweep::{self, Presentation};
 use figure::Figure;
 
 /// All of them, in the order of the paper.
-pub(crate) const EXPERIMENTS: &[Experiment] = &[versions::VERSIONS];
+pub(crate) const EXPERIMENTS: &[Experiment] = &[versions::VERSIONS, devices::DEVICES];
 
 /// Databases and sweeps are kept from experiment to experiment; whoever runs them ends with this.
 pub(crate) fn forget_data() {
