@@ -289,13 +289,16 @@ impl Core {
     fn allocate(&self, at: usize, page: PageId) -> Result<FrameId, PoolError> {
         let instance = &self.instances[at];
         let mut since = None;
+        let mut attempt = 0;
         loop {
             let free = instance.free.lock().pop();
             if let Some(frame) = free {
                 bump(&instance.counters.from_free_list);
                 return Ok(frame);
             }
-            match self.strategies[at].victim(self, instance) {
+            let taken = self.strategies[at].victim(self, instance, attempt);
+            attempt += 1;
+            match taken {
                 Ok(Some(frame)) => return Ok(frame),
                 Ok(None) => {}
                 // The next attempt takes another page.

@@ -46,7 +46,8 @@ pub struct PoolStats {
     pub read_stalls: u64,
     /// Time they waited, added up.
     pub read_stall_ns: u64,
-    /// Misses that waited for room in the temporary write buffer (WAR).
+    /// Misses that waited for room in the temporary write buffer (WAR), or for the end of the flusher's
+    /// batch ([`crate::StrategyKind::InnoDb56`]).
     pub buffer_waits: u64,
     /// Time they waited, added up.
     pub buffer_wait_ns: u64,

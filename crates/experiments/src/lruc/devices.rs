@@ -12,6 +12,7 @@ pub(super) const DEVICES: Experiment =
     FIG_11.experiment(|options| run(&FIG_11, options), |directory| report(&FIG_11, directory));
 
 const VANILLA: &str = "Vanilla";
+const INNODB: &str = "InnoDB 5.6";
 const WAR: &str = "WAR";
 const FULL: &str = "LRU-C";
 const KEY: &str = "throughput_per_s";
@@ -23,6 +24,7 @@ const SWEEP: Sweep = Sweep {
     axis: ("device", "1 to 4: SSD-A to SSD-D; 5: HDD"),
     arms: &[
         tpcc(VANILLA, StrategyKind::Vanilla),
+        tpcc(INNODB, StrategyKind::InnoDb56),
         tpcc(WAR, StrategyKind::WAR),
         tpcc(FULL, StrategyKind::LRU_C),
     ],
@@ -77,7 +79,7 @@ const FIG_11: Figure = Figure {
         let bars = |title: &str, unit: &str, key: &str, drives: &[(f64, &str)]| {
             let mut panel = Panel::bars(title, unit);
             for &(at, name) in drives {
-                for arm in [VANILLA, WAR, FULL] {
+                for arm in [VANILLA, INNODB, WAR, FULL] {
                     panel = panel.bar(name, arm, arm, at, key);
                 }
             }

@@ -8,7 +8,7 @@ use headworks_engine::tpcc::Mix;
 
 use super::data::Database;
 use super::device::DeviceKind;
-use super::drive::{Setup, Time};
+use super::drive::{QueueOrder, Setup, Time};
 use crate::record::Outcome;
 use crate::registry::{Experiment, RunOptions};
 use crate::sweep::panel::Panel;
@@ -101,6 +101,7 @@ pub(super) fn usual(strategy: StrategyKind, quick: bool) -> Setup {
         // A quick run has an instance of a sixteenth of the frames.
         scan_depth: if quick { 64 } else { 1024 },
         doublewrite: true,
+        queue: QueueOrder::Straight,
     }
 }
 

@@ -6,6 +6,7 @@
 //! (about 80,000) as one of them had, in front of a device whose times are eight times as long, driven by the
 //! paper's 64 threads. The flusher's second and its 1,024 pages then mean what they meant there.
 
+mod buffers;
 mod collect;
 mod data;
 mod device;
@@ -13,6 +14,9 @@ mod devices;
 mod drive;
 mod figure;
 mod queues;
+mod sweeps;
+#[cfg(test)]
+mod tests;
 mod versions;
 
 use std::path::Path;
@@ -25,7 +29,20 @@ use crate::sweep::{self, Presentation};
 use figure::Figure;
 
 /// All of them, in the order of the paper.
-pub(crate) const EXPERIMENTS: &[Experiment] = &[versions::VERSIONS, devices::DEVICES];
+pub(crate) const EXPERIMENTS: &[Experiment] = &[
+    versions::VERSIONS,
+    versions::STALLS,
+    buffers::BUFFER,
+    sweeps::SCAN_DEPTH,
+    versions::LIMIT,
+    versions::LATENCY,
+    buffers::MISSES,
+    sweeps::MIX,
+    sweeps::THREADS,
+    sweeps::CHANNELS,
+    devices::DEVICES,
+    sweeps::QUEUES,
+];
 
 /// Databases and sweeps are kept from experiment to experiment; whoever runs them ends with this.
 pub(crate) fn forget_data() {
