@@ -392,9 +392,8 @@ mod tests {
                             let shared = Order::pages_of(&came[other]).any(|p| pages.contains(&p));
                             prop_assert!(!shared, "{number} beside {other}");
                         }
-                        for earlier in 0..number {
-                            let shared =
-                                Order::pages_of(&came[earlier]).any(|page| pages.contains(&page));
+                        for (earlier, request) in came[..number].iter().enumerate() {
+                            let shared = Order::pages_of(request).any(|page| pages.contains(&page));
                             prop_assert!(!shared || went.contains(&earlier));
                         }
                         prop_assert!(!went.contains(&number));

@@ -43,7 +43,8 @@ impl DeviceKind {
     /// The device under `pages` pages.
     pub(super) fn timing(&self, pages: u64) -> Result<Box<dyn Timing>> {
         let model = self.device()?.model(pages * BLOCK_BYTES, SEED);
-        Ok(Box::new(Slowed { model, slowed: self.slowed }))
+        let sata = matches!(self.preset, "ssd-c" | "hdd");
+        Ok(Box::new(Slowed { model, slowed: self.slowed, sata }))
     }
 
     /// Requests a second that the device does itself, random, at this depth and share of reads.
@@ -71,6 +72,8 @@ impl DeviceKind {
 struct Slowed {
     model: Box<dyn Model>,
     slowed: f64,
+    /// Its FLUSH CACHE is not a queued command: it waits for all others, and they for it.
+    sata: bool,
 }
 
 impl Timing for Slowed {
@@ -96,6 +99,10 @@ impl Timing for Slowed {
         let own_ns = (now_ns as f64 / self.slowed) as u64;
         let done = self.model.start(Nanos(own_ns), &command);
         ((done.0 as f64 * self.slowed) as u64).max(now_ns)
+    }
+
+    fn sync_drains(&self) -> bool {
+        self.sata
     }
 }
 

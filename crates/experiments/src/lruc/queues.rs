@@ -189,7 +189,7 @@ mod tests {
     /// ranked first, it is the next (or the one after, if a write went while it came).
     #[test]
     fn a_ranked_queue_lets_a_miss_go_before_a_checkpoint() {
-        let arrival = writes_before_a_miss(Box::new(Fifo::default()));
+        let arrival = writes_before_a_miss(Box::<Fifo>::default());
         assert!(arrival >= 10, "{arrival} writes before the miss");
         let ranked = writes_before_a_miss(ranked(foreground_first));
         assert!(ranked <= 3, "{ranked} writes before the miss");
@@ -218,7 +218,7 @@ mod tests {
                 cause::with(7, || overtaken(&pool, &noted, PageId(1999), 30))
             })
         };
-        assert!(misses_before(Box::new(Fifo::default())) >= 6);
+        assert!(misses_before(Box::<Fifo>::default()) >= 6);
         assert!(misses_before(ranked(favour_seven)) <= 3);
     }
 
