@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use headworks_rig::machine::{Load, Machine};
 
 use super::data;
-use super::drive::{self, Setup, Time};
+use super::drive::{self, Setup, Stopped, Time};
 use super::figure::{AROUND_S, Arm, Figure, LOAD_S, PAPER, QUICK, Sweep, TIME, usual};
 use crate::interrupt;
 use crate::progress::Progress;
@@ -15,6 +15,9 @@ use crate::record::{Header, unix_now_s};
 use crate::registry::RunOptions;
 use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
+
+/// A run during which the process stood still is repeated, so often in all.
+const TRIES: usize = 4;
 
 /// How a sweep is run.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -126,7 +129,16 @@ fn run_sweep(figure: &'static Figure, options: &RunOptions, plan: &Plan) -> Resu
                     interrupt::check()
                 };
                 let seed = plan.seed.wrapping_add(round as u64);
-                let numbers = drive::run(&task.setup, &data, plan.time, seed, &mut tick)
+                let mut tries = TRIES;
+                let numbers = loop {
+                    let numbers = drive::run(&task.setup, &data, plan.time, seed, &mut tick);
+                    tries -= 1;
+                    match numbers {
+                        Err(error) if tries > 0 && error.is::<Stopped>() => {}
+                        other => break other,
+                    }
+                };
+                let numbers = numbers
                     .with_context(|| format!("{label} at {} in round {round}", task.at))?;
                 let run = Run {
                     seed: round as u64,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use headworks_bufferpool::storage::{
     Fifo, HostQueue, IoKind, IoQueue, IoScheduler, QueuedStorage, SimDevice, SimStats, Storage,
 };
@@ -120,6 +120,17 @@ struct Done {
     timeouts: u64,
 }
 
+/// How often one looks whether somebody has pressed Ctrl-C.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Whoever sleeps for so much longer than it wanted was stopped, or the machine was.
+const STOPPED: Duration = Duration::from_millis(900);
+
+/// The process stood still during a run: the device's clock went on, and nothing that was counted means anything.
+#[derive(Debug, thiserror::Error)]
+#[error("the process stood still for {0:?}: was it stopped, or is the machine out of processor time?")]
+pub(super) struct Stopped(Duration);
+
 /// Counters at one moment.
 struct Moment {
     at: Instant,
@@ -163,6 +174,7 @@ pub(super) fn run(
                 })
             })
             .collect();
+        let mut longest = Duration::ZERO;
         let mut wait = |seconds: f64| -> Result<()> {
             let until = Instant::now() + Duration::from_secs_f64(seconds);
             while let left = until.saturating_duration_since(Instant::now())
@@ -170,7 +182,9 @@ pub(super) fn run(
                 && !failed.load(Ordering::Relaxed)
             {
                 tick()?;
-                std::thread::sleep(left.min(Duration::from_millis(100)));
+                let asleep = Instant::now();
+                std::thread::sleep(left.min(LOOK));
+                longest = longest.max(asleep.elapsed());
             }
             Ok(())
         };
@@ -208,6 +222,9 @@ pub(super) fn run(
             all.timeouts += done.timeouts;
         }
         measured?;
+        if longest > LOOK + STOPPED {
+            bail!(Stopped(longest));
+        }
         Ok((moments, all))
     })?;
     let [before, after] = <[Moment; 2]>::try_from(moments)
