@@ -54,7 +54,7 @@ fn lines(title: &str, unit: &str, arms: [&'static str; 4], key: &str) -> Panel {
 }
 
 const ABOUT: &str =
-    "64 users without pauses, doublewrite on, SSD-A as a model at an eighth of its speed.";
+    "64 users without pauses, doublewrite on, SSD-B as a model at an eighth of its speed.";
 
 const FIG_7: Figure = Figure {
     id: "lruc-buffer",

@@ -42,6 +42,8 @@ pub(super) struct Setup {
     pub(super) instances: usize,
     /// Pages that a miss looks at, and pages of a flusher's round.
     pub(super) scan_depth: usize,
+    /// From one round of the flusher to the next.
+    pub(super) flush_interval: Duration,
     pub(super) doublewrite: bool,
     pub(super) queue: QueueOrder,
 }
@@ -84,12 +86,17 @@ impl Setup {
             ("buffer_percent", self.buffer_percent.to_string()),
             ("instances", self.instances.to_string()),
             ("scan_depth", self.scan_depth.to_string()),
+            ("flush_interval_ms", setup_ms(self.flush_interval)),
             ("doublewrite", self.doublewrite.to_string()),
             ("mix", format!("{:?}", self.mix)),
             ("queue", format!("{:?}", self.queue)),
         ];
         pairs.map(|(key, value)| (key.to_owned(), value)).into()
     }
+}
+
+fn setup_ms(time: Duration) -> String {
+    (time.as_secs_f64() * 1e3).to_string()
 }
 
 /// Lengths of a run's parts.
@@ -242,6 +249,7 @@ fn pool_config(setup: &Setup, data: &Data) -> PoolConfig {
         strategy: setup.strategy,
         scan_depth: setup.scan_depth,
         flush_batch: setup.scan_depth,
+        flush_interval: setup.flush_interval,
         io_batch: 1024,
         exhausted_after: Duration::from_secs(120),
         ..PoolConfig::default()
