@@ -41,7 +41,7 @@ const SWEEP: Sweep = Sweep {
             _ => DeviceKind::slowed("hdd", 1.0),
         };
     },
-    rounds: 2,
+    rounds: 1,
 };
 
 const FIG_11: Figure = Figure {
