@@ -138,8 +138,8 @@ fn run_sweep(figure: &'static Figure, options: &RunOptions, plan: &Plan) -> Resu
                         other => break other,
                     }
                 };
-                let numbers = numbers
-                    .with_context(|| format!("{label} at {} in round {round}", task.at))?;
+                let numbers =
+                    numbers.with_context(|| format!("{label} at {} in round {round}", task.at))?;
                 let run = Run {
                     seed: round as u64,
                     numbers,

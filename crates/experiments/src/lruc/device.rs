@@ -51,8 +51,7 @@ impl DeviceKind {
     pub(super) fn limit_iops(&self, pages: u64, depth: u16, reads_percent: u8) -> Result<f64> {
         let mut model = self.device()?.model(pages * BLOCK_BYTES, SEED);
         let sectors = pages * BLOCK_BYTES / SECTOR_BYTES;
-        let job =
-            sim::Job { reads_percent, ..sim::Job::random(Operation::Write, depth, sectors) };
+        let job = sim::Job { reads_percent, ..sim::Job::random(Operation::Write, depth, sectors) };
         let (warm_up, time) = (Nanos::from_millis(5_000), Nanos::from_millis(5_000));
         let mut noop = Noop::default();
         let outcomes = sim::run(&mut noop, model.as_mut(), &[job], warm_up, time, SEED);

@@ -58,9 +58,10 @@ const FIG_11: Figure = Figure {
             unit: "ratio of throughput, lowest of the drives",
             ours: |seed| {
                 let drives = seed.all(FULL, KEY);
-                let ratios = SSD.iter().filter(|_| !drives.is_empty()).map(|&(at, _)| {
-                    seed.get(FULL, at, KEY) / seed.get(VANILLA, at, KEY)
-                });
+                let ratios = SSD
+                    .iter()
+                    .filter(|_| !drives.is_empty())
+                    .map(|&(at, _)| seed.get(FULL, at, KEY) / seed.get(VANILLA, at, KEY));
                 ratios.filter(|ratio| !ratio.is_nan()).fold(f64::INFINITY, f64::min)
             },
             bound: Bound::AtLeast(1.7),

@@ -135,7 +135,9 @@ const STOPPED: Duration = Duration::from_millis(900);
 
 /// The process stood still during a run: the device's clock went on, and nothing that was counted means anything.
 #[derive(Debug, thiserror::Error)]
-#[error("the process stood still for {0:?}: was it stopped, or is the machine out of processor time?")]
+#[error(
+    "the process stood still for {0:?}: was it stopped, or is the machine out of processor time?"
+)]
 pub(super) struct Stopped(Duration);
 
 /// Counters at one moment.
@@ -234,8 +236,8 @@ pub(super) fn run(
         }
         Ok((moments, all))
     })?;
-    let [before, after] = <[Moment; 2]>::try_from(moments)
-        .map_err(|_| anyhow!("the run ended before its window"))?;
+    let [before, after] =
+        <[Moment; 2]>::try_from(moments).map_err(|_| anyhow!("the run ended before its window"))?;
     numbers(setup, data, &before, &after, done)
 }
 
@@ -325,9 +327,8 @@ fn numbers(
     let pool = after.pool.since(&before.pool);
     let mut latencies_us = done.latencies_us;
     latencies_us.sort_unstable();
-    let quantile = |part: f64| {
-        percentile(&latencies_us, part).map_or(f64::NAN, |us| f64::from(us) / 1000.0)
-    };
+    let quantile =
+        |part: f64| percentile(&latencies_us, part).map_or(f64::NAN, |us| f64::from(us) / 1000.0);
     // Counts of a run are far below 2^52.
     let count = latencies_us.len() as f64;
     let mean_ms = latencies_us.iter().map(|&us| f64::from(us)).sum::<f64>() / count / 1000.0;

@@ -184,9 +184,7 @@ const TABLE_3: Figure = Figure {
             statement: "the full LRU-C has no read stall",
             paper: "0 % (Table 3)",
             unit: "read stalls, both workloads",
-            ours: |seed| {
-                seed.get(FULL, AT, "read_stalls") + seed.get(LINK_FULL, AT, "read_stalls")
-            },
+            ours: |seed| seed.get(FULL, AT, "read_stalls") + seed.get(LINK_FULL, AT, "read_stalls"),
             bound: Bound::AtMost(0.0),
             note: "",
         },
