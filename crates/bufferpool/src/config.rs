@@ -10,6 +10,9 @@ pub enum StrategyKind {
     /// else the page at the tail is written while the reader waits (a read stall). The flusher
     /// works through the last `flush_batch` pages in every round.
     Vanilla,
+    /// As Vanilla, with all that InnoDB 5.6 does on the way to a frame: with doublewrite a miss waits
+    /// for the end of the flusher's batch, a frame freed by a stall is anybody's, repeated attempts sleep.
+    InnoDb56,
     /// Clean-first LRU (Park et al., CASES 2006): as Vanilla, with a window of its own for the
     /// search and the flusher, as the LRU-C paper emulates it (section 5.2.3).
     CfLru {

@@ -161,8 +161,12 @@ impl Core {
     }
 
     pub(crate) fn index_of_page(&self, page: PageId) -> usize {
+        self.index_of_hash(mix(page))
+    }
+
+    fn index_of_hash(&self, hash: u64) -> usize {
         // The upper half: the lower bits choose the bucket. Less than the number of instances.
-        ((mix(page) >> 32) as usize * self.instances.len()) >> 32
+        ((hash >> 32) as usize * self.instances.len()) >> 32
     }
 
     pub(crate) fn instance_of_frame(&self, frame: FrameId) -> &Instance {
@@ -170,14 +174,28 @@ impl Core {
     }
 
     /// Pins a page, bringing it in if need be.
+    #[inline]
     pub(crate) fn pin(&self, page: PageId, mode: Mode) -> Result<FrameId, PoolError> {
+        let hash = mix(page);
+        match self.table.pin(page, hash) {
+            Some(frame) => {
+                self.keep_order(&self.instances[self.index_of_hash(hash)], frame);
+                Ok(frame)
+            }
+            None => self.pin_slowly(page, mode),
+        }
+    }
+
+    /// A page that is not there, or is being read, or whose bucket changes at this moment.
+    #[cold]
+    fn pin_slowly(&self, page: PageId, mode: Mode) -> Result<FrameId, PoolError> {
         loop {
-            let found = self.table.pin(page).or_else(|| {
+            let found = {
                 let bucket = self.table.lock(page);
                 bucket.find(page).map(|frame| {
                     if self.frames.get(frame).try_pin() { frame } else { FrameId::MAX }
                 })
-            });
+            };
             match found {
                 // Its frame is being emptied.
                 Some(FrameId::MAX) => std::thread::yield_now(),
@@ -195,7 +213,7 @@ impl Core {
         }
     }
 
-    /// After a hit: waits for a load under way, and keeps the LRU order.
+    /// After a hit on a page that may be on its way in: waits for its load.
     fn settle_hit(&self, frame: FrameId, page: PageId) -> bool {
         let it = self.frames.get(frame);
         if it.flags() & LOADING != 0 {
@@ -206,11 +224,17 @@ impl Core {
             it.unpin();
             return false;
         }
-        let instance = self.instance_of_frame(frame);
-        if instance.lru.is_due(frame, instance.quarter()) && instance.lru.touch(frame) {
+        self.keep_order(self.instance_of_frame(frame), frame);
+        true
+    }
+
+    /// After a hit: the page is the most recently used one, if that is worth a move.
+    #[inline]
+    fn keep_order(&self, instance: &Instance, frame: FrameId) {
+        let node = &self.frames.get(frame).node;
+        if instance.lru.is_due(node, instance.quarter()) && instance.lru.touch(frame) {
             bump(&instance.counters.dirty_region_hits);
         }
-        true
     }
 
     /// A miss: a frame, the page's bytes, a place in table and list. `None`: somebody was faster.
@@ -289,13 +313,16 @@ impl Core {
     fn allocate(&self, at: usize, page: PageId) -> Result<FrameId, PoolError> {
         let instance = &self.instances[at];
         let mut since = None;
+        let mut attempt = 0;
         loop {
             let free = instance.free.lock().pop();
             if let Some(frame) = free {
                 bump(&instance.counters.from_free_list);
                 return Ok(frame);
             }
-            match self.strategies[at].victim(self, instance) {
+            let taken = self.strategies[at].victim(self, instance, attempt);
+            attempt += 1;
+            match taken {
                 Ok(Some(frame)) => return Ok(frame),
                 Ok(None) => {}
                 // The next attempt takes another page.

@@ -76,6 +76,7 @@ impl Frames {
         })
     }
 
+    #[inline]
     pub(crate) fn get(&self, frame: FrameId) -> &Frame {
         &self.frames[frame as usize]
     }
@@ -90,6 +91,7 @@ impl Frame {
     ///
     /// The pin is added first and taken back if the frame turns out to be closed: one atomic
     /// addition on the way that matters, no loop.
+    #[inline]
     pub(crate) fn try_pin(&self) -> bool {
         // Acquire: pairs with the release in `open`, so the page's fields are seen.
         let before = self.pins.fetch_add(PIN + HIT, Ordering::Acquire);
@@ -111,6 +113,7 @@ impl Frame {
         true
     }
 
+    #[inline]
     pub(crate) fn unpin(&self) {
         // Release: whoever closes the frame sees all that was done under the pin.
         let before = self.pins.fetch_sub(PIN, Ordering::Release);
@@ -156,6 +159,7 @@ impl Frame {
         self.pins.fetch_and(!CLOSED, Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn page(&self) -> PageId {
         PageId(self.page.load(Ordering::Acquire))
     }
@@ -164,6 +168,7 @@ impl Frame {
         self.page.store(page.0, Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn flags(&self) -> u32 {
         self.flags.load(Ordering::Acquire)
     }

@@ -45,6 +45,7 @@ impl<'p> PagePin<'p> {
 }
 
 impl Drop for PagePin<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.core.frames.get(self.frame).unpin();
     }

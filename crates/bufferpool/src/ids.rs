@@ -50,6 +50,7 @@ pub(crate) const NIL: FrameId = FrameId::MAX;
 
 /// Spreads page numbers over instances and hash buckets (the finalizer of SplitMix64: every bit
 /// of the input changes every bit of the output with probability close to one half).
+#[inline]
 pub(crate) fn mix(page: PageId) -> u64 {
     let mut x = page.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

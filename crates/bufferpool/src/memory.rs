@@ -56,6 +56,7 @@ impl PageMemory {
         Ok(Self { base, layout, page_size, latches })
     }
 
+    #[inline]
     fn start(&self, frame: FrameId) -> *mut u8 {
         let at = frame as usize;
         assert!(at < self.latches.len(), "frame {at} of {}", self.latches.len());
@@ -63,6 +64,7 @@ impl PageMemory {
         unsafe { self.base.as_ptr().add(at * self.page_size) }
     }
 
+    #[inline]
     fn latch(&self, frame: FrameId) -> &RawRwLock {
         &self.latches[frame as usize].0
     }
@@ -70,6 +72,7 @@ impl PageMemory {
     /// Takes the shared latch of a frame.
     ///
     /// Waiting writers go first, so a thread that holds a latch shared must not take it again.
+    #[inline]
     pub(crate) fn read(&self, frame: FrameId) -> SharedBytes<'_> {
         self.latch(frame).lock_shared();
         SharedBytes { memory: self, frame }
@@ -109,6 +112,7 @@ pub(crate) struct SharedBytes<'a> {
 impl Deref for SharedBytes<'_> {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: `start` is valid for a page, zeroed at allocation. This guard holds the shared
         // latch, so no `ExclusiveBytes` of the frame exists and nobody writes.
@@ -117,6 +121,7 @@ impl Deref for SharedBytes<'_> {
 }
 
 impl Drop for SharedBytes<'_> {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: this guard took the latch shared and gives it back once.
         unsafe { self.memory.latch(self.frame).unlock_shared() }

@@ -71,6 +71,7 @@ impl BufferPool {
     ///
     /// # Errors
     /// Those of storage, of the checksum, [`PoolError::NeverWritten`], [`PoolError::Exhausted`].
+    #[inline]
     pub fn pin(&self, page: PageId) -> Result<PagePin<'_>, PoolError> {
         let frame = self.core.pin(page, Mode::Existing)?;
         Ok(PagePin { core: &self.core, frame, page })
@@ -80,6 +81,7 @@ impl BufferPool {
     ///
     /// # Errors
     /// As [`BufferPool::pin`].
+    #[inline]
     pub fn read(&self, page: PageId) -> Result<ReadGuard<'_>, PoolError> {
         Ok(self.pin(page)?.read())
     }

@@ -21,8 +21,8 @@ pub(crate) struct Counters {
     pub(crate) rounds: AtomicU64,
     pub(crate) freed_by_flusher: AtomicU64,
     pub(crate) write_errors: AtomicU64,
-    pub(crate) reads: [AtomicU64; 7],
-    pub(crate) writes: [AtomicU64; 7],
+    pub(crate) reads: [AtomicU64; IoKind::COUNT],
+    pub(crate) writes: [AtomicU64; IoKind::COUNT],
 }
 
 pub(crate) fn bump(counter: &AtomicU64) {
@@ -46,7 +46,8 @@ pub struct PoolStats {
     pub read_stalls: u64,
     /// Time they waited, added up.
     pub read_stall_ns: u64,
-    /// Misses that waited for room in the temporary write buffer (WAR).
+    /// Misses that waited for room in the temporary write buffer (WAR), or for the end of the flusher's
+    /// batch ([`crate::StrategyKind::InnoDb56`]).
     pub buffer_waits: u64,
     /// Time they waited, added up.
     pub buffer_wait_ns: u64,
@@ -70,9 +71,9 @@ pub struct PoolStats {
     /// Time they waited, added up.
     pub lru_mutex_wait_ns: u64,
     /// Pages read, by [`IoKind::index`].
-    pub reads: [u64; 7],
+    pub reads: [u64; IoKind::COUNT],
     /// Pages written, by [`IoKind::index`].
-    pub writes: [u64; 7],
+    pub writes: [u64; IoKind::COUNT],
     /// Dirty pages at this moment.
     pub dirty_pages: u64,
     /// Frames in free lists at this moment.
@@ -102,7 +103,7 @@ impl PoolStats {
         for (sum, counter) in pairs {
             *sum += counter.load(Relaxed);
         }
-        for at in 0..7 {
+        for at in 0..IoKind::COUNT {
             self.reads[at] += from.reads[at].load(Relaxed);
             self.writes[at] += from.writes[at].load(Relaxed);
         }
@@ -131,7 +132,7 @@ impl PoolStats {
         minus(&mut out.lru_mutex_acquired, earlier.lru_mutex_acquired);
         minus(&mut out.lru_mutex_waits, earlier.lru_mutex_waits);
         minus(&mut out.lru_mutex_wait_ns, earlier.lru_mutex_wait_ns);
-        for at in 0..7 {
+        for at in 0..IoKind::COUNT {
             minus(&mut out.reads[at], earlier.reads[at]);
             minus(&mut out.writes[at], earlier.writes[at]);
         }

@@ -6,7 +6,7 @@
 //! frame that moves between chains under the walk can only make the look-up miss, or wander: it
 //! gives up after [`STEPS`] frames, and the caller looks again under the mutex.
 
-use crate::frames::Frames;
+use crate::frames::{Frames, LOADING};
 use crate::ids::{FrameId, NIL, PageId, mix};
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -50,9 +50,12 @@ impl PageTable {
         mix(page) as usize & self.mask
     }
 
-    /// Pins the frame of a page without a lock. `None` says nothing: look under the lock.
-    pub(crate) fn pin(&self, page: PageId) -> Option<FrameId> {
-        let mut at = self.heads[self.bucket_of(page)].load(Ordering::Acquire);
+    /// Pins the frame of a page, whose hash is `hash`, without a lock, if the page is there whole. `None`
+    /// says nothing: look under the lock.
+    #[inline]
+    pub(crate) fn pin(&self, page: PageId, hash: u64) -> Option<FrameId> {
+        // Truncation keeps the lower bits, which is all that the mask lets through.
+        let mut at = self.heads[hash as usize & self.mask].load(Ordering::Acquire);
         for _ in 0..STEPS {
             if at == NIL {
                 return None;
@@ -62,7 +65,8 @@ impl PageTable {
                 if !frame.try_pin() {
                     return None;
                 }
-                if frame.page() == page {
+                // In this order: a load that fails takes the page's number away before it ends.
+                if frame.flags() & LOADING == 0 && frame.page() == page {
                     return Some(at);
                 }
                 frame.unpin();
@@ -141,11 +145,11 @@ mod tests {
         }
         for frame in 0..1000u32 {
             let page = PageId(u64::from(frame) * 7919);
-            assert_eq!(table.pin(page), Some(frame));
+            assert_eq!(table.pin(page, mix(page)), Some(frame));
             assert!(!frames.get(frame).try_close(0));
             assert!(frames.get(frame).try_close(1));
             table.remove(page, frame);
-            assert_eq!(table.pin(page), None);
+            assert_eq!(table.pin(page, mix(page)), None);
             assert_eq!(table.lock(page).find(page), None);
         }
     }

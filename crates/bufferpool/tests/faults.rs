@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const PAGE_SIZE: usize = 4096;
-const STRATEGIES: [StrategyKind; 5] = [
+const STRATEGIES: [StrategyKind; 6] = [
     StrategyKind::Vanilla,
+    StrategyKind::InnoDb56,
     StrategyKind::War { buffer_pages: 8 },
     StrategyKind::LRU_C_DYNAMIC,
     StrategyKind::LRU_C,
@@ -490,4 +491,69 @@ fn truncated_and_foreign_files_are_refused_by_name() {
     assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Open { .. })));
+}
+
+/// A file system of a given size, unmounted when it is dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` where one may not mount.
+    fn new(size: &str) -> Option<Self> {
+        let path = std::env::temp_dir().join(format!("headworks-full-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let disk = Self(path);
+        disk.mount(&format!("size={size}")).then_some(disk)
+    }
+
+    fn mount(&self, options: &str) -> bool {
+        let mut command = std::process::Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "headworks-test"]).arg(&self.0);
+        command.output().is_ok_and(|output| output.status.success())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Where the mount was refused there is only the directory.
+        let _ = std::process::Command::new("umount").arg(&self.0).output();
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// As above, with the kernel's own ENOSPC: the disk fills up, the pool keeps what has no room, and
+/// writes it when the disk has grown.
+#[test]
+fn a_full_disk_takes_the_rest_when_it_has_room_again() {
+    let Some(disk) = SmallDisk::new("256k") else {
+        println!("skipped: mounting a small tmpfs needs root");
+        return;
+    };
+    for async_io in [AsyncIo::Threads, AsyncIo::Auto] {
+        assert!(disk.mount("remount,size=256k"));
+        let path = disk.0.join("data.pages");
+        let options = FileOptions { page_size: PAGE_SIZE, async_io, ..FileOptions::default() };
+        let storage = Arc::new(FileStorage::create(&path, 1000, options).unwrap());
+        let config = config(StrategyKind::LRU_C);
+        let pool = BufferPool::new(config, storage.clone(), Arc::new(NoWal), None).unwrap();
+        let mut accepted = 0;
+        let error = loop {
+            match put(&pool, accepted, accepted as u8 + 1) {
+                Ok(()) => accepted += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("no space left"), "{error}");
+        // 63 pages beside the label fit on the disk, 32 into the pool.
+        assert!((63..=95).contains(&accepted), "{accepted} pages were accepted");
+        let closed = pool.close().unwrap_err();
+        assert!(matches!(closed.error, PoolError::Storage(StorageError::NoSpace { .. })));
+        assert!(disk.mount("remount,size=16m"));
+        closed.pool.close().unwrap();
+        let pool = BufferPool::new(config, storage, Arc::new(NoWal), None).unwrap();
+        for page in 0..accepted {
+            assert_eq!(get(&pool, page).unwrap(), page as u8 + 1);
+        }
+        drop(pool);
+        std::fs::remove_file(&path).unwrap();
+    }
 }

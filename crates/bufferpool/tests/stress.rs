@@ -11,7 +11,8 @@ const PAGE_SIZE: usize = 4096;
 const PAGES: u64 = 600;
 const THREADS: u64 = 8;
 
-const STRATEGIES: [StrategyKind; 7] = [
+const STRATEGIES: [StrategyKind; 8] = [
+    StrategyKind::InnoDb56,
     StrategyKind::Vanilla,
     StrategyKind::CfLru { window: 40 },
     StrategyKind::War { buffer_pages: 16 },

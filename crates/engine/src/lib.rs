@@ -35,7 +35,7 @@ mod txn;
 
 pub use engine::{Engine, EngineConfig};
 pub use error::EngineError;
-pub use logdev::{LogDevice, MemLog};
+pub use logdev::{LogDevice, MemLog, QueuedLog};
 pub use recovery::RecoveryReport;
 pub use store::TableId;
 pub use txn::Transaction;

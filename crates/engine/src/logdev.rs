@@ -1,6 +1,9 @@
 //! Where the log is kept.
 
+use headworks_bufferpool::PageId;
+use headworks_bufferpool::storage::{IoKind, IoQueue, IoRequest, IoTag};
 use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A device for the log: a growing file and one small cell that is written atomically.
@@ -163,5 +166,49 @@ impl LogDevice for MemLog {
 
     fn start(&self) -> std::io::Result<u64> {
         Ok(self.state.lock().start)
+    }
+}
+
+/// A log whose syncs, which carry what was appended to the device, wait for their turn in a queue, with
+/// the pages' requests if they share it. They are of kind [`IoKind::Log`], for whoever commits for all.
+pub struct QueuedLog {
+    inner: Arc<dyn LogDevice>,
+    queue: Arc<IoQueue>,
+}
+
+impl QueuedLog {
+    /// Puts `inner` behind `queue`.
+    #[must_use]
+    pub fn new(inner: Arc<dyn LogDevice>, queue: Arc<IoQueue>) -> Self {
+        Self { inner, queue }
+    }
+}
+
+impl LogDevice for QueuedLog {
+    fn append(&self, bytes: &[u8]) -> std::io::Result<()> {
+        self.inner.append(bytes)
+    }
+
+    fn sync(&self) -> std::io::Result<()> {
+        let tag = IoTag { kind: IoKind::Log, cause: headworks_bufferpool::cause::current() };
+        let request = IoRequest { write: true, first: PageId(0), pages: 0, tag };
+        let _turn = self.queue.enter(request);
+        self.inner.sync()
+    }
+
+    fn read_from(&self, offset: u64) -> std::io::Result<Vec<u8>> {
+        self.inner.read_from(offset)
+    }
+
+    fn truncate(&self, offset: u64) -> std::io::Result<()> {
+        self.inner.truncate(offset)
+    }
+
+    fn set_start(&self, offset: u64) -> std::io::Result<()> {
+        self.inner.set_start(offset)
+    }
+
+    fn start(&self) -> std::io::Result<u64> {
+        self.inner.start()
     }
 }

@@ -12,6 +12,7 @@ mod gate_redis;
 mod html;
 mod index;
 mod interrupt;
+mod lruc;
 pub mod metrics;
 mod neighbours;
 mod progress;

@@ -7,7 +7,9 @@ use anyhow::{Result, bail, ensure};
 use serde::Serialize;
 
 use crate::record::Outcome;
-use crate::{apples, gate_mariadb, gate_postgres, gate_redis, index, interrupt, neighbours, tad};
+use crate::{
+    apples, gate_mariadb, gate_postgres, gate_redis, index, interrupt, lruc, neighbours, tad,
+};
 
 /// One experiment: a claim of a paper that a command can test.
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -83,7 +85,7 @@ static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
         gate_redis::EXPERIMENT,
         neighbours::EXPERIMENT,
     ];
-    [&gates[..], apples::EXPERIMENTS, tad::EXPERIMENTS].concat()
+    [&gates[..], apples::EXPERIMENTS, tad::EXPERIMENTS, lruc::EXPERIMENTS].concat()
 });
 
 /// Every experiment there is.
@@ -131,6 +133,7 @@ struct Tables;
 impl Drop for Tables {
     fn drop(&mut self) {
         apples::forget_data();
+        lruc::forget_data();
     }
 }
 

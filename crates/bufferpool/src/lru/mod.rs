@@ -147,8 +147,8 @@ impl<N: Nodes> Lru<N> {
     /// region should when as many pages were evicted since its last move as make up a quarter of
     /// the list: until then it is near the head anyway, and moving it on every hit would make every
     /// hit take LRU-M (InnoDB does likewise).
-    pub(crate) fn is_due(&self, frame: FrameId, quarter: u32) -> bool {
-        let node = self.nodes.node(frame);
+    #[inline]
+    pub(crate) fn is_due(&self, node: &node::Node, quarter: u32) -> bool {
         match node.region.load(Ordering::Relaxed) {
             OUT => false,
             MIXED => {

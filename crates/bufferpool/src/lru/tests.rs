@@ -109,12 +109,12 @@ fn the_pointer_reaching_the_head_yields_no_victim_until_a_page_is_clean_again() 
 #[test]
 fn a_hit_on_a_dirty_page_behind_the_pointer_brings_it_back() {
     for taken_over in [false, true] {
-        let (_pages, lru) = list(5, &[0, 1]);
+        let (pages, lru) = list(5, &[0, 1]);
         assert_eq!(lru.select_clean(), Some(2));
         if taken_over {
             lru.take_over();
         }
-        assert!(lru.is_due(0, u32::MAX));
+        assert!(lru.is_due(pages.node(0), u32::MAX));
         assert!(lru.touch(0), "taken over: {taken_over}");
         let (mixed, passed, dirty) = lru.checked();
         assert_eq!(mixed, [0, 4, 3]);
@@ -190,14 +190,14 @@ fn the_rivals_take_the_first_clean_page_within_their_depth() {
 
 #[test]
 fn a_young_page_is_not_moved_on_every_hit() {
-    let (_pages, lru) = list(8, &[]);
-    assert!(!lru.is_due(0, 2));
+    let (pages, lru) = list(8, &[]);
+    assert!(!lru.is_due(pages.node(0), 2));
     for _ in 0..3 {
         lru.select_clean();
     }
-    assert!(lru.is_due(7, 2), "three evictions since its last move, more than two");
+    assert!(lru.is_due(pages.node(7), 2), "three evictions since its last move, more than two");
     lru.touch(7);
-    assert!(!lru.is_due(7, 2));
+    assert!(!lru.is_due(pages.node(7), 2));
 }
 
 #[test]

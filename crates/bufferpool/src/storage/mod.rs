@@ -8,12 +8,15 @@
 //! | [`PowerCutStorage`] | any storage behind a volatile write cache that a power cut loses or tears |
 //! | [`FaultStorage`] | any storage with errors on demand |
 //! | [`SubStorage`] | a stretch of another storage |
+//! | [`QueuedStorage`] | any storage behind a queue that an [`IoScheduler`] orders |
 
 mod fault;
 mod file;
 mod mem;
 mod model;
 mod powercut;
+mod queue;
+mod queued;
 mod sim;
 mod sub;
 mod uring;
@@ -21,8 +24,10 @@ mod uring;
 pub use fault::{Fault, FaultStorage};
 pub use file::{AsyncIo, FileOptions, FileStorage};
 pub use mem::MemStorage;
-pub use model::DeviceModel;
+pub use model::{Command, CommandKind, DeviceModel, HostQueue, Timing};
 pub use powercut::PowerCutStorage;
+pub use queue::{Fifo, IoId, IoNext, IoQueue, IoRequest, IoScheduler, IoTurn};
+pub use queued::QueuedStorage;
 pub use sim::{SimDevice, SimStats};
 pub use sub::SubStorage;
 
@@ -46,11 +51,13 @@ pub enum IoKind {
     Doublewrite,
     /// None of the pool's own: recovery, tools.
     Other,
+    /// A write-ahead log's. The pool makes none; a log that enters an [`IoQueue`] does.
+    Log,
 }
 
 impl IoKind {
     /// Every kind, in the order of [`IoKind::index`].
-    pub const ALL: [IoKind; 7] = [
+    pub const ALL: [IoKind; Self::COUNT] = [
         IoKind::Miss,
         IoKind::Prefetch,
         IoKind::StallFlush,
@@ -58,7 +65,11 @@ impl IoKind {
         IoKind::CheckpointFlush,
         IoKind::Doublewrite,
         IoKind::Other,
+        IoKind::Log,
     ];
+
+    /// How many there are.
+    pub const COUNT: usize = 8;
 
     /// The kind's place in tables.
     #[must_use]
@@ -71,13 +82,14 @@ impl IoKind {
             IoKind::CheckpointFlush => 4,
             IoKind::Doublewrite => 5,
             IoKind::Other => 6,
+            IoKind::Log => 7,
         }
     }
 
-    /// Whether a foreground thread waits for the request.
+    /// Whether a foreground thread waits for the request, or a commit.
     #[must_use]
     pub fn is_foreground(self) -> bool {
-        matches!(self, IoKind::Miss | IoKind::StallFlush)
+        matches!(self, IoKind::Miss | IoKind::StallFlush | IoKind::Log)
     }
 }
 

@@ -1,5 +1,65 @@
 //! Timing of modelled devices; [`super::SimDevice`] keeps it.
 
+use crate::ids::PageId;
+
+/// What a device is asked to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CommandKind {
+    /// Pages from the device.
+    Read,
+    /// Pages to the device, perhaps only into its cache.
+    Write,
+    /// Every completed write becomes durable.
+    Flush,
+}
+
+/// A command as a device gets it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Command {
+    /// What.
+    pub kind: CommandKind,
+    /// The first page, 0 of a flush.
+    pub page: PageId,
+    /// Consecutive pages, 0 of a flush.
+    pub pages: u32,
+    /// Bytes of a page.
+    pub page_size: u32,
+}
+
+/// What a model says of time. It has no clock: time is an argument, in ns since the device was made.
+///
+/// Commands are started in the order of time, at most [`Timing::depth`] at a time, and completed at
+/// the time that `start` named.
+pub trait Timing: Send {
+    /// Commands that the device takes at a time, at least 1.
+    fn depth(&self) -> u32;
+
+    /// When the command will be complete that is given to the device at `now_ns`; not before that.
+    fn start(&mut self, now_ns: u64, command: &Command) -> u64;
+
+    /// Whether a flush waits until every command has ended, and lets none begin meanwhile. On SATA
+    /// it does: FLUSH CACHE is not a queued command.
+    fn sync_drains(&self) -> bool {
+        false
+    }
+}
+
+/// How the host's queue before a device shares it between reads and writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostQueue {
+    /// After so many reads while writes wait …
+    pub reads_per_turn: u32,
+    /// … so many writes go first.
+    pub writes_per_turn: u32,
+}
+
+/// The kernel's `mq-deadline`: 32 and 16.
+impl Default for HostQueue {
+    fn default() -> Self {
+        Self { reads_per_turn: 32, writes_per_turn: 16 }
+    }
+}
+
 /// A device's timing.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct DeviceModel {
@@ -11,14 +71,11 @@ pub struct DeviceModel {
     pub write_ns: u64,
     /// Rate of a long sequential write, which occupies one unit.
     pub sequential_bytes_per_s: u64,
-    /// The host's queue: after so many reads while writes wait …
-    pub reads_per_turn: u32,
-    /// … so many writes go first (the kernel's `mq-deadline` has 32 and 16).
-    pub writes_per_turn: u32,
+    /// The host's queue.
+    pub host: HostQueue,
     /// A flush of the device's write cache.
     pub sync_ns: u64,
-    /// Whether a flush waits until every command has ended, and lets none begin meanwhile. On SATA
-    /// it does: FLUSH CACHE is not a queued command.
+    /// See [`Timing::sync_drains`].
     pub sync_drains: bool,
 }
 
@@ -32,8 +89,7 @@ impl DeviceModel {
             read_ns: unit_ns(read_iops),
             write_ns: unit_ns(write_iops),
             sequential_bytes_per_s: 500_000_000,
-            reads_per_turn: 32,
-            writes_per_turn: 16,
+            host: HostQueue::default(),
             sync_ns: 0,
             sync_drains: false,
         }
@@ -73,6 +129,30 @@ impl DeviceModel {
     pub fn utilization(&self, reads_per_s: f64, writes_per_s: f64) -> f64 {
         (reads_per_s * self.read_ns as f64 + writes_per_s * self.write_ns as f64)
             / (f64::from(self.units) * 1e9)
+    }
+}
+
+/// Every unit works on one command, for a time that depends on nothing else. A run of pages takes one
+/// random write to get there, then the sequential rate; at that rate all units together work for the
+/// run, so that is what it occupies.
+impl Timing for DeviceModel {
+    fn depth(&self) -> u32 {
+        self.units
+    }
+
+    fn start(&mut self, now_ns: u64, command: &Command) -> u64 {
+        let rest = u64::from(command.pages.saturating_sub(1)) * u64::from(command.page_size);
+        let stream_ns = rest * 1_000_000_000 / self.sequential_bytes_per_s.max(1);
+        now_ns
+            + match command.kind {
+                CommandKind::Read => self.read_ns + stream_ns,
+                CommandKind::Write => self.write_ns + stream_ns,
+                CommandKind::Flush => self.sync_ns,
+            }
+    }
+
+    fn sync_drains(&self) -> bool {
+        self.sync_drains
     }
 }
 

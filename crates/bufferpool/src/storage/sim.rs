@@ -1,21 +1,23 @@
 //! Any storage behind a modelled device.
 //!
-//! The model has *units* that work in parallel (the device's queue depth), each on one command at
-//! a time: a read takes `read_ns`, a write `write_ns`, a run of consecutive pages what the
-//! sequential rate says. A unit that comes free takes the next request from the host's queues, at
-//! the instant it came free: the model's own clock has no jitter, only the waking of callers has.
-//! At saturation it does `units / read_ns` reads or `units / write_ns` writes a second, or a mix of
-//! r reads and w writes for which r·read_ns + w·write_ns = units.
+//! The model ([`Timing`]) takes as many commands at a time as its queue is deep. When one ends, the
+//! next comes from the host's queues, at the instant the other ended: the model's own clock has no
+//! jitter, only the waking of callers has.
+//!
+//! [`DeviceModel`] is the simplest: *units* that work in parallel, a read takes `read_ns`, a write
+//! `write_ns`. At saturation it does `units / read_ns` reads or `units / write_ns` writes a second,
+//! or a mix of r reads and w writes for which r·read_ns + w·write_ns = units.
 //!
 //! The order of service follows from the times of arrival alone.
 
-use super::{DeviceModel, IoTag, PageWrite, Storage};
+use super::{Command, CommandKind, DeviceModel, HostQueue, IoTag, PageWrite, Storage, Timing};
 use crate::error::StorageError;
 use crate::ids::PageId;
 use parking_lot::{Condvar, Mutex};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a simulated device has done.
@@ -29,7 +31,7 @@ pub struct SimStats {
     pub runs: u64,
     /// Flushes carried out; several callers may share one.
     pub syncs: u64,
-    /// Time that units were occupied, added up.
+    /// Time that commands were with the device, added up.
     pub busy_ns: u64,
 }
 
@@ -56,7 +58,7 @@ impl Waiter {
 }
 
 struct Request {
-    service_ns: u64,
+    command: Command,
     waiter: Arc<Waiter>,
     index: usize,
 }
@@ -89,13 +91,14 @@ impl Ord for Running {
     }
 }
 
-#[derive(Default)]
 struct State {
+    timing: Box<dyn Timing>,
+    host: HostQueue,
     reads: VecDeque<Request>,
     writes: VecDeque<Request>,
     running: BinaryHeap<Reverse<Running>>,
     seq: u64,
-    /// Reads (positive turn) or writes given in the current turn.
+    /// Reads or writes given in the current turn.
     reads_given: u32,
     writes_given: u32,
     /// Callers that wait for a flush that has not begun.
@@ -107,19 +110,37 @@ struct State {
 }
 
 impl State {
-    /// Whether commands may begin.
-    fn open(&self, model: &DeviceModel) -> bool {
-        !model.sync_drains || (self.syncs.is_empty() && self.flushing.is_none())
+    fn new(timing: Box<dyn Timing>, host: HostQueue) -> Self {
+        Self {
+            timing,
+            host,
+            reads: VecDeque::new(),
+            writes: VecDeque::new(),
+            running: BinaryHeap::new(),
+            seq: 0,
+            reads_given: 0,
+            writes_given: 0,
+            syncs: Vec::new(),
+            flushing: None,
+            stats: SimStats::default(),
+            stop: false,
+        }
     }
 
-    /// Gives free units their next requests; they begin at `at_ns`.
-    fn dispatch(&mut self, model: &DeviceModel, at_ns: u64) {
-        while self.running.len() < model.units as usize && self.open(model) {
-            let Some(request) = self.next(model) else { return };
+    /// Whether commands may begin.
+    fn open(&self) -> bool {
+        !self.timing.sync_drains() || (self.syncs.is_empty() && self.flushing.is_none())
+    }
+
+    /// Gives the device what it has room for; it begins at `at_ns`.
+    fn dispatch(&mut self, at_ns: u64) {
+        while self.running.len() < self.timing.depth().max(1) as usize && self.open() {
+            let Some(request) = self.next() else { return };
+            let done_ns = self.timing.start(at_ns, &request.command).max(at_ns);
             self.seq += 1;
-            self.stats.busy_ns += request.service_ns;
+            self.stats.busy_ns += done_ns - at_ns;
             self.running.push(Reverse(Running {
-                done_ns: at_ns + request.service_ns,
+                done_ns,
                 seq: self.seq,
                 waiter: request.waiter,
                 index: request.index,
@@ -127,11 +148,11 @@ impl State {
         }
     }
 
-    fn next(&mut self, model: &DeviceModel) -> Option<Request> {
-        let writes_due = self.reads_given >= model.reads_per_turn || self.reads.is_empty();
+    fn next(&mut self) -> Option<Request> {
+        let writes_due = self.reads_given >= self.host.reads_per_turn || self.reads.is_empty();
         if writes_due && let Some(write) = self.writes.pop_front() {
             self.writes_given += 1;
-            if self.writes_given >= model.writes_per_turn {
+            if self.writes_given >= self.host.writes_per_turn {
                 (self.reads_given, self.writes_given) = (0, 0);
             }
             return Some(write);
@@ -144,7 +165,7 @@ impl State {
     }
 
     /// Carries out all that ends by `now_ns`, in the order of the ends.
-    fn advance(&mut self, model: &DeviceModel, now_ns: u64) {
+    fn advance(&mut self, now_ns: u64) {
         loop {
             let command = self.running.peek().map(|r| r.0.done_ns);
             let flush = self.flushing.as_ref().map(|f| f.0);
@@ -165,16 +186,19 @@ impl State {
                     waiter.finish(0);
                 }
             }
-            self.begin_flush(model, at);
-            self.dispatch(model, at);
+            self.begin_flush(at);
+            self.dispatch(at);
         }
     }
 
-    fn begin_flush(&mut self, model: &DeviceModel, at_ns: u64) {
-        let drained = !model.sync_drains || self.running.is_empty();
+    fn begin_flush(&mut self, at_ns: u64) {
+        let drained = !self.timing.sync_drains() || self.running.is_empty();
         if drained && self.flushing.is_none() && !self.syncs.is_empty() {
             self.stats.syncs += 1;
-            self.flushing = Some((at_ns + model.sync_ns, std::mem::take(&mut self.syncs)));
+            let flush =
+                Command { kind: CommandKind::Flush, page: PageId(0), pages: 0, page_size: 0 };
+            let done_ns = self.timing.start(at_ns, &flush).max(at_ns);
+            self.flushing = Some((done_ns, std::mem::take(&mut self.syncs)));
         }
     }
 
@@ -186,7 +210,6 @@ impl State {
 }
 
 struct Device {
-    model: DeviceModel,
     epoch: Instant,
     state: Mutex<State>,
     wake: Condvar,
@@ -201,7 +224,7 @@ impl Device {
     fn run(&self) {
         let mut state = self.state.lock();
         while !state.stop {
-            state.advance(&self.model, self.now_ns());
+            state.advance(self.now_ns());
             match state.next_event_ns() {
                 None => self.wake.wait(&mut state),
                 Some(at) => {
@@ -216,11 +239,11 @@ impl Device {
     fn submit(&self, add: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         let now = self.now_ns();
-        state.advance(&self.model, now);
+        state.advance(now);
         let before = state.next_event_ns();
         add(&mut state);
-        state.begin_flush(&self.model, now);
-        state.dispatch(&self.model, now);
+        state.begin_flush(now);
+        state.dispatch(now);
         // The device's thread sleeps until the event it knows of.
         if before.is_none() || state.next_event_ns() < before {
             self.wake.notify_one();
@@ -231,7 +254,9 @@ impl Device {
 /// Any storage behind a modelled device.
 pub struct SimDevice {
     inner: Arc<dyn Storage>,
+    page_size: u32,
     device: Arc<Device>,
+    idle: AtomicBool,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -242,10 +267,19 @@ impl SimDevice {
     /// If the system gives no thread.
     #[must_use]
     pub fn new(inner: Arc<dyn Storage>, model: DeviceModel) -> Self {
+        Self::with_timing(inner, Box::new(model), model.host)
+    }
+
+    /// As [`SimDevice::new`], for any model.
+    ///
+    /// # Panics
+    /// If the system gives no thread, or a page is larger than 4 GiB.
+    #[must_use]
+    pub fn with_timing(inner: Arc<dyn Storage>, timing: Box<dyn Timing>, host: HostQueue) -> Self {
+        let page_size = u32::try_from(inner.page_size()).expect("a page is smaller than 4 GiB");
         let device = Arc::new(Device {
-            model,
             epoch: Instant::now(),
-            state: Mutex::default(),
+            state: Mutex::new(State::new(timing, host)),
             wake: Condvar::new(),
         });
         let runner = Arc::clone(&device);
@@ -253,7 +287,17 @@ impl SimDevice {
             .name("sim-device".into())
             .spawn(move || runner.run())
             .expect("the system gives a thread to the simulated device");
-        Self { inner, device, thread: Some(thread) }
+        Self { inner, page_size, device, idle: AtomicBool::new(false), thread: Some(thread) }
+    }
+
+    /// While `free`, requests that come take no time and the device knows nothing of them: to fill a
+    /// pool before something is measured.
+    pub fn set_free(&self, free: bool) {
+        self.idle.store(free, Ordering::Release);
+    }
+
+    fn is_free(&self) -> bool {
+        self.idle.load(Ordering::Acquire)
     }
 
     /// What the device has done so far.
@@ -262,20 +306,24 @@ impl SimDevice {
         self.device.state.lock().stats
     }
 
-    /// The model.
-    #[must_use]
-    pub fn model(&self) -> DeviceModel {
-        self.device.model
+    fn command(&self, kind: CommandKind, page: PageId, pages: u32) -> Command {
+        Command { kind, page, pages, page_size: self.page_size }
     }
 
-    fn one(&self, service_ns: u64, read: bool, count: impl FnOnce(&mut SimStats)) {
+    fn one(&self, command: Command) {
+        if self.is_free() {
+            return;
+        }
         let waiter = Arc::new(Waiter::default());
-        let request = Request { service_ns, waiter: Arc::clone(&waiter), index: 0 };
-        self.device.submit(|state| {
-            count(&mut state.stats);
-            if read {
+        let request = Request { command, waiter: Arc::clone(&waiter), index: 0 };
+        self.device.submit(|state| match (command.kind, command.pages) {
+            (CommandKind::Read, _) => {
+                state.stats.reads += 1;
                 state.reads.push_back(request);
-            } else {
+            }
+            (_, pages) => {
+                state.stats.writes += u64::from(pages == 1);
+                state.stats.runs += u64::from(pages > 1);
                 state.writes.push_back(request);
             }
         });
@@ -304,22 +352,19 @@ impl Storage for SimDevice {
     }
 
     fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError> {
-        self.one(self.device.model.read_ns, true, |stats| stats.reads += 1);
+        self.one(self.command(CommandKind::Read, page, 1));
         self.inner.read(page, bytes, tag)
     }
 
     fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
-        self.one(self.device.model.write_ns, false, |stats| stats.writes += 1);
+        self.one(self.command(CommandKind::Write, page, 1));
         self.inner.write(page, bytes, tag)
     }
 
     fn write_run(&self, first: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
-        let model = &self.device.model;
-        // One random write to get there, then the sequential rate; at that rate all units together
-        // work for the run, so that is what it occupies.
-        let rest = bytes.len().saturating_sub(self.page_size()) as u64;
-        let stream_ns = rest * 1_000_000_000 / model.sequential_bytes_per_s.max(1);
-        self.one(model.write_ns + stream_ns, false, |stats| stats.runs += 1);
+        // A run is far below 2^32 pages.
+        let pages = (bytes.len() / self.page_size()) as u32;
+        self.one(self.command(CommandKind::Write, first, pages));
         self.inner.write_run(first, bytes, tag)
     }
 
@@ -328,11 +373,14 @@ impl Storage for SimDevice {
         writes: &[PageWrite<'_>],
         done: &mut dyn FnMut(usize, Result<(), StorageError>),
     ) {
+        if self.is_free() {
+            return self.inner.write_batch(writes, done);
+        }
         let waiter = Arc::new(Waiter::default());
         self.device.submit(|state| {
             state.stats.writes += writes.len() as u64;
-            state.writes.extend((0..writes.len()).map(|index| Request {
-                service_ns: self.device.model.write_ns,
+            state.writes.extend(writes.iter().enumerate().map(|(index, write)| Request {
+                command: self.command(CommandKind::Write, write.page, 1),
                 waiter: Arc::clone(&waiter),
                 index,
             }));
@@ -348,6 +396,9 @@ impl Storage for SimDevice {
     }
 
     fn sync(&self) -> Result<(), StorageError> {
+        if self.is_free() {
+            return self.inner.sync();
+        }
         let waiter = Arc::new(Waiter::default());
         self.device.submit(|state| state.syncs.push(Arc::clone(&waiter)));
         waiter.wait();
@@ -363,26 +414,31 @@ mod tests {
         DeviceModel { units: 2, read_ns: 10, write_ns: 100, ..DeviceModel::ssd_c() }
     }
 
-    fn request(service_ns: u64, index: usize) -> (Request, Arc<Waiter>) {
+    fn request(kind: CommandKind, index: usize) -> (Request, Arc<Waiter>) {
         let waiter = Arc::new(Waiter::default());
-        (Request { service_ns, waiter: Arc::clone(&waiter), index }, waiter)
+        let command = Command { kind, page: PageId(index as u64), pages: 1, page_size: 4096 };
+        (Request { command, waiter: Arc::clone(&waiter), index }, waiter)
+    }
+
+    fn state(model: DeviceModel) -> State {
+        State::new(Box::new(model), model.host)
     }
 
     /// Two units, three reads of 10 ns that arrive together end at 10, 10 and 20.
     #[test]
     fn units_work_in_parallel_and_in_order() {
         let model = model();
-        let mut state = State::default();
+        let mut state = state(model);
         let waiters: Vec<_> = (0..3)
             .map(|index| {
-                let (request, waiter) = request(model.read_ns, index);
+                let (request, waiter) = request(CommandKind::Read, index);
                 state.reads.push_back(request);
                 waiter
             })
             .collect();
-        state.dispatch(&model, 0);
+        state.dispatch(0);
         assert_eq!(state.next_event_ns(), Some(10));
-        state.advance(&model, 15);
+        state.advance(15);
         assert_eq!(waiters[0].wait(), [0]);
         assert_eq!(waiters[1].wait(), [1]);
         // The third began when a unit came free, at 10, not when somebody looked, at 15.
@@ -394,35 +450,39 @@ mod tests {
     #[test]
     fn a_draining_flush_waits_and_holds_others_back() {
         let model = DeviceModel { sync_ns: 5, ..model() };
-        let mut state = State::default();
+        let mut state = state(model);
         for index in 0..2 {
-            state.writes.push_back(request(model.write_ns, index).0);
+            state.writes.push_back(request(CommandKind::Write, index).0);
         }
-        state.dispatch(&model, 0);
+        state.dispatch(0);
         let sync = Arc::new(Waiter::default());
         state.syncs.push(Arc::clone(&sync));
-        state.begin_flush(&model, 1);
-        let (late, _waiter) = request(model.read_ns, 9);
+        state.begin_flush(1);
+        let (late, _waiter) = request(CommandKind::Read, 9);
         state.reads.push_back(late);
-        state.dispatch(&model, 2);
+        state.dispatch(2);
         assert_eq!(state.running.len(), 2);
-        state.advance(&model, 100);
+        state.advance(100);
         assert_eq!(state.next_event_ns(), Some(105));
-        state.advance(&model, 105);
+        state.advance(105);
         assert_eq!(sync.wait(), [0]);
         assert_eq!(state.next_event_ns(), Some(115));
     }
 
     #[test]
     fn writes_get_their_turn() {
-        let model = DeviceModel { units: 1, reads_per_turn: 2, writes_per_turn: 1, ..model() };
-        let mut state = State::default();
+        let model = DeviceModel {
+            units: 1,
+            host: HostQueue { reads_per_turn: 2, writes_per_turn: 1 },
+            ..model()
+        };
+        let mut state = state(model);
         for index in 0..6 {
-            state.reads.push_back(request(model.read_ns, index).0);
-            state.writes.push_back(request(model.write_ns, 100 + index).0);
+            state.reads.push_back(request(CommandKind::Read, index).0);
+            state.writes.push_back(request(CommandKind::Write, 100 + index).0);
         }
         let mut order = Vec::new();
-        while let Some(request) = state.next(&model) {
+        while let Some(request) = state.next() {
             order.push(request.index);
         }
         assert_eq!(order[..6], [0, 1, 100, 2, 3, 101]);

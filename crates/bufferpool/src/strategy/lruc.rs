@@ -23,7 +23,12 @@ pub(super) struct LruC {
 const EAGER_SHARE: u32 = 8;
 
 impl Strategy for LruC {
-    fn victim(&self, core: &Core, instance: &Instance) -> Result<Option<FrameId>, PoolError> {
+    fn victim(
+        &self,
+        core: &Core,
+        instance: &Instance,
+        _attempt: u32,
+    ) -> Result<Option<FrameId>, PoolError> {
         let found = instance.lru.select_clean();
         if self.eager
             && instance.lru.passed() > instance.active.load(Ordering::Relaxed) / EAGER_SHARE

@@ -3,6 +3,7 @@
 //! A strategy decides two things: which frame a miss gets when the free list is empty, and which
 //! pages a round of the flusher writes and frees. All share frames, table, latches, writes, lists.
 
+mod innodb56;
 mod lruc;
 mod scan;
 mod war;
@@ -18,8 +19,14 @@ use std::time::Instant;
 
 /// Replacement and flushing of one instance.
 pub(crate) trait Strategy: Send + Sync {
-    /// Makes one attempt to take a frame. The frame is closed, and its page has left the table.
-    fn victim(&self, core: &Core, instance: &Instance) -> Result<Option<FrameId>, PoolError>;
+    /// Makes an attempt to take a frame: the miss's first is number 0. The frame is closed, and its page
+    /// has left the table.
+    fn victim(
+        &self,
+        core: &Core,
+        instance: &Instance,
+        attempt: u32,
+    ) -> Result<Option<FrameId>, PoolError>;
 
     /// One round of the flusher.
     fn round(&self, core: &Core, instance: &Instance) -> Result<(), PoolError>;
@@ -55,6 +62,7 @@ pub(crate) fn new(config: &PoolConfig, frames: u32) -> Box<dyn Strategy> {
         StrategyKind::Vanilla => {
             Box::new(scan::Scan { depth: config.scan_depth, batch: config.flush_batch })
         }
+        StrategyKind::InnoDb56 => Box::new(innodb56::InnoDb56::new(config)),
         StrategyKind::CfLru { window } => Box::new(scan::Scan { depth: window, batch: window }),
         StrategyKind::War { buffer_pages } => Box::new(war::War::new(config, buffer_pages, frames)),
         StrategyKind::LruC { dynamic_batch, dirty_mutex, eager } => Box::new(lruc::LruC {

@@ -54,7 +54,12 @@ pub(super) fn scan_round(core: &Core, instance: &Instance, batch: usize) -> Resu
 }
 
 impl Strategy for Scan {
-    fn victim(&self, core: &Core, instance: &Instance) -> Result<Option<FrameId>, PoolError> {
+    fn victim(
+        &self,
+        core: &Core,
+        instance: &Instance,
+        _attempt: u32,
+    ) -> Result<Option<FrameId>, PoolError> {
         match scan_victim(core, instance, self.depth) {
             Some(frame) => Ok(Some(frame)),
             None => stall(core, instance),

@@ -195,7 +195,12 @@ impl War {
 }
 
 impl Strategy for War {
-    fn victim(&self, core: &Core, instance: &Instance) -> Result<Option<FrameId>, PoolError> {
+    fn victim(
+        &self,
+        core: &Core,
+        instance: &Instance,
+        _attempt: u32,
+    ) -> Result<Option<FrameId>, PoolError> {
         if let Some(frame) = scan_victim(core, instance, self.depth) {
             return Ok(Some(frame));
         }

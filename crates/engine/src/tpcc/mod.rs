@@ -11,7 +11,7 @@ mod run;
 
 pub use check::{CheckError, check, orders};
 pub use load::load;
-pub use run::{Client, Kind};
+pub use run::{Client, Kind, Mix};
 
 use crate::store::TableId;
 

@@ -25,6 +25,48 @@ pub enum Kind {
     StockLevel,
 }
 
+/// Percentages of the transactions; what is left to 100 are stock-level transactions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mix {
+    /// New-order.
+    pub new_order: u32,
+    /// Payment.
+    pub payment: u32,
+    /// Order-status.
+    pub order_status: u32,
+    /// Delivery.
+    pub delivery: u32,
+}
+
+impl Mix {
+    /// The standard's: 45, 43, 4, 4 and 4.
+    pub const STANDARD: Self = Self { new_order: 45, payment: 43, order_status: 4, delivery: 4 };
+
+    /// Which transaction the number `draw`, from 1 to 100, stands for.
+    fn kind(self, draw: u32) -> Kind {
+        let mut limit = 0;
+        let shares = [
+            (self.new_order, Kind::NewOrder),
+            (self.payment, Kind::Payment),
+            (self.order_status, Kind::OrderStatus),
+            (self.delivery, Kind::Delivery),
+        ];
+        for (share, kind) in shares {
+            limit += share;
+            if draw <= limit {
+                return kind;
+            }
+        }
+        Kind::StockLevel
+    }
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        Self::STANDARD
+    }
+}
+
 /// A user: every transaction is at home in a warehouse drawn anew, as in tpcc-mysql. (The standard's
 /// terminals stay at one warehouse; with as few users as warehouses are many, most of the database
 /// would then lie idle.)
@@ -32,6 +74,7 @@ pub struct Client<'e> {
     engine: &'e Engine,
     scale: Scale,
     home: u32,
+    mix: Mix,
     random: Random,
 }
 
@@ -43,7 +86,13 @@ impl<'e> Client<'e> {
     /// A user whose actions follow from `seed`.
     #[must_use]
     pub fn new(engine: &'e Engine, scale: Scale, seed: u64) -> Self {
-        Self { engine, scale, home: 1, random: Random::new(seed) }
+        Self { engine, scale, home: 1, mix: Mix::STANDARD, random: Random::new(seed) }
+    }
+
+    /// The same user with another mix of transactions.
+    #[must_use]
+    pub fn with_mix(self, mix: Mix) -> Self {
+        Self { mix, ..self }
     }
 
     /// Runs one transaction of the mix.
@@ -53,13 +102,7 @@ impl<'e> Client<'e> {
     /// [`EngineError::Rollback`] it had no effect and the user may go on.
     pub fn step(&mut self) -> Result<Kind, (Kind, EngineError)> {
         self.home = self.random.within(1, self.scale.warehouses);
-        let kind = match self.random.within(1, 100) {
-            1..=45 => Kind::NewOrder,
-            46..=88 => Kind::Payment,
-            89..=92 => Kind::OrderStatus,
-            93..=96 => Kind::Delivery,
-            _ => Kind::StockLevel,
-        };
+        let kind = self.mix.kind(self.random.within(1, 100));
         let done = match kind {
             Kind::NewOrder => self.new_order(),
             Kind::Payment => self.payment(),
@@ -292,4 +335,17 @@ impl<'e> Client<'e> {
 fn add(row: &mut [u8], at: usize, amount: i64) {
     let sum = get64(row, at) + amount;
     put64(row, at, sum);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_standard_mix_is_the_standards() {
+        let of = |kind| (1..=100).filter(|&draw| Mix::STANDARD.kind(draw) == kind).count();
+        let kinds =
+            [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::Delivery, Kind::StockLevel];
+        assert_eq!(kinds.map(of), [45, 43, 4, 4, 4]);
+    }
 }

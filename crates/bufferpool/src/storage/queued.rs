@@ -1,0 +1,89 @@
+//! Any storage behind a queue that a scheduler orders.
+
+use super::queue::{IoQueue, IoRequest};
+use super::{IoTag, PageWrite, Storage};
+use crate::error::StorageError;
+use crate::ids::PageId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+
+/// Any storage whose requests wait for their turn in an [`IoQueue`]. Several storages of one device
+/// share a queue.
+///
+/// The writes of a batch enter one by one, from some more threads than the queue has places, so that
+/// the scheduler has a choice and reads can go between them; a storage that submits batches at once (io_uring) loses that. A sync goes
+/// straight through: what it covers has ended.
+pub struct QueuedStorage {
+    inner: Arc<dyn Storage>,
+    queue: Arc<IoQueue>,
+}
+
+/// Writes of a batch that wait in the queue beside those under way.
+const AHEAD: usize = 16;
+
+impl QueuedStorage {
+    /// Puts `inner` behind `queue`.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Storage>, queue: Arc<IoQueue>) -> Self {
+        Self { inner, queue }
+    }
+}
+
+impl Storage for QueuedStorage {
+    fn page_size(&self) -> usize {
+        self.inner.page_size()
+    }
+
+    fn pages(&self) -> u64 {
+        self.inner.pages()
+    }
+
+    fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError> {
+        let _turn = self.queue.enter(IoRequest { write: false, first: page, pages: 1, tag });
+        self.inner.read(page, bytes, tag)
+    }
+
+    fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        let _turn = self.queue.enter(IoRequest { write: true, first: page, pages: 1, tag });
+        self.inner.write(page, bytes, tag)
+    }
+
+    fn write_run(&self, first: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        // A run is far below 2^32 pages.
+        let pages = (bytes.len() / self.page_size()) as u32;
+        let _turn = self.queue.enter(IoRequest { write: true, first, pages, tag });
+        self.inner.write_run(first, bytes, tag)
+    }
+
+    fn write_batch(
+        &self,
+        writes: &[PageWrite<'_>],
+        done: &mut dyn FnMut(usize, Result<(), StorageError>),
+    ) {
+        let next = AtomicUsize::new(0);
+        let (ended, ends) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for _ in 0..(self.queue.places() + AHEAD).min(writes.len()) {
+                let (ended, next) = (ended.clone(), &next);
+                scope.spawn(move || {
+                    while let at = next.fetch_add(1, Ordering::Relaxed)
+                        && let Some(write) = writes.get(at)
+                    {
+                        let result = self.write(write.page, write.bytes, write.tag);
+                        // The receiver outlives the threads.
+                        let _ = ended.send((at, result));
+                    }
+                });
+            }
+            drop(ended);
+            for (at, result) in ends {
+                done(at, result);
+            }
+        });
+    }
+
+    fn sync(&self) -> Result<(), StorageError> {
+        self.inner.sync()
+    }
+}

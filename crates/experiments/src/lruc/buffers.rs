@@ -1,0 +1,153 @@
+//! Buffers from a twentieth to a quarter of the database.
+
+use headworks_bufferpool::StrategyKind;
+
+use super::figure::{Bound, Claim, Figure, Sweep, linkbench, tpcc};
+use super::{report, run};
+use crate::registry::Experiment;
+use crate::sweep::found::{Seed, largest};
+use crate::sweep::panel::Panel;
+
+pub(super) const BUFFER: Experiment =
+    FIG_7.experiment(|options| run(&FIG_7, options), |directory| report(&FIG_7, directory));
+pub(super) const MISSES: Experiment =
+    TABLE_7.experiment(|options| run(&TABLE_7, options), |directory| report(&TABLE_7, directory));
+
+const NAMES: [&str; 4] = ["Vanilla", "CF-LRU", "WAR", "LRU-C"];
+const TPCC: [&str; 4] = ["TPC-C: Vanilla", "TPC-C: CF-LRU", "TPC-C: WAR", "TPC-C: LRU-C"];
+const LINK: [&str; 4] =
+    ["LinkBench: Vanilla", "LinkBench: CF-LRU", "LinkBench: WAR", "LinkBench: LRU-C"];
+const POINTS: &[f64] = &[5.0, 10.0, 15.0, 20.0, 25.0];
+const KEY: &str = "throughput_per_s";
+
+const SWEEP: Sweep = Sweep {
+    name: "buffers",
+    axis: ("buffer_percent", "buffer, percent of the database"),
+    arms: &[
+        tpcc(TPCC[0], StrategyKind::Vanilla),
+        tpcc(TPCC[1], StrategyKind::CF_LRU),
+        tpcc(TPCC[2], StrategyKind::WAR),
+        tpcc(TPCC[3], StrategyKind::LRU_C),
+        linkbench(LINK[0], StrategyKind::Vanilla),
+        linkbench(LINK[1], StrategyKind::CF_LRU),
+        linkbench(LINK[2], StrategyKind::WAR),
+        linkbench(LINK[3], StrategyKind::LRU_C),
+    ],
+    points: POINTS,
+    quick_points: &[5.0, 20.0],
+    at: |at, setup| setup.buffer_percent = at,
+    rounds: 1,
+};
+
+/// Ratios of a number of two arms at all points.
+fn ratios(seed: &Seed<'_>, arm: &str, than: &str, key: &str) -> Vec<f64> {
+    seed.all(arm, key).iter().zip(seed.all(than, key)).map(|(a, b)| a / b).collect()
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+fn lines(title: &str, unit: &str, arms: [&'static str; 4], key: &str) -> Panel {
+    let pairs = NAMES.into_iter().zip(arms);
+    pairs.fold(Panel::sweep(title, unit), |panel, (name, arm)| panel.line(name, arm, key))
+}
+
+const ABOUT: &str =
+    "64 users without pauses, doublewrite on, SSD-B as a model at an eighth of its speed.";
+
+const FIG_7: Figure = Figure {
+    id: "lruc-buffer",
+    title: "Throughput by size of the buffer",
+    figure: "Figure 7; Table 2",
+    about: ABOUT,
+    sweep: &SWEEP,
+    claims: &[
+        Claim {
+            statement: "TPC-C: LRU-C is faster than Vanilla",
+            paper: "3 x at all sizes (Figure 7a)",
+            unit: "ratio of throughput, mean of the sizes",
+            ours: |seed| mean(&ratios(seed, TPCC[3], TPCC[0], KEY)),
+            bound: Bound::AtLeast(3.0),
+            note: "",
+        },
+        Claim {
+            statement: "TPC-C: LRU-C is faster than WAR",
+            paper: "1.52 x (Figure 7a)",
+            unit: "ratio of throughput, mean of the sizes",
+            ours: |seed| mean(&ratios(seed, TPCC[3], TPCC[2], KEY)),
+            bound: Bound::AtLeast(1.52),
+            note: "",
+        },
+        Claim {
+            statement: "TPC-C: clean-first helps Vanilla a little",
+            paper: "+10 to +40 % (Figure 7a)",
+            unit: "ratio of throughput of CF-LRU and Vanilla, mean of the sizes",
+            ours: |seed| mean(&ratios(seed, TPCC[1], TPCC[0], KEY)),
+            bound: Bound::Between(1.0, 1.5),
+            note: "",
+        },
+        Claim {
+            statement: "LinkBench: LRU-C is faster than Vanilla",
+            paper: "2 x (Figure 7b)",
+            unit: "ratio of throughput, mean of the sizes",
+            ours: |seed| mean(&ratios(seed, LINK[3], LINK[0], KEY)),
+            bound: Bound::AtLeast(2.0),
+            note: "",
+        },
+        Claim {
+            statement: "LinkBench: LRU-C is faster than WAR",
+            paper: "1.42 x (Figure 7b)",
+            unit: "ratio of throughput, mean of the sizes",
+            ours: |seed| mean(&ratios(seed, LINK[3], LINK[2], KEY)),
+            bound: Bound::AtLeast(1.42),
+            note: "",
+        },
+    ],
+    panels: || {
+        vec![
+            lines("TPC-C", "transactions/s", TPCC, KEY),
+            lines("LinkBench", "operations/s", LINK, KEY),
+            lines("TPC-C: read stalls", "percent of misses", TPCC, "read_stall_percent"),
+            lines("TPC-C: P95", "ms", TPCC, "latency_p95_ms"),
+        ]
+    },
+};
+
+const TABLE_7: Figure = Figure {
+    id: "lruc-misses",
+    title: "Miss ratio by size of the buffer",
+    figure: "Table 7",
+    about: ABOUT,
+    sweep: &SWEEP,
+    claims: &[
+        Claim {
+            statement: "TPC-C: LRU-C misses hardly more often than Vanilla",
+            paper: "1.04 to 1.36 x (Table 7)",
+            unit: "ratio of miss ratios, highest of the sizes",
+            ours: |seed| {
+                let found = ratios(seed, TPCC[3], TPCC[0], "miss_percent");
+                found.into_iter().fold(0.0, largest)
+            },
+            bound: Bound::AtMost(1.36),
+            note: "",
+        },
+        Claim {
+            statement: "LinkBench: the same",
+            paper: "not given",
+            unit: "ratio of miss ratios, highest of the sizes",
+            ours: |seed| {
+                let found = ratios(seed, LINK[3], LINK[0], "miss_percent");
+                found.into_iter().fold(0.0, largest)
+            },
+            bound: Bound::AtMost(1.36),
+            note: "",
+        },
+    ],
+    panels: || {
+        vec![
+            lines("TPC-C", "misses, percent", TPCC, "miss_percent"),
+            lines("LinkBench", "misses, percent", LINK, "miss_percent"),
+        ]
+    },
+};

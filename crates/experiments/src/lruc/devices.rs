@@ -1,0 +1,94 @@
+//! Devices of different speed and asymmetry.
+
+use headworks_bufferpool::StrategyKind;
+
+use super::device::DeviceKind;
+use super::figure::{Bound, Claim, Figure, SLOWED, Sweep, tpcc};
+use super::{report, run};
+use crate::registry::Experiment;
+use crate::sweep::panel::Panel;
+
+pub(super) const DEVICES: Experiment =
+    FIG_11.experiment(|options| run(&FIG_11, options), |directory| report(&FIG_11, directory));
+
+const VANILLA: &str = "Vanilla";
+const INNODB: &str = "InnoDB 5.6";
+const WAR: &str = "WAR";
+const FULL: &str = "LRU-C";
+const KEY: &str = "throughput_per_s";
+const SSD: [(f64, &str); 4] = [(1.0, "SSD-A"), (2.0, "SSD-B"), (3.0, "SSD-C"), (4.0, "SSD-D")];
+const HDD: f64 = 5.0;
+
+const SWEEP: Sweep = Sweep {
+    name: "devices",
+    axis: ("device", "1 to 4: SSD-A to SSD-D; 5: HDD"),
+    arms: &[
+        tpcc(VANILLA, StrategyKind::Vanilla),
+        tpcc(INNODB, StrategyKind::InnoDb56),
+        tpcc(WAR, StrategyKind::WAR),
+        tpcc(FULL, StrategyKind::LRU_C),
+    ],
+    points: &[1.0, 2.0, 3.0, 4.0, HDD],
+    quick_points: &[1.0, 3.0, HDD],
+    at: |at, setup| {
+        // Points are small whole numbers.
+        setup.device = match at as u32 {
+            1 => DeviceKind::slowed("ssd-a", SLOWED),
+            2 => DeviceKind::slowed("ssd-b", SLOWED),
+            3 => DeviceKind::slowed("ssd-c", SLOWED),
+            4 => DeviceKind::slowed("ssd-d", SLOWED),
+            // At an eighth of its speed a disk would do 35 reads a second.
+            _ => DeviceKind::slowed("hdd", 1.0),
+        };
+    },
+    rounds: 1,
+};
+
+const FIG_11: Figure = Figure {
+    id: "lruc-devices",
+    title: "Throughput on four flash drives and a disk",
+    figure: "Figures 11 and 13",
+    about: "TPC-C on the drives of the paper's Table 1 as models; flash with times eight times as long, the disk as it \
+            is.",
+    sweep: &SWEEP,
+    claims: &[
+        Claim {
+            statement: "LRU-C is faster than Vanilla on every flash drive",
+            paper: "1.7 x to 5.4 x (Figure 11)",
+            unit: "ratio of throughput, lowest of the drives",
+            ours: |seed| {
+                let drives = seed.all(FULL, KEY);
+                let ratios = SSD
+                    .iter()
+                    .filter(|_| !drives.is_empty())
+                    .map(|&(at, _)| seed.get(FULL, at, KEY) / seed.get(VANILLA, at, KEY));
+                ratios.filter(|ratio| !ratio.is_nan()).fold(f64::INFINITY, f64::min)
+            },
+            bound: Bound::AtLeast(1.7),
+            note: "",
+        },
+        Claim {
+            statement: "on a disk there is nothing to gain",
+            paper: "almost no gap (Figure 13)",
+            unit: "ratio of throughput",
+            ours: |seed| seed.get(FULL, HDD, KEY) / seed.get(VANILLA, HDD, KEY),
+            bound: Bound::Between(0.85, 1.25),
+            note: "",
+        },
+    ],
+    panels: || {
+        let bars = |title: &str, unit: &str, key: &str, drives: &[(f64, &str)]| {
+            let mut panel = Panel::bars(title, unit);
+            for &(at, name) in drives {
+                for arm in [VANILLA, INNODB, WAR, FULL] {
+                    panel = panel.bar(name, arm, arm, at, key);
+                }
+            }
+            panel
+        };
+        vec![
+            bars("Throughput on flash", "transactions/s", KEY, &SSD),
+            bars("Throughput on a disk", "transactions/s", KEY, &[(HDD, "HDD")]),
+        ]
+    },
+};

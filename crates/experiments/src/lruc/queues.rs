@@ -1,0 +1,234 @@
+//! The schedulers of `headworks-policy` in front of a buffer pool: they order its misses, flushes, checkpoint writes
+//! and log syncs, and know for whom each is.
+
+use headworks_bufferpool::storage::{IoId, IoKind, IoNext, IoRequest, IoScheduler, IoTag};
+use headworks_policy::Nanos;
+use headworks_policy::block::{
+    Added, BlockScheduler, Dispatch, Index, IoClass, Operation, REQUESTS, Request,
+};
+
+/// What the scheduler is told of a request, beside its place: class, level (0 to 7, 0 is highest) and whether somebody
+/// waits for it.
+pub(crate) type Rank = fn(IoTag) -> (IoClass, u8, bool);
+
+/// Whoever waits comes first: misses, stalls and the log before the flusher, and that before checkpoints.
+pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
+    match tag.kind {
+        IoKind::Miss | IoKind::StallFlush | IoKind::Log => (IoClass::RealTime, 0, true),
+        IoKind::LruFlush | IoKind::Doublewrite => (IoClass::BestEffort, 4, false),
+        IoKind::Prefetch | IoKind::Other | IoKind::CheckpointFlush => (IoClass::Idle, 7, false),
+    }
+}
+
+/// A block scheduler as the order of a pool's requests.
+///
+/// Between two pages it sees a gap of a sector, so that it joins nobody: a pool writes page by page.
+pub(crate) struct PolicyQueue {
+    scheduler: Box<dyn BlockScheduler>,
+    rank: Rank,
+    page_sectors: u32,
+}
+
+impl PolicyQueue {
+    /// `page_sectors` is a page's length in sectors.
+    pub(crate) fn new(scheduler: Box<dyn BlockScheduler>, rank: Rank, page_sectors: u32) -> Self {
+        Self { scheduler, rank, page_sectors }
+    }
+}
+
+/// A queue of [`REQUESTS`] has names that an index holds.
+fn index(id: IoId) -> Index {
+    id as Index
+}
+
+impl IoScheduler for PolicyQueue {
+    fn capacity(&self) -> usize {
+        REQUESTS
+    }
+
+    fn add(&mut self, now_ns: u64, id: IoId, request: &IoRequest) {
+        let (class, level, sync) = (self.rank)(request.tag);
+        let with_gap = self.page_sectors + 1;
+        let described = Request {
+            operation: if request.write { Operation::Write } else { Operation::Read },
+            sector: request.first.0 * u64::from(with_gap),
+            // A log's request has no pages: a sector is the least that there is.
+            sectors: (request.pages * with_gap).saturating_sub(1).max(1),
+            fua: false,
+            sync,
+            cause: request.tag.cause,
+            class,
+            level,
+            deadline: None,
+        };
+        let added = self.scheduler.add(Nanos(now_ns), index(id), &described);
+        assert_eq!(added, Added::Queued, "neighbours with a gap between them were joined");
+    }
+
+    fn next(&mut self, now_ns: u64) -> IoNext {
+        match self.scheduler.dispatch(Nanos(now_ns)) {
+            Dispatch::Request(index) => {
+                self.scheduler.activated(Nanos(now_ns), index);
+                IoNext::Go(IoId::from(index))
+            }
+            Dispatch::Wait(until) => IoNext::Wait(until.0),
+            Dispatch::Idle => IoNext::Idle,
+        }
+    }
+
+    fn done(&mut self, now_ns: u64, id: IoId, service_ns: u64) {
+        self.scheduler.completed(Nanos(now_ns), index(id), Nanos(service_ns));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headworks_bufferpool::storage::{
+        DeviceModel, Fifo, IoQueue, MemStorage, QueuedStorage, SimDevice, Storage,
+    };
+    use headworks_bufferpool::{
+        BufferPool, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind, cause,
+    };
+    use headworks_engine::{LogDevice, MemLog, QueuedLog};
+    use headworks_policy::block::SchedulerKind;
+    use parking_lot::Mutex;
+    use std::sync::Arc;
+
+    const PAGE_BYTES: usize = 4096;
+    const PAGES: u64 = 2000;
+
+    /// Notes the order in which requests come to the device.
+    struct Noted {
+        inner: Arc<dyn Storage>,
+        order: Mutex<Vec<(IoTag, PageId)>>,
+    }
+
+    impl Storage for Noted {
+        fn page_size(&self) -> usize {
+            self.inner.page_size()
+        }
+        fn pages(&self) -> u64 {
+            self.inner.pages()
+        }
+        fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError> {
+            self.order.lock().push((tag, page));
+            self.inner.read(page, bytes, tag)
+        }
+        fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+            self.order.lock().push((tag, page));
+            self.inner.write(page, bytes, tag)
+        }
+        fn sync(&self) -> Result<(), StorageError> {
+            self.inner.sync()
+        }
+    }
+
+    fn config(frames: usize) -> PoolConfig {
+        PoolConfig {
+            frames,
+            page_size: PAGE_BYTES,
+            strategy: StrategyKind::LRU_C,
+            background: false,
+            ..PoolConfig::default()
+        }
+    }
+
+    /// A pool behind a queue of one place before a device that does one thing at a time: a read in 2 ms, a write in 4.
+    fn slow(scheduler: Box<dyn IoScheduler>) -> (BufferPool, Arc<Noted>) {
+        let storage: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_BYTES, PAGES));
+        let pool = |frames, storage| {
+            BufferPool::new(config(frames), storage, Arc::new(NoWal), None).unwrap()
+        };
+        let filling = pool(2100, Arc::clone(&storage));
+        for page in 0..PAGES {
+            drop(filling.create(PageId(page), Lsn(1)).unwrap());
+        }
+        filling.close().unwrap();
+        let model = DeviceModel {
+            units: 1,
+            read_ns: 2_000_000,
+            write_ns: 4_000_000,
+            ..DeviceModel::ssd_a()
+        };
+        let device = Arc::new(SimDevice::new(storage, model));
+        let noted = Arc::new(Noted { inner: device, order: Mutex::default() });
+        let queue = Arc::new(IoQueue::new(scheduler, 1));
+        (pool(500, Arc::new(QueuedStorage::new(Arc::clone(&noted) as _, queue))), noted)
+    }
+
+    fn ranked(rank: Rank) -> Box<dyn IoScheduler> {
+        Box::new(PolicyQueue::new(SchedulerKind::Cfq.build_for(false), rank, 8))
+    }
+
+    /// Pins a page when so many requests have been begun; answers how many others went before it since.
+    fn overtaken(pool: &BufferPool, noted: &Noted, page: PageId, after: usize) -> usize {
+        while noted.order.lock().len() < after {
+            std::thread::yield_now();
+        }
+        let before = noted.order.lock().len();
+        drop(pool.pin(page).unwrap());
+        let order = noted.order.lock();
+        order.iter().position(|&(_, other)| other == page).unwrap() - before
+    }
+
+    /// How many writes of a checkpoint go before a miss that comes in its middle.
+    fn writes_before_a_miss(scheduler: Box<dyn IoScheduler>) -> usize {
+        let (pool, noted) = slow(scheduler);
+        for page in 0..60 {
+            pool.write(PageId(page)).unwrap().change(Lsn(1))[40] = 1;
+        }
+        let begun = noted.order.lock().len();
+        std::thread::scope(|scope| {
+            scope.spawn(|| pool.flush_all().unwrap());
+            overtaken(&pool, &noted, PageId(1000), begun + 10)
+        })
+    }
+
+    /// Sixteen writes wait in the queue beside the one under way. In the order of arrival a miss waits for them;
+    /// ranked first, it is the next (or the one after, if a write went while it came).
+    #[test]
+    fn a_ranked_queue_lets_a_miss_go_before_a_checkpoint() {
+        let arrival = writes_before_a_miss(Box::<Fifo>::default());
+        assert!(arrival >= 10, "{arrival} writes before the miss");
+        let ranked = writes_before_a_miss(ranked(foreground_first));
+        assert!(ranked <= 3, "{ranked} writes before the miss");
+    }
+
+    /// Misses carry their user: one user's can go before everybody else's.
+    #[test]
+    fn a_users_misses_go_before_others() {
+        fn favour_seven(tag: IoTag) -> (IoClass, u8, bool) {
+            let class = if tag.cause == 7 { IoClass::RealTime } else { IoClass::BestEffort };
+            (class, 4, true)
+        }
+        let misses_before = |scheduler| {
+            let (pool, noted) = slow(scheduler);
+            std::thread::scope(|scope| {
+                for user in 0..12 {
+                    let pool = &pool;
+                    scope.spawn(move || {
+                        cause::with(1, || {
+                            for page in 0..10 {
+                                drop(pool.pin(PageId(100 * user + page)).unwrap());
+                            }
+                        });
+                    });
+                }
+                cause::with(7, || overtaken(&pool, &noted, PageId(1999), 30))
+            })
+        };
+        assert!(misses_before(Box::<Fifo>::default()) >= 6);
+        assert!(misses_before(ranked(favour_seven)) <= 3);
+    }
+
+    /// A log's sync has no page and goes with the others.
+    #[test]
+    fn a_log_enters_the_same_queue() {
+        let queue = Arc::new(IoQueue::new(ranked(foreground_first), 4));
+        let log = QueuedLog::new(Arc::new(MemLog::default()), Arc::clone(&queue));
+        log.append(b"record").unwrap();
+        log.sync().unwrap();
+        assert_eq!(log.read_from(0).unwrap(), b"record");
+    }
+}

@@ -1,0 +1,265 @@
+//! What changes the picture: the window of clean-first, the mix, the number of users, the channels, the order of the
+//! queue.
+
+use headworks_bufferpool::StrategyKind;
+use headworks_engine::tpcc::Mix;
+
+use super::device::DeviceKind;
+use super::drive::QueueOrder;
+use super::figure::{Bound, Claim, Figure, Sweep, tpcc};
+use super::{report, run};
+use crate::registry::Experiment;
+use crate::sweep::found::Seed;
+use crate::sweep::panel::Panel;
+
+pub(super) const SCAN_DEPTH: Experiment =
+    TABLE_4.experiment(|options| run(&TABLE_4, options), |directory| report(&TABLE_4, directory));
+pub(super) const MIX: Experiment =
+    FIG_8.experiment(|options| run(&FIG_8, options), |directory| report(&FIG_8, directory));
+pub(super) const THREADS: Experiment =
+    FIG_9.experiment(|options| run(&FIG_9, options), |directory| report(&FIG_9, directory));
+pub(super) const CHANNELS: Experiment =
+    FIG_10.experiment(|options| run(&FIG_10, options), |directory| report(&FIG_10, directory));
+pub(super) const QUEUES: Experiment =
+    QUEUE.experiment(|options| run(&QUEUE, options), |directory| report(&QUEUE, directory));
+
+const VANILLA: &str = "Vanilla";
+const WAR: &str = "WAR";
+const FULL: &str = "LRU-C";
+const CF_LRU: &str = "CF-LRU";
+const KEY: &str = "throughput_per_s";
+
+fn lines(title: &str, unit: &str, arms: &[&'static str], key: &str) -> Panel {
+    arms.iter().fold(Panel::sweep(title, unit), |panel, &arm| panel.line(arm, arm, key))
+}
+
+fn gain(seed: &Seed<'_>, at: f64) -> f64 {
+    seed.get(FULL, at, KEY) / seed.get(VANILLA, at, KEY)
+}
+
+const TABLE_4: Figure = Figure {
+    id: "lruc-scan-depth",
+    title: "CF-LRU with windows of different length",
+    figure: "Table 4",
+    about: "TPC-C, 64 users, a buffer of a tenth of the database; the window is the search's and the flusher's.",
+    sweep: &Sweep {
+        name: "scan-depth",
+        axis: ("window_pages", "window, pages"),
+        arms: &[tpcc(CF_LRU, StrategyKind::CF_LRU)],
+        points: &[512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0],
+        quick_points: &[64.0, 256.0, 1024.0],
+        // Points are small whole numbers.
+        at: |at, setup| setup.strategy = StrategyKind::CfLru { window: at as usize },
+        rounds: 1,
+    },
+    claims: &[
+        Claim {
+            statement: "a window of 4,096 pages has far fewer read stalls than one of 1,024",
+            paper: "33 to 5 % (Table 4)",
+            unit: "ratio of the read stalls in percent",
+            ours: |seed| seed.ratio(CF_LRU, "read_stall_percent", 4096.0, 1024.0),
+            bound: Bound::AtMost(0.5),
+            note: "",
+        },
+        Claim {
+            statement: "and is the fastest",
+            paper: "at 16,384 pages 9 % slower (Table 4)",
+            unit: "throughput at 16,384 pages, relative to 4,096",
+            ours: |seed| seed.ratio(CF_LRU, KEY, 16_384.0, 4096.0),
+            bound: Bound::AtMost(1.0),
+            note: "",
+        },
+    ],
+    panels: || {
+        vec![
+            lines("Throughput", "transactions/s", &[CF_LRU], KEY),
+            lines("Read stalls", "percent of misses", &[CF_LRU], "read_stall_percent"),
+            lines("Pages looked at", "per miss", &[CF_LRU], "scanned_per_miss"),
+        ]
+    },
+};
+
+/// Transactions that update, in percent; the rest are stock-level ones, as in the paper.
+const MIXES: &[f64] = &[100.0, 92.0, 75.0, 60.0];
+
+fn mix(updates_percent: f64) -> Mix {
+    // Percentages.
+    let updates = updates_percent as u32;
+    if updates == 92 {
+        return Mix::STANDARD;
+    }
+    let delivery = 4;
+    let payment = (updates - delivery) / 2;
+    Mix { new_order: updates - delivery - payment, payment, order_status: 0, delivery }
+}
+
+const FIG_8: Figure = Figure {
+    id: "lruc-mix",
+    title: "Throughput as reads become more",
+    figure: "Figure 8",
+    about: "TPC-C with fewer updating and more stock-level transactions; what reads and writes come to at the device \
+            is measured. 92 percent is the standard mix.",
+    sweep: &Sweep {
+        name: "mix",
+        axis: ("updates_percent", "updating transactions, percent"),
+        arms: &[
+            tpcc(VANILLA, StrategyKind::Vanilla),
+            tpcc(WAR, StrategyKind::WAR),
+            tpcc(FULL, StrategyKind::LRU_C),
+        ],
+        points: MIXES,
+        quick_points: &[100.0, 60.0],
+        at: |at, setup| setup.mix = mix(at),
+        rounds: 1,
+    },
+    claims: &[
+        Claim {
+            statement: "the gain over Vanilla becomes less as reads become more",
+            paper: "less at 4 : 1 than at 1 : 1 (Figure 8)",
+            unit: "gain at 60 %, relative to that at 100 %",
+            ours: |seed| gain(seed, 60.0) / gain(seed, 100.0),
+            bound: Bound::AtMost(1.0),
+            note: "",
+        },
+        Claim {
+            statement: "and is still large with the most reads",
+            paper: "2 x at 4 : 1 (Figure 8)",
+            unit: "ratio of throughput at 60 %",
+            ours: |seed| gain(seed, 60.0),
+            bound: Bound::AtLeast(2.0),
+            note: "",
+        },
+    ],
+    panels: || {
+        vec![
+            lines("Throughput", "transactions/s", &[VANILLA, WAR, FULL], KEY),
+            lines("Reads to a write", "", &[VANILLA, WAR, FULL], "reads_to_writes"),
+        ]
+    },
+};
+
+const FIG_9: Figure = Figure {
+    id: "lruc-threads",
+    title: "Throughput by number of users",
+    figure: "Figure 9",
+    about: "TPC-C, a buffer of a tenth of the database. Users have no pauses.",
+    sweep: &Sweep {
+        name: "threads",
+        axis: ("threads", "users"),
+        arms: &[tpcc(VANILLA, StrategyKind::Vanilla), tpcc(FULL, StrategyKind::LRU_C)],
+        points: &[8.0, 16.0, 32.0, 64.0, 128.0],
+        quick_points: &[8.0, 64.0],
+        // Points are small whole numbers.
+        at: |at, setup| setup.threads = at as usize,
+        rounds: 1,
+    },
+    claims: &[
+        Claim {
+            statement: "with 8 users there is little to gain",
+            paper: "almost the same (Figure 9)",
+            unit: "ratio of throughput",
+            ours: |seed| gain(seed, 8.0),
+            bound: Bound::Between(0.8, 1.5),
+            note: "",
+        },
+        Claim {
+            statement: "with 128 users there is more to gain than with 8",
+            paper: "Vanilla halves, LRU-C scales up to 32 (Figure 9)",
+            unit: "gain with 128 users, relative to that with 8",
+            ours: |seed| gain(seed, 128.0) / gain(seed, 8.0),
+            bound: Bound::AtLeast(1.5),
+            note: "",
+        },
+    ],
+    panels: || {
+        vec![
+            lines("Throughput", "transactions/s", &[VANILLA, FULL], KEY),
+            lines("Read stalls", "percent of misses", &[VANILLA, FULL], "read_stall_percent"),
+        ]
+    },
+};
+
+const FIG_10: Figure = Figure {
+    id: "lruc-channels",
+    title: "Throughput by parallelism of the device",
+    figure: "Figure 10",
+    about: "TPC-C on SSD-B's model with one to eight channels of eight ways, as the paper's board has them, at a half of \
+            its speed.",
+    sweep: &Sweep {
+        name: "channels",
+        axis: ("channels", "channels of 8 ways"),
+        arms: &[tpcc(VANILLA, StrategyKind::Vanilla), tpcc(FULL, StrategyKind::LRU_C)],
+        points: &[1.0, 2.0, 4.0, 8.0],
+        quick_points: &[1.0, 8.0],
+        at: |at, setup| {
+            // Points are small whole numbers.
+            setup.device =
+                DeviceKind { preset: "ssd-b", channels: Some((at as u32, 8)), slowed: 2.0 };
+        },
+        rounds: 1,
+    },
+    claims: &[
+        Claim {
+            statement: "LRU-C is faster than Vanilla at every parallelism",
+            paper: "at 1 to 8 channels (Figure 10)",
+            unit: "ratio of throughput, lowest",
+            ours: |seed| {
+                let pairs = seed.all(FULL, KEY).into_iter().zip(seed.all(VANILLA, KEY));
+                pairs.map(|(full, vanilla)| full / vanilla).fold(f64::INFINITY, f64::min)
+            },
+            bound: Bound::AtLeast(1.0),
+            note: "",
+        },
+        Claim {
+            statement: "and the gap widens with it",
+            paper: "wider with more channels (Figure 10)",
+            unit: "gain at 8 channels, relative to that at 1",
+            ours: |seed| gain(seed, 8.0) / gain(seed, 1.0),
+            bound: Bound::AtLeast(1.0),
+            note: "",
+        },
+    ],
+    panels: || vec![lines("Throughput", "transactions/s", &[VANILLA, FULL], KEY)],
+};
+
+const NONE: f64 = 0.0;
+const ARRIVAL: f64 = 1.0;
+const RANKED: f64 = 2.0;
+
+const QUEUE: Figure = Figure {
+    id: "lruc-queues",
+    title: "The pool's requests in an order of ours",
+    figure: "beyond the paper",
+    about: "TPC-C, 64 users. 0: straight to the device; 1: through a queue of 32 places in the order of arrival; 2: the \
+            same queue, in which misses and stalls go before the flusher and that before checkpoints (CFQ's classes).",
+    sweep: &Sweep {
+        name: "queues",
+        axis: ("queue", "0: none; 1: in order of arrival; 2: whoever waits goes first"),
+        arms: &[tpcc(VANILLA, StrategyKind::Vanilla), tpcc(FULL, StrategyKind::LRU_C)],
+        points: &[NONE, ARRIVAL, RANKED],
+        quick_points: &[NONE, ARRIVAL, RANKED],
+        at: |at, setup| {
+            // Points are small whole numbers.
+            setup.queue = match at as u32 {
+                0 => QueueOrder::Straight,
+                1 => QueueOrder::Arrival,
+                _ => QueueOrder::ForegroundFirst,
+            };
+        },
+        rounds: 1,
+    },
+    claims: &[Claim {
+        statement: "LRU-C: with whoever waits first, transactions have a shorter tail",
+        paper: "not of the paper",
+        unit: "ratio of the 95th percentile, ranked to in order of arrival",
+        ours: |seed| seed.ratio(FULL, "latency_p95_ms", RANKED, ARRIVAL),
+        bound: Bound::AtMost(1.0),
+        note: "",
+    }],
+    panels: || {
+        vec![
+            lines("Throughput", "transactions/s", &[VANILLA, FULL], KEY),
+            lines("P95", "ms", &[VANILLA, FULL], "latency_p95_ms"),
+        ]
+    },
+};
