@@ -4,9 +4,12 @@ use super::notes;
 use super::unit::Unit;
 use super::write::Change;
 use crate::cli::Enable;
-use crate::profile::{Profile, Profiles};
+use crate::preflight::{ServerSettings, mariadb_settings};
+use crate::profile::{Check, Profile, Profiles, SettingsFrom};
 use crate::run::shim_path;
 use anyhow::{Context, Result, bail};
+use headworks_region::Mode;
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -120,7 +123,15 @@ impl Plan {
         reachable(place, &unit)?;
         let instance = instance_of(&unit);
         let config = config_of(place, args, &instance)?;
-        let companion = companion(place, &unit, &profile, args, &instance, config.as_deref());
+        let words = unit.words();
+        let server = words.iter().map(Path::new).find(|path| profile.knows(path));
+        let settings = server.and_then(|server| settings_of(place, &unit, &profile, server));
+        holdable(&unit, &profile, settings.as_ref(), config.as_deref(), place)?;
+        let mut command = attend(place, &profile, args, &instance, config.as_deref());
+        if let Some(port) = settings.and_then(|settings| settings.extra_port) {
+            let _ = write!(command, " --extra-port {port}");
+        }
+        let companion = companion(&unit, &profile, &instance, &command);
         let drop_in = drop_in(place, &unit, &instance);
         let mut changes = Vec::new();
         for (path, body) in [
@@ -138,8 +149,6 @@ impl Plan {
                 .with_context(|| format!("{}; nothing was changed", path.display()))?;
             changes.extend(Change::to(path, Some(with))?);
         }
-        let words = unit.words();
-        let server = words.iter().map(Path::new).find(|path| profile.knows(path));
         let mut notes = notes::all(place, &unit, server, &instance);
         if config.is_none() {
             notes.push(format!(
@@ -266,15 +275,55 @@ fn config_of(place: &Place, args: &Enable, instance: &str) -> Result<Option<Path
     Ok(Some(path))
 }
 
-fn companion(
+/// What the service's server will do, as far as it tells; only asked on the machine itself.
+fn settings_of(
     place: &Place,
     unit: &Unit,
+    profile: &Profile,
+    server: &Path,
+) -> Option<ServerSettings> {
+    if !place.is_machine() || profile.settings != SettingsFrom::Mariadb {
+        return None;
+    }
+    // As Debian's template has it.
+    let suffix = unit.instance().map(|name| format!("--defaults-group-suffix=.{name}").into());
+    let arguments: Vec<OsString> = suffix.into_iter().collect();
+    Some(mariadb_settings(server, &arguments))
+}
+
+/// Refuses a server whose few threads must not be held.
+pub(super) fn holdable(
+    unit: &Unit,
+    profile: &Profile,
+    settings: Option<&ServerSettings>,
+    config: Option<&Path>,
+    place: &Place,
+) -> Result<()> {
+    let pool = settings.and_then(|settings| settings.thread_handling.as_deref());
+    if !profile.checks.contains(&Check::ThreadPool) || pool != Some("pool-of-threads") {
+        return Ok(());
+    }
+    let config = config.map(|path| crate::config::load(&place.below(&path.to_string_lossy())));
+    let mode = config.transpose()?.map_or(Mode::Enforce, |config| config.settings.mode);
+    if mode != Mode::Enforce {
+        return Ok(());
+    }
+    bail!(
+        "{} is set to thread_handling=pool-of-threads, whose few threads must not be held; nothing was changed\n  \
+         the gate does what the pool is for: set thread_handling=one-thread-per-connection\n  \
+         or only watch: mode = \"observe\" in the gate's configuration",
+        unit.name
+    )
+}
+
+/// The companion's command.
+fn attend(
+    place: &Place,
     profile: &Profile,
     args: &Enable,
     instance: &str,
     config: Option<&Path>,
 ) -> String {
-    let name = &unit.name;
     let asked = match &profile.file {
         Some(file) if args.profile.is_some() => file.display().to_string(),
         _ => profile.name.clone(),
@@ -284,6 +333,11 @@ fn companion(
     if let Some(config) = config {
         let _ = write!(command, " --config {}", config.display());
     }
+    command
+}
+
+fn companion(unit: &Unit, profile: &Profile, instance: &str, command: &str) -> String {
+    let name = &unit.name;
     let user = unit.last("User").or(profile.service_user.as_deref()).unwrap_or("root");
     let group = unit.last("Group").map(|group| format!("Group={group}\n")).unwrap_or_default();
     format!(

@@ -1,4 +1,4 @@
-use super::plan::{DROP_IN, Place, Plan};
+use super::plan::{DROP_IN, Place, Plan, holdable};
 use super::unit::{Unit, find};
 use super::write::apply;
 use crate::cli::{Cli, Command};
@@ -276,6 +276,27 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
     }
     image.write(&path, "[Service]\nNice=5\n");
     assert!(image.run(&["disable", "mariadb"]).unwrap_err().contains("is not ours"));
+}
+
+#[test]
+fn a_pool_of_threads_is_only_watched() {
+    let image = Image::new("pool");
+    image.write("etc/watch.toml", "[gate]\nmode = \"observe\"\n");
+    let place = Place::find(&image.0).unwrap();
+    let unit = Unit::read(&image.0, "mariadb.service").unwrap().unwrap();
+    let profiles = Profiles::read().unwrap();
+    let profile = profiles.named("mariadb").unwrap();
+    let with = |handling: &str, config: Option<&str>| {
+        let settings = crate::preflight::ServerSettings {
+            thread_handling: Some(handling.to_owned()),
+            ..Default::default()
+        };
+        holdable(&unit, profile, Some(&settings), config.map(Path::new), &place)
+    };
+    assert!(with("one-thread-per-connection", None).is_ok());
+    let error = with("pool-of-threads", None).unwrap_err().to_string();
+    assert!(error.contains("nothing was changed") && error.contains("observe"), "{error}");
+    assert!(with("pool-of-threads", Some("/etc/watch.toml")).is_ok());
 }
 
 #[test]
