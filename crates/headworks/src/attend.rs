@@ -10,13 +10,10 @@ use crate::cli::Attend;
 use crate::config::{self, Config};
 use crate::daemon::{self, apply_config};
 use crate::instance::{Instance, Note, started_ticks};
-use crate::preflight;
-use crate::profile::{Profile, Profiles, SettingsFrom};
-use crate::run::has_pool;
+use crate::profile::Profiles;
 use anyhow::{Context, Result};
 use headworks_region::Mapping;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::Path;
 use std::sync::atomic::Ordering;
 
 /// Makes the gate ready and attends to it until it is told to end.
@@ -30,7 +27,7 @@ pub fn run(args: &Attend) -> Result<()> {
     let region = region(&instance)?;
     region.set_protocol(profile.protocol);
     region.set_words(&profile.locks);
-    region.set_pooled(is_pooled(&profile));
+    region.set_pooled(args.pool_of_threads);
     let server_pid = region.beat.server.load(Ordering::Relaxed);
     let note = Note {
         server_pid,
@@ -51,18 +48,6 @@ pub fn run(args: &Attend) -> Result<()> {
         instance.region_path().display()
     );
     daemon::run(instance, Some(Manager), false)
-}
-
-/// Whether the server's option files give it a pool of threads, whose users are held in another way. The unit's own
-/// command line is not known here: a pool has to be set in an option file.
-fn is_pooled(profile: &Profile) -> bool {
-    if profile.settings != SettingsFrom::Mariadb {
-        return false;
-    }
-    let programs = profile.servers.iter().map(Path::new);
-    let here = programs.filter_map(|program| preflight::check_binary(program).ok());
-    here.map(|binary| preflight::mariadb_settings(binary.path(), &[]))
-        .any(|settings| has_pool(&settings))
 }
 
 /// The region of the instance: the one that is there, if this build can use it, else a fresh one.

@@ -4,9 +4,11 @@ use super::notes;
 use super::unit::Unit;
 use super::write::Change;
 use crate::cli::Enable;
-use crate::profile::{Profile, Profiles};
-use crate::run::shim_path;
+use crate::preflight::{ServerSettings, mariadb_settings};
+use crate::profile::{Profile, Profiles, SettingsFrom};
+use crate::run::{has_pool, shim_path};
 use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -120,7 +122,14 @@ impl Plan {
         reachable(place, &unit)?;
         let instance = instance_of(&unit);
         let config = config_of(place, args, &instance)?;
-        let companion = companion(place, &unit, &profile, args, &instance, config.as_deref());
+        let words = unit.words();
+        let server = words.iter().map(Path::new).find(|path| profile.knows(path));
+        let settings = server.and_then(|server| settings_of(place, &unit, &profile, server));
+        let mut command = attend(place, &profile, args, &instance, config.as_deref());
+        if let Some(settings) = settings {
+            add_settings(&mut command, &settings);
+        }
+        let companion = companion(&unit, &profile, &instance, &command);
         let drop_in = drop_in(place, &unit, &instance);
         let mut changes = Vec::new();
         for (path, body) in [
@@ -138,8 +147,6 @@ impl Plan {
                 .with_context(|| format!("{}; nothing was changed", path.display()))?;
             changes.extend(Change::to(path, Some(with))?);
         }
-        let words = unit.words();
-        let server = words.iter().map(Path::new).find(|path| profile.knows(path));
         let mut notes = notes::all(place, &unit, server, &instance);
         if config.is_none() {
             notes.push(format!(
@@ -266,15 +273,30 @@ fn config_of(place: &Place, args: &Enable, instance: &str) -> Result<Option<Path
     Ok(Some(path))
 }
 
-fn companion(
+/// What the service's server will do, as far as it tells; only asked on the machine itself.
+fn settings_of(
     place: &Place,
     unit: &Unit,
+    profile: &Profile,
+    server: &Path,
+) -> Option<ServerSettings> {
+    if !place.is_machine() || profile.settings != SettingsFrom::Mariadb {
+        return None;
+    }
+    // As Debian's template has it.
+    let suffix = unit.instance().map(|name| format!("--defaults-group-suffix=.{name}").into());
+    let arguments: Vec<OsString> = suffix.into_iter().collect();
+    Some(mariadb_settings(server, &arguments))
+}
+
+/// The companion's command.
+fn attend(
+    place: &Place,
     profile: &Profile,
     args: &Enable,
     instance: &str,
     config: Option<&Path>,
 ) -> String {
-    let name = &unit.name;
     let asked = match &profile.file {
         Some(file) if args.profile.is_some() => file.display().to_string(),
         _ => profile.name.clone(),
@@ -284,6 +306,21 @@ fn companion(
     if let Some(config) = config {
         let _ = write!(command, " --config {}", config.display());
     }
+    command
+}
+
+/// What the companion cannot find out by itself.
+pub(super) fn add_settings(command: &mut String, settings: &ServerSettings) {
+    if let Some(port) = settings.extra_port {
+        let _ = write!(command, " --extra-port {port}");
+    }
+    if has_pool(settings) {
+        command.push_str(" --pool-of-threads");
+    }
+}
+
+fn companion(unit: &Unit, profile: &Profile, instance: &str, command: &str) -> String {
+    let name = &unit.name;
     let user = unit.last("User").or(profile.service_user.as_deref()).unwrap_or("root");
     let group = unit.last("Group").map(|group| format!("Group={group}\n")).unwrap_or_default();
     format!(

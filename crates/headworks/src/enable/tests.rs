@@ -1,4 +1,4 @@
-use super::plan::{DROP_IN, Place, Plan};
+use super::plan::{DROP_IN, Place, Plan, add_settings};
 use super::unit::{Unit, find};
 use super::write::apply;
 use crate::cli::{Cli, Command};
@@ -276,6 +276,22 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
     }
     image.write(&path, "[Service]\nNice=5\n");
     assert!(image.run(&["disable", "mariadb"]).unwrap_err().contains("is not ours"));
+}
+
+#[test]
+fn the_companion_is_told_of_a_pool_of_threads() {
+    let with = |handling: &str| {
+        let settings = crate::preflight::ServerSettings {
+            thread_handling: Some(handling.to_owned()),
+            extra_port: Some(3307),
+            ..Default::default()
+        };
+        let mut command = "attend".to_owned();
+        add_settings(&mut command, &settings);
+        command
+    };
+    assert_eq!(with("one-thread-per-connection"), "attend --extra-port 3307");
+    assert_eq!(with("pool-of-threads"), "attend --extra-port 3307 --pool-of-threads");
 }
 
 #[test]
