@@ -12,7 +12,8 @@ fn an_event_loop_is_told_what_it_would_be_told_without_the_library() {
     let expected = Command::new(&victim).env_remove("LD_PRELOAD").output().unwrap();
     assert!(expected.status.success(), "{expected:?}");
     let words = text(&expected);
-    for errno in [libc::EEXIST, libc::ENOENT, libc::EFAULT, libc::EBADF, libc::EAGAIN, libc::EINVAL] {
+    for errno in [libc::EEXIST, libc::ENOENT, libc::EFAULT, libc::EBADF, libc::EAGAIN, libc::EINVAL]
+    {
         assert!(words.contains(&format!("-1 {errno}\n")), "errno {errno} does not occur: {words}");
     }
     assert!(!words.contains("too early"), "{words}");

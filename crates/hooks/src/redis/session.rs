@@ -330,10 +330,9 @@ impl Session {
         let transaction = Holding::TRANSACTION;
         match self.kind {
             Kind::Multi => self.hopes = self.hopes.union(transaction),
-            // Inside a transaction it is an error.
-            Kind::Watch if !self.hopes.contains(transaction) => {
-                self.hopes = self.hopes.union(Holding::WATCH);
-            }
+            // Inside a transaction it is an error; but whether there is one, only the answers will say.
+            Kind::Watch if self.hopes.contains(transaction) => {}
+            Kind::Watch => self.hopes = self.hopes.union(Holding::WATCH),
             Kind::Unwatch => self.hopes = self.hopes.without(Holding::WATCH),
             Kind::Exec | Kind::Discard | Kind::Reset | Kind::Quit => self.hopes = Holding::NONE,
             Kind::Auth
