@@ -78,7 +78,7 @@ fn nobody_is_held_for_longer_than_the_longest_hold() {
         scope.spawn(|| {
             // It never idles for so long that its place were lent out.
             while !stop.load(Ordering::Relaxed) {
-                occupant.ask(&["PING"], "+QUEUED\r\n");
+                occupant.ask(&["GET", "k"], "+QUEUED\r\n");
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
