@@ -4,6 +4,7 @@ mod children;
 mod compile;
 mod exports;
 mod fortify;
+mod levels;
 mod lifecycle;
 mod miniserver;
 mod places;

@@ -2,6 +2,7 @@
 
 use super::framing::Framing;
 use super::section::{self, Set};
+use super::turn::turn;
 use super::watch::{self, Asked, Place, Watch};
 use crate::{conn, ops, process};
 use headworks_region::thread::keeping_errno;
@@ -176,13 +177,14 @@ fn is_elsewhere(watch: &Watch) -> bool {
 }
 
 /// The server does not want to hear of a user any more, which so far waits, or is served.
-fn withdraw(set: &'static Set, fd: i32, watch: &Watch) {
+fn withdraw(set: &'static Set, fd: i32, watch: &'static Watch) {
     if watch.place() == Place::Out {
         return;
     }
     {
         // Nobody stays in it for long; to go on without would leave the lists in disorder.
         let Some(section) = (0..20).find_map(|_| set.enter()) else { return };
+        turn(section.lists(), (fd, watch), clock::now(), |turn| turn.account());
         section.lists().put(fd, watch, Place::Out);
         if let Some(mut used) = watch.try_use()
             && let Some(inner) = used.inner()

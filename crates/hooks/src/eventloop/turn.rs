@@ -257,26 +257,33 @@ impl Turn<'_> {
         }
     }
 
-    /// The server has come back from what it did for this user. If there is `more` to read, the user's next place is decided,
-    /// too: granted or held.
-    pub(super) fn settle(&mut self, more: bool) {
+    /// Accounts for the commands that were read since the last time; says how many there were, and whether the turn is good
+    /// for more.
+    pub(super) fn account(&mut self) -> (u32, bool) {
         let (commands, passed) = self.inner.framing.commands();
         let fresh_passed = passed.wrapping_sub(self.inner.seen.1);
         let fresh = commands.wrapping_sub(self.inner.seen.0).wrapping_sub(fresh_passed);
         self.inner.seen = (commands, passed);
-        let mut quota_left = true;
         if fresh > 0 {
             let wait = self.inner.admitted.since(self.inner.wait.arrived);
             let times = (self.inner.admitted, self.now);
             self.region.record(self.user, self.slot, wait, times, fresh);
-            quota_left = self.region.spend_many(self.slot, fresh);
             if self.slot.state() == State::Passing {
                 self.slot.served.was_passed();
             }
-        } else if fresh_passed > 0 {
+            return (fresh, self.region.spend_many(self.slot, fresh));
+        }
+        if fresh_passed > 0 {
             self.slot.served.was_passed();
             self.slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
         }
+        (0, true)
+    }
+
+    /// The server has come back from what it did for this user. If there is `more` to read, the user's next place is decided,
+    /// too: granted or held.
+    pub(super) fn settle(&mut self, more: bool) {
+        let (fresh, quota_left) = self.account();
         let holding = self.inner.framing.holding();
         self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
         // A server that does not want the client's next bytes has not done with its last.

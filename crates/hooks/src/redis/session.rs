@@ -1,11 +1,14 @@
 //! One connection: both directions of its bytes, the commands whose answers matter, and what it holds.
 
-use super::command::{Kind, kind_of, with_second};
+mod client;
+
+use super::command::{Kind, kind_of};
 use super::glance;
 use super::replies::{self, Replies, Reply};
 use super::requests::{Piece, Requests};
 use crate::holding::Holding;
 use crate::identity::{Identity, InlineStr};
+use client::{argument, first_word};
 
 /// Commands in flight whose answers matter.
 const NOTED_MAX: usize = 16;
@@ -264,101 +267,6 @@ impl Session {
         }
     }
 
-    /// A command has come.
-    fn command(&mut self) {
-        self.commands = self.commands.wrapping_add(1);
-        if self.kind == Kind::Plain {
-            self.expect(1);
-            return;
-        }
-        self.special();
-    }
-
-    /// Answers that will come.
-    fn expect(&mut self, answers: u32) {
-        if !(self.mute || core::mem::take(&mut self.skip)) {
-            self.owed = self.owed.wrapping_add(answers);
-        }
-    }
-
-    #[cold]
-    fn special(&mut self) {
-        let answers = match self.kind {
-            Kind::Client | Kind::Script | Kind::ClientReply => {
-                // Without its second word it is a mistake, and has its answer.
-                self.kind = Kind::Pass;
-                1
-            }
-            Kind::ReplyOn => {
-                (self.mute, self.skip) = (false, false);
-                1
-            }
-            Kind::ReplyOff => {
-                self.mute = true;
-                0
-            }
-            Kind::ReplySkip => {
-                self.skip = true;
-                self.passed = self.passed.wrapping_add(1);
-                return;
-            }
-            // As many messages as channels; the first of them is taken for the answer, and the rest for messages.
-            Kind::Subscribe => u32::from(!self.resp3),
-            Kind::Unsubscribe if self.resp3 => 0,
-            Kind::Unsubscribe => self.arguments.saturating_sub(1).max(1),
-            _ => 1,
-        };
-        if matches!(
-            self.kind,
-            Kind::Pass
-                | Kind::ReplyOn
-                | Kind::ReplyOff
-                | Kind::Auth
-                | Kind::Hello
-                | Kind::SetName
-                | Kind::Quit
-                | Kind::Reset
-        ) {
-            self.passed = self.passed.wrapping_add(1);
-        }
-        if self.stream.is_some() {
-            // Nothing is owed while messages come: only `RESET` is waited for, and it is known by its answer.
-            return;
-        }
-        let muted = self.mute || self.skip;
-        self.expect(answers);
-        let transaction = Holding::TRANSACTION;
-        match self.kind {
-            Kind::Multi => self.hopes = self.hopes.union(transaction),
-            // Inside a transaction it is an error.
-            Kind::Watch if !self.hopes.contains(transaction) => {
-                self.hopes = self.hopes.union(Holding::WATCH);
-            }
-            Kind::Unwatch => self.hopes = self.hopes.without(Holding::WATCH),
-            Kind::Exec | Kind::Discard | Kind::Reset | Kind::Quit => self.hopes = Holding::NONE,
-            Kind::Auth
-            | Kind::Hello
-            | Kind::Select
-            | Kind::SetName
-            | Kind::Subscribe
-            | Kind::Monitor
-            | Kind::Sync => {}
-            _ => return,
-        }
-        let number = self.owed;
-        match self.noted.get_mut(usize::from(self.notes)) {
-            Some(place) if !muted && answers > 0 => {
-                *place = Noted { number, kind: self.kind };
-                self.notes += 1;
-            }
-            // Nobody will say whether it succeeded: it is believed.
-            _ => {
-                let kind = self.kind;
-                self.done(kind, self.resp3);
-            }
-        }
-    }
-
     /// An answer is complete.
     fn reply(&mut self) {
         if self.stream.is_some() {
@@ -531,48 +439,6 @@ impl Session {
                 (self.hopes, self.holding, self.identities, self.identity, self.asked),
             )
         )
-    }
-}
-
-/// What to look for after the name of a command.
-fn first_word(kind: Kind, arguments: u32) -> Word {
-    match kind {
-        Kind::Client | Kind::Script => Word::Kind,
-        // With one argument it is a password.
-        Kind::Auth if arguments == 3 => Word::Account,
-        Kind::Select => Word::Database,
-        Kind::Hello => Word::Version,
-        _ => Word::Skip,
-    }
-}
-
-/// What to look for after an argument.
-fn argument(kind: &mut Kind, word: Word, bytes: &[u8], asked: &mut Identity) -> Word {
-    match word {
-        Word::Kind => {
-            *kind = with_second(*kind, bytes);
-            match kind {
-                Kind::SetName => Word::Name,
-                Kind::ClientReply => Word::Kind,
-                _ => Word::Skip,
-            }
-        }
-        Word::Account => {
-            asked.account = text(bytes);
-            if *kind == Kind::Hello { Word::Secret } else { Word::Skip }
-        }
-        Word::Database => {
-            asked.database = text(bytes);
-            Word::Skip
-        }
-        Word::Name => {
-            asked.application = text(bytes);
-            if *kind == Kind::Hello { Word::Option } else { Word::Skip }
-        }
-        Word::Option if bytes.eq_ignore_ascii_case(b"AUTH") => Word::Account,
-        Word::Option if bytes.eq_ignore_ascii_case(b"SETNAME") => Word::Name,
-        Word::Version | Word::Option | Word::Secret => Word::Option,
-        Word::Skip => Word::Skip,
     }
 }
 
