@@ -57,6 +57,7 @@ pub struct Registration {
     was_tagged: bool,
     asked: Option<Asked>,
     is_tagged: bool,
+    count: Option<(u32, bool)>,
     /// Events and data to make the call with; `None` for the caller's own.
     pub real: Option<(u32, u64)>,
 }
@@ -99,6 +100,7 @@ pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<
         was_tagged,
         asked: before,
         is_tagged: was_tagged,
+        count: None,
         real: None,
     };
     if before.is_some_and(|(other, ..)| other != set) {
@@ -119,6 +121,7 @@ pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<
         found.is_some() && process::region().is_some_and(|region| waited || region.pooled());
     let asked = Some((set, events, data));
     // Before the call: an event may come before it returns.
+    let count = Some(watch.next_registration());
     watch.note_asked(asked, is_tagged);
     if is_tagged
         && !was_tagged
@@ -127,17 +130,20 @@ pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<
         set.count_tagged(true);
     }
     let held = watch.place() == Place::Held;
-    let real = is_tagged.then(|| (real_events(events, held), watch::tag(fd)));
-    Some(Registration { asked, is_tagged, real, ..same })
+    let real = is_tagged.then(|| (real_events(events, held), watch.tag(fd)));
+    Some(Registration { asked, is_tagged, count, real, ..same })
 }
 
 /// The call that [`prepare`] prepared has been made.
 pub fn settled(registration: Registration, done: bool) {
-    let Registration { fd, watch, before, was_tagged, asked, is_tagged, .. } = registration;
+    let Registration { fd, watch, before, was_tagged, asked, is_tagged, count, .. } = registration;
     let set = asked.or(before).and_then(|(set, ..)| section::find(set));
     if !done {
         if asked.is_none() {
             return;
+        }
+        if let Some(count) = count {
+            watch.undo_registration(count);
         }
         watch.note_asked(before, was_tagged);
         if is_tagged
@@ -162,18 +168,13 @@ pub fn settled(registration: Registration, done: bool) {
         Place::Held | Place::Granted if !reads => withdraw(set, fd, watch),
         _ if asked.is_none() => {}
         // The server comes back for more: its turn is looked at again.
-        Place::Kept if reads && !is_elsewhere(watch) => {
+        Place::Kept if reads && !watch.is_elsewhere() => {
             if let Some(section) = set.enter() {
                 section.lists().put(fd, watch, Place::Served);
             }
         }
         _ => {}
     }
-}
-
-fn is_elsewhere(watch: &Watch) -> bool {
-    let Some(mut used) = watch.try_use() else { return false };
-    used.inner().is_some_and(|inner| matches!(inner.framing, Framing::Elsewhere))
 }
 
 /// The server does not want to hear of a user any more, which so far waits, or is served.
@@ -235,7 +236,7 @@ pub(super) fn rearm(fd: i32, watch: &Watch) {
     // Twice if the server changed the registration at the same time, which must not be undone.
     for _ in 0..2 {
         let Some(asked) = watch.asked().filter(|_| watch.is_tagged()) else { return };
-        modify(asked.0, fd, real_events(asked.1, false));
+        modify(asked.0, fd, watch, real_events(asked.1, false));
         if watch.asked() == Some(asked) {
             return;
         }
@@ -248,12 +249,12 @@ pub(super) fn hide(fd: i32, watch: &Watch) {
         && watch.is_tagged()
         && way(events) == Way::Levels
     {
-        modify(set, fd, real_events(events, true));
+        modify(set, fd, watch, real_events(events, true));
     }
 }
 
-fn modify(set: i32, fd: i32, events: u32) {
-    let mut event = libc::epoll_event { events, u64: watch::tag(fd) };
+fn modify(set: i32, fd: i32, watch: &Watch, events: u32) {
+    let mut event = libc::epoll_event { events, u64: watch.tag(fd) };
     keeping_errno(|| {
         // SAFETY: the event is valid; descriptors that are none (any more) are refused.
         unsafe { libc::syscall(libc::SYS_epoll_ctl, set, libc::EPOLL_CTL_MOD, fd, &raw mut event) };

@@ -130,15 +130,10 @@ pub fn shutting_down(fd: i32, watch: &'static Watch) {
 /// The socket is about to be closed, by whichever thread.
 pub fn close(fd: i32, watch: &'static Watch) {
     let set = watch.asked().and_then(|(set, ..)| section::find(set));
-    let mut elsewhere = false;
+    let elsewhere = watch.is_elsewhere();
     {
         if let Some(section) = set.and_then(Set::enter) {
             section.lists().put(fd, watch, Place::Out);
-        }
-        if let Some(mut used) = watch.try_use()
-            && let Some(inner) = used.inner()
-        {
-            elsewhere = matches!(inner.framing, Framing::Elsewhere);
         }
         if watch.is_tagged()
             && let Some(set) = set

@@ -103,8 +103,8 @@ pub fn pass_through(events: &mut [epoll_event], count: usize) -> usize {
 }
 
 fn translated(event: epoll_event) -> Option<epoll_event> {
-    let Some(fd) = watch::tagged_fd(event.u64) else { return Some(event) };
-    let watch = watch::client(fd)?;
+    let Some(client) = watch::tagged(event.u64) else { return Some(event) };
+    let (_, watch) = client?;
     watch.note_ready(event.events);
     server_event(watch, event.events)
 }
@@ -113,14 +113,17 @@ fn translated(event: epoll_event) -> Option<epoll_event> {
 fn server_event(watch: &Watch, events: u32) -> Option<epoll_event> {
     let (_, asked, data) = watch.asked()?;
     let events = events & (asked | HUNG_UP);
-    (events != 0).then_some(epoll_event { events, u64: data })
+    (events != 0 && watch.tell()).then_some(epoll_event { events, u64: data })
 }
 
 /// An event of the kernel, as far as the server is to hear of it.
 fn pass_on(lists: Lists, event: epoll_event, now: Nanos) -> Option<epoll_event> {
-    let Some(fd) = watch::tagged_fd(event.u64) else { return Some(event) };
-    // Closed since.
-    let watch = watch::client(fd)?;
+    let Some(client) = watch::tagged(event.u64) else { return Some(event) };
+    // Closed since, or registered anew.
+    let (fd, watch) = client?;
+    if watch.was_told() {
+        return None;
+    }
     let events = event.events;
     watch.note_ready(events);
     let hung_up = events & HUNG_UP != 0;
@@ -143,16 +146,21 @@ fn pass_on(lists: Lists, event: epoll_event, now: Nanos) -> Option<epoll_event> 
         Some(false) => server_event(watch, events & !READING),
         Some(true) => server_event(watch, events),
         None => {
-            lists.put(fd, watch, Place::Served);
+            lists.put(fd, watch, passed_place(watch));
             server_event(watch, events)
         }
     }
 }
 
+/// Where a user goes whose event passes without a say of the gate.
+fn passed_place(watch: &Watch) -> Place {
+    if watch.is_elsewhere() { Place::Out } else { Place::Served }
+}
+
 /// Passes an event on that was held back.
 fn grant(lists: Lists, fd: i32, watch: &'static Watch, now: Nanos) -> Option<epoll_event> {
     if turn(lists, (fd, watch), now, |turn| turn.go_on()).is_none() {
-        lists.put(fd, watch, Place::Served);
+        lists.put(fd, watch, passed_place(watch));
     }
     if watch.asked().is_some_and(|(_, events, _)| way(events) == Way::Levels) {
         rearm(fd, watch);

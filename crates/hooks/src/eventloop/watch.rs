@@ -2,15 +2,19 @@
 
 use super::framing::Framing;
 use super::table::{Table, Zeroed};
+use crate::conn::DESCRIPTORS;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::{Nanos, USERS};
 use headworks_region::Wait;
 
-/// In the upper half of a real registration's data, with the descriptor in the lower: this is ours. No address and no small
-/// number looks like it.
+/// In the upper half of a real registration's data: this is ours. No address and no small number looks like it. In the lower
+/// half are the descriptor and a count of the server's registrations of it.
 const TAG: u64 = 0xF17E_C0DE;
+
+/// Bits of a descriptor in a tag; the count has the rest of the lower half.
+const FD_BITS: u32 = DESCRIPTORS.trailing_zeros();
 
 /// What is known of a connection; only for whoever [uses](Watch::try_use) it.
 #[derive(Debug)]
@@ -81,8 +85,14 @@ pub struct Watch {
     place: AtomicU8,
     /// The real registration carries our tag.
     tagged: AtomicBool,
+    /// The server was told of a one-shot registration, and has not made it anew.
+    told: AtomicBool,
+    /// Counts the registrations.
+    registrations: AtomicU32,
     /// It cannot be followed: its events pass on.
     left_alone: AtomicBool,
+    /// Another module follows it, in a server with a pool of threads.
+    elsewhere: AtomicBool,
     busy: AtomicBool,
     inner: UnsafeCell<MaybeUninit<Inner>>,
 }
@@ -129,14 +139,14 @@ pub(super) fn of_user(user: u32) -> Option<(i32, &'static Watch)> {
     (watch.user() == Some(user)).then_some((fd, watch))
 }
 
-/// The descriptor that a real registration's data stands for, if it is ours.
-pub(super) fn tagged_fd(data: u64) -> Option<i32> {
-    // The lower half is what `tag` put there.
-    (data >> 32 == TAG).then_some(data as u32 as i32)
-}
-
-pub(super) fn tag(fd: i32) -> u64 {
-    TAG << 32 | u64::from(fd as u32)
+/// The client that a real registration's data stands for. `None` inside if that was an earlier registration: the kernel had
+/// told of it before the server made another, and will tell again.
+pub(super) fn tagged(data: u64) -> Option<Option<(i32, &'static Watch)>> {
+    if data >> 32 != TAG {
+        return None;
+    }
+    let fd = (data & (DESCRIPTORS as u64 - 1)) as i32;
+    Some(client(fd).filter(|watch| watch.tag(fd) == data).map(|watch| (fd, watch)))
 }
 
 /// What a server asked for of a descriptor: set, events, data.
@@ -150,6 +160,7 @@ impl Watch {
     /// Begins a new connection.
     pub(super) fn begin(&self, fd: i32, user: u32, framing: Framing) {
         let Some(used) = self.try_use() else { return };
+        let elsewhere = matches!(framing, Framing::Elsewhere);
         let inner = Inner {
             framing,
             wait: Wait::NONE,
@@ -165,6 +176,7 @@ impl Watch {
         unsafe { (*used.0.inner.get()).write(inner) };
         self.ready.store(0, Ordering::Relaxed);
         self.left_alone.store(false, Ordering::Relaxed);
+        self.elsewhere.store(elsewhere, Ordering::Relaxed);
         if let Some(place) = DESCRIPTOR_OF.get(user as usize) {
             place.store(fd + 1, Ordering::Release);
         }
@@ -204,6 +216,38 @@ impl Watch {
         self.set.store(set + 1, Ordering::Release);
     }
 
+    /// Begins another registration; the count is what [`Watch::undo_registration`] takes.
+    pub(super) fn next_registration(&self) -> (u32, bool) {
+        let before = self.registrations.load(Ordering::Relaxed);
+        let told = self.told.load(Ordering::Relaxed);
+        self.registrations.store(before.wrapping_add(1), Ordering::Release);
+        self.told.store(false, Ordering::Release);
+        (before, told)
+    }
+
+    /// The kernel refused it.
+    pub(super) fn undo_registration(&self, (count, told): (u32, bool)) {
+        self.registrations.store(count, Ordering::Release);
+        self.told.store(told, Ordering::Release);
+    }
+
+    /// Data of the real registration.
+    pub(super) fn tag(&self, fd: i32) -> u64 {
+        let count = self.registrations.load(Ordering::Acquire) & (u32::MAX >> FD_BITS);
+        TAG << 32 | u64::from(count << FD_BITS) | u64::from(fd as u32)
+    }
+
+    /// A one-shot registration was told of already.
+    pub(super) fn was_told(&self) -> bool {
+        self.events() & libc::EPOLLONESHOT as u32 != 0 && self.told.load(Ordering::Acquire)
+    }
+
+    /// The server is about to be told; `false` if a one-shot registration was told of already, by another thread.
+    pub(super) fn tell(&self) -> bool {
+        let one_shot = self.events() & libc::EPOLLONESHOT as u32 != 0;
+        !(one_shot && self.told.swap(true, Ordering::AcqRel))
+    }
+
     pub(super) fn is_tagged(&self) -> bool {
         self.tagged.load(Ordering::Acquire)
     }
@@ -214,6 +258,10 @@ impl Watch {
 
     pub(super) fn set_place(&self, place: Place) {
         self.place.store(place as u8, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.elsewhere.load(Ordering::Relaxed)
     }
 
     pub(super) fn is_left_alone(&self) -> bool {
