@@ -136,6 +136,8 @@ pub struct Wrr {
     mean_cost: i64,
     zeta: u32,
     _pad: u32,
+    /// Classes with backlogged users, a bit each: most gates have one or two.
+    busy: u64,
     backlogged: [u32; CLASSES],
     shares: [ClassShare; CLASSES],
     users: [User; USERS],
@@ -153,6 +155,7 @@ impl Wrr {
             mean_cost: 0,
             zeta: 0,
             _pad: 0,
+            busy: 0,
             backlogged: [0; CLASSES],
             shares: [SHARE; CLASSES],
             users: [USER; USERS],
@@ -163,6 +166,7 @@ impl Wrr {
     /// Forgets everything, as if all bytes were zero.
     pub fn clear(&mut self) {
         (self.round, self.sequence, self.mean_cost, self.zeta) = (0, 0, 0, 0);
+        self.busy = 0;
         self.backlogged.fill(0);
         self.shares.fill(ClassShare::default());
         self.users.fill(User::default());
@@ -298,9 +302,14 @@ impl Wrr {
     /// Requests that `user` may issue in one round, in units of [`ONE`].
     pub fn quota(&self, user: u32) -> i64 {
         let (mut total, mut least) = (0u128, u64::MAX);
-        for (share, &count) in self.shares.iter().zip(&self.backlogged) {
+        let mut busy = self.busy;
+        while busy != 0 {
+            // Below CLASSES, which is the number of bits.
+            let class = busy.trailing_zeros() as usize;
+            busy &= busy - 1;
+            let count = self.backlogged[class];
             if count > 0 {
-                let weight = share.of_user(count);
+                let weight = self.shares[class].of_user(count);
                 total += u128::from(weight) * u128::from(count);
                 least = least.min(weight);
             }
@@ -320,10 +329,15 @@ impl Wrr {
             return;
         }
         entry.flags ^= BACKLOGGED;
-        let count = &mut self.backlogged[entry.class as usize];
+        let class = entry.class as usize;
+        let count = &mut self.backlogged[class];
         *count = if backlogged { *count + 1 } else { count.saturating_sub(1) };
+        let bit = 1u64 << (class % CLASSES);
+        self.busy = if *count > 0 { self.busy | bit } else { self.busy & !bit };
     }
 }
+
+const _: () = assert!(CLASSES == u64::BITS as usize, "a bit for each class");
 
 /// Where in its part of a round a user is due, below [`ONE`]. Multiples of the golden ratio lie
 /// evenly, however many users there are.
