@@ -7,6 +7,8 @@
 //! `poll` ([`about_to_sleep`]): a token that it keeps, because of a transaction, is lent out when
 //! the sleep gets long ([`slept`]).
 
+mod shared;
+
 use crate::conn::{self, Conn, Framing, Use, Work};
 use crate::generic;
 use crate::identity::Identity as Names;
@@ -493,34 +495,4 @@ fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
         None => Counter::Replication,
     });
     it.region.leave_alone(it.user);
-}
-
-/// Whether threads of this process serve several connections at a time, as those of event loops and
-/// pools do: whoever holds one of them holds many users. Asked under generic framing only, where
-/// nobody has said how the server works.
-mod shared {
-    use super::{Counter, Ordering, Region, State};
-    use core::cell::Cell;
-    use core::sync::atomic::AtomicBool;
-
-    static SEEN: AtomicBool = AtomicBool::new(false);
-
-    thread_local! {
-        /// User whose request this thread has read last, plus one, and which user of the slot it was.
-        static LAST: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
-    }
-
-    /// This thread has read a request of a user; whether any thread was ever seen to read one while
-    /// the user that it served before is still connected.
-    pub(super) fn seen(region: &Region, user: u32, generation: u32) -> bool {
-        let (last, of) = LAST.replace((user + 1, generation));
-        let other = last.checked_sub(1).filter(|&last| last != user);
-        let connected = other.and_then(|last| region.user(last)).is_some_and(|slot| {
-            slot.state() != State::Free && slot.generation.load(Ordering::Relaxed) == of
-        });
-        if connected && !SEEN.swap(true, Ordering::Relaxed) {
-            region.count(Counter::SharedThreads);
-        }
-        SEEN.load(Ordering::Relaxed)
-    }
 }

@@ -1,0 +1,173 @@
+//! Real files: what they keep, which of them are refused, and a disk that is full.
+
+use headworks_bufferpool::storage::{AsyncIo, FileOptions, FileStorage};
+use headworks_bufferpool::{
+    BufferPool, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
+};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const PAGE_SIZE: usize = 4096;
+
+fn config(strategy: StrategyKind) -> PoolConfig {
+    PoolConfig {
+        frames: 32,
+        page_size: PAGE_SIZE,
+        strategy,
+        flush_interval: Duration::from_millis(5),
+        exhausted_after: Duration::from_millis(200),
+        ..PoolConfig::default()
+    }
+}
+
+fn put(pool: &BufferPool, page: u64, value: u8) -> Result<(), PoolError> {
+    pool.create(PageId(page), Lsn(1))?.change(Lsn(1))[100] = value;
+    Ok(())
+}
+
+fn get(pool: &BufferPool, page: u64) -> Result<u8, PoolError> {
+    Ok(pool.read(PageId(page))?[100])
+}
+
+fn scratch(name: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let path = directory.join(format!("{name}-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+#[test]
+fn real_files_keep_pages_by_every_way() {
+    for async_io in [AsyncIo::Uring, AsyncIo::Threads] {
+        for direct in [true, false] {
+            let path = scratch("pages");
+            let options =
+                FileOptions { page_size: PAGE_SIZE, direct, async_io, ..FileOptions::default() };
+            let storage = match FileStorage::create(&path, 500, options) {
+                Ok(storage) => storage,
+                Err(StorageError::Open { message, .. }) if async_io == AsyncIo::Uring => {
+                    println!("skipped: no io_uring here ({message})");
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
+            println!("direct {direct}: {}, {async_io:?}", storage.is_direct());
+            let pool = BufferPool::new(
+                config(StrategyKind::LRU_C),
+                Arc::new(storage),
+                Arc::new(NoWal),
+                None,
+            )
+            .unwrap();
+            for page in 0..500 {
+                put(&pool, page, (page % 251) as u8).unwrap();
+            }
+            pool.close().unwrap();
+            let storage = Arc::new(FileStorage::open(&path, options).unwrap());
+            let pool =
+                BufferPool::new(config(StrategyKind::Vanilla), storage, Arc::new(NoWal), None)
+                    .unwrap();
+            for page in 0..500 {
+                assert_eq!(get(&pool, page).unwrap(), (page % 251) as u8);
+            }
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn truncated_and_foreign_files_are_refused_by_name() {
+    let path = scratch("bad");
+    let options = FileOptions { page_size: PAGE_SIZE, ..FileOptions::default() };
+    drop(FileStorage::create(&path, 50, options).unwrap());
+    let wrong_size = FileOptions { page_size: 8192, ..options };
+    assert!(matches!(FileStorage::open(&path, wrong_size), Err(StorageError::Foreign { .. })));
+
+    // Truncated while it is open, then opened anew.
+    let storage = Arc::new(FileStorage::open(&path, options).unwrap());
+    let pool =
+        BufferPool::new(config(StrategyKind::LRU_C), storage, Arc::new(NoWal), None).unwrap();
+    put(&pool, 3, 33).unwrap();
+    pool.flush_all().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(20 * PAGE_SIZE as u64 + 100).unwrap();
+    assert!(matches!(
+        get(&pool, 40),
+        Err(PoolError::Storage(StorageError::Short { page: PageId(40), .. }))
+    ));
+    assert_eq!(get(&pool, 3).unwrap(), 33);
+    drop(pool);
+    assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Short { .. })));
+
+    std::fs::write(&path, vec![b'x'; 100_000]).unwrap();
+    assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
+    std::fs::write(&path, b"").unwrap();
+    assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
+    std::fs::remove_file(&path).unwrap();
+    assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Open { .. })));
+}
+/// A file system of a given size, unmounted when it is dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// `None` where one may not mount.
+    fn new(size: &str) -> Option<Self> {
+        let path = std::env::temp_dir().join(format!("headworks-full-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        let disk = Self(path);
+        disk.mount(&format!("size={size}")).then_some(disk)
+    }
+
+    fn mount(&self, options: &str) -> bool {
+        let mut command = std::process::Command::new("mount");
+        command.args(["-t", "tmpfs", "-o", options, "headworks-test"]).arg(&self.0);
+        command.output().is_ok_and(|output| output.status.success())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Where the mount was refused there is only the directory.
+        let _ = std::process::Command::new("umount").arg(&self.0).output();
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// As above, with the kernel's own ENOSPC: the disk fills up, the pool keeps what has no room, and
+/// writes it when the disk has grown.
+#[test]
+fn a_full_disk_takes_the_rest_when_it_has_room_again() {
+    let Some(disk) = SmallDisk::new("256k") else {
+        println!("skipped: mounting a small tmpfs needs root");
+        return;
+    };
+    for async_io in [AsyncIo::Threads, AsyncIo::Auto] {
+        assert!(disk.mount("remount,size=256k"));
+        let path = disk.0.join("data.pages");
+        let options = FileOptions { page_size: PAGE_SIZE, async_io, ..FileOptions::default() };
+        let storage = Arc::new(FileStorage::create(&path, 1000, options).unwrap());
+        let config = config(StrategyKind::LRU_C);
+        let pool = BufferPool::new(config, storage.clone(), Arc::new(NoWal), None).unwrap();
+        let mut accepted = 0;
+        let error = loop {
+            match put(&pool, accepted, accepted as u8 + 1) {
+                Ok(()) => accepted += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("no space left"), "{error}");
+        // 63 pages beside the label fit on the disk, 32 into the pool.
+        assert!((63..=95).contains(&accepted), "{accepted} pages were accepted");
+        let closed = pool.close().unwrap_err();
+        assert!(matches!(closed.error, PoolError::Storage(StorageError::NoSpace { .. })));
+        assert!(disk.mount("remount,size=16m"));
+        closed.pool.close().unwrap();
+        let pool = BufferPool::new(config, storage, Arc::new(NoWal), None).unwrap();
+        for page in 0..accepted {
+            assert_eq!(get(&pool, page).unwrap(), page as u8 + 1);
+        }
+        drop(pool);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
