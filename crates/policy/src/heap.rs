@@ -13,7 +13,7 @@ use crate::USERS;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
 pub struct Key {
-    /// When the user's turn is due: a round and a part of it, in units of 1/65,536 round.
+    /// When the user's turn is due: a round and a part of it, as a fixed-point number.
     pub due: u64,
     /// Order of arrival, unique.
     pub sequence: u64,

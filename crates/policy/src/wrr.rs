@@ -6,28 +6,28 @@
 //! `Lᵢ = φᵢ·ζ` requests, at least one, and what a user does not use is taken over by the others.
 //!
 //! # Units
-//! Quota, credit and cost are in requests, as fixed-point numbers with 16 fractional bits
+//! Quota and cost are in requests, as fixed-point numbers with 16 fractional bits
 //! ([`ONE`] is one request). A round has a number, a `u64` that only grows.
 //!
 //! # The one primitive
 //! A real round robin would visit users whose debt is not yet paid, round after round. Instead
-//! each waiting user carries the number of the round in which it may run next; the next user is
-//! the one with the smallest number. A turn that cost `c` pushes its user `c / L` rounds into the
+//! each waiting user carries the time at which it is due, a round and a part of it; the next user
+//! is the one with the smallest. A turn that cost `c` pushes its user `c / L` rounds into the
 //! future. That is all there is: debts, weights, unequal transactions and skipped rounds come out
 //! of this one division, and each decision costs O(log n).
 //!
-//! Inside a round, users are spread out: a request of a user with quota L is due in that one of L
-//! equal parts of the round that it has come to, at a place in the part that is the user's own. So
-//! whoever has a large quota and used little of it goes soon, instead of after all others of the
-//! round: a small account beside one with 200 busy connections waits for a place, not for 200
-//! turns. This is start-time fair queueing (Goyal, Vin and Cheng, 1996) with rounds as virtual time.
+//! The parts of a round matter: whoever has a large quota and used little of it is due soon, not
+//! after all others of the round. A small account beside one with 200 busy connections waits for a
+//! place, not for 200 turns. So that there is something in between, users begin at places of the
+//! round that are their own. This is start-time fair queueing (Goyal, Vin and Cheng, 1996) with
+//! rounds as virtual time.
 //!
 //! * *Overshoot is paid back.* A transaction cannot be stopped halfway (its locks would block
 //!   everybody), so it may cost more than the quota; the user then waits as many rounds as the
 //!   excess is worth.
 //! * *Idle rounds are lost, rounds in a turn are not.* A user that comes back after many rounds
-//!   has its debt forgiven by them, but never more than one quota of credit. Rounds that pass
-//!   while it runs count in full, or a user with long turns would never get its share.
+//!   has its debt forgiven by them, but saves nothing up. Rounds that pass while it runs count in
+//!   full, or a user with long turns would never get its share.
 //! * *Debt has a limit* of [`DEBT_ROUNDS_MAX`] rounds, so that the wait of any user is bounded.
 //! * *A newcomer is no better off than a resident.* Otherwise reconnecting would wipe out a debt.
 //!   It starts as if it had just finished a turn of the average cost.
@@ -45,11 +45,12 @@
 use crate::heap::{Heap, Key};
 use crate::{CLASSES, USERS};
 
-/// One request, in the fixed-point unit of credits.
+/// One request, in the fixed-point unit of quotas and costs.
 pub const ONE: i64 = 1 << 16;
 
-/// Fractional bits of the time at which a turn is due, in rounds.
-const ROUND_BITS: u32 = 16;
+/// Fractional bits of the time at which a turn is due, in rounds: one request of the largest quota
+/// is one unit. The rest is enough for 100,000 rounds a second, for five years.
+const ROUND_BITS: u32 = 20;
 
 /// Weight 1.0. Weights are integers in thousandths.
 pub const WEIGHT_ONE: u32 = 1_000;
@@ -59,10 +60,10 @@ const QUOTA_MAX: i64 = 1 << 20;
 
 /// Most rounds that one user's debt is worth. A nightly import would otherwise be followed by hours
 /// of waiting; beyond this, overshoot is forgiven.
-pub const DEBT_ROUNDS_MAX: i64 = 1024;
+pub const DEBT_ROUNDS_MAX: u64 = 1024;
 
 /// Most rounds by which a newcomer is put back.
-const NEWCOMER_ROUNDS_MAX: i64 = 64;
+const NEWCOMER_ROUNDS_MAX: u64 = 64;
 
 /// Shift of the moving average of turn costs: each turn counts for 1/64.
 const MEAN_SHIFT: u32 = 6;
@@ -106,10 +107,10 @@ impl ClassShare {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 struct User {
-    /// Requests that it may still issue in `round`; negative is debt.
-    credit: i64,
-    /// The round for which `credit` was computed.
-    round: u64,
+    /// When its next request is due, in rounds with [`ROUND_BITS`] fractional bits.
+    due: u64,
+    /// When its last turn ended.
+    ended: u64,
     class: u32,
     /// Bit 0: has been seen. Bit 1: backlogged, that is waiting or in its turn.
     flags: u32,
@@ -131,7 +132,8 @@ pub struct Turn {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Wrr {
-    round: u64,
+    /// How far the rounds have come: when whoever was taken last was due.
+    now: u64,
     sequence: u64,
     mean_cost: i64,
     zeta: u32,
@@ -147,10 +149,10 @@ pub struct Wrr {
 impl Wrr {
     /// A scheduler without users.
     pub const fn new() -> Self {
-        const USER: User = User { credit: 0, round: 0, class: 0, flags: 0 };
+        const USER: User = User { due: 0, ended: 0, class: 0, flags: 0 };
         const SHARE: ClassShare = ClassShare { weight: 0, shared: 0 };
         Wrr {
-            round: 0,
+            now: 0,
             sequence: 0,
             mean_cost: 0,
             zeta: 0,
@@ -165,7 +167,7 @@ impl Wrr {
 
     /// Forgets everything, as if all bytes were zero.
     pub fn clear(&mut self) {
-        (self.round, self.sequence, self.mean_cost, self.zeta) = (0, 0, 0, 0);
+        (self.now, self.sequence, self.mean_cost, self.zeta) = (0, 0, 0, 0);
         self.busy = 0;
         self.backlogged.fill(0);
         self.shares.fill(ClassShare::default());
@@ -192,7 +194,7 @@ impl Wrr {
             User { class: class.min(CLASSES as u32 - 1), ..User::default() };
     }
 
-    /// Moves a user to another class. Its credit or debt stays.
+    /// Moves a user to another class. Its debt stays.
     pub fn reclassify(&mut self, user: u32, class: u32) {
         let waiting = self.users[user as usize].flags & BACKLOGGED != 0;
         self.set_backlogged(user, false);
@@ -204,36 +206,21 @@ impl Wrr {
     pub fn arrive(&mut self, user: u32) {
         self.set_backlogged(user, true);
         let quota = self.quota(user);
-        let (now, mean) = (self.round, self.mean_cost);
+        let (now, mean) = (self.now, self.mean_cost);
         let entry = &mut self.users[user as usize];
         if entry.flags & KNOWN == 0 {
             entry.flags |= KNOWN;
-            entry.round = now;
-            entry.credit =
-                quota.saturating_sub(mean.min(quota.saturating_mul(NEWCOMER_ROUNDS_MAX)));
+            let behind = rounds(mean, quota).min(NEWCOMER_ROUNDS_MAX << ROUND_BITS);
+            entry.due = now.saturating_add(behind).saturating_add(rounds(spread(user), quota));
+            entry.ended = now;
         }
-        if entry.round < now {
-            let earned = earned(now - entry.round, quota);
-            entry.credit = if entry.credit > quota {
-                entry.credit.saturating_sub(earned).max(quota)
-            } else {
-                entry.credit.saturating_add(earned).min(quota)
-            };
-            entry.round = now;
-        }
-        if entry.credit < ONE {
-            let missing = ONE.saturating_sub(entry.credit);
-            let rounds = missing / quota + i64::from(missing % quota != 0);
-            entry.credit = entry.credit.saturating_add(rounds.saturating_mul(quota));
-            entry.round = entry.round.saturating_add(rounds.unsigned_abs());
-        }
-        // What the user has used of this round says where in the round it is due. Credit beyond
-        // the quota was earned in rounds that passed during a turn: it is late by that much.
-        let used = i128::from(quota) - i128::from(entry.credit) + i128::from(spread(user));
-        let phase = (used << ROUND_BITS) / i128::from(quota);
-        let due = (i128::from(entry.round) << ROUND_BITS) + phase;
-        let due = u64::try_from(due.max(0)).unwrap_or(u64::MAX);
-        let key = Key { due, sequence: self.sequence };
+        // Time in which it wanted nothing is lost; by how much it was late when its turn ended,
+        // less that time, it may still be.
+        let late = entry.ended.saturating_sub(entry.due);
+        let late = late.saturating_sub(now.saturating_sub(entry.ended));
+        entry.due = entry.due.max(now.saturating_sub(late));
+        entry.ended = now;
+        let key = Key { due: entry.due, sequence: self.sequence };
         self.sequence += 1;
         self.heap.push(user, key);
     }
@@ -241,14 +228,10 @@ impl Wrr {
     /// Takes the user whose turn is next. It stays backlogged until [`Wrr::end_turn`].
     pub fn take(&mut self) -> Option<Turn> {
         let (user, key) = self.heap.pop()?;
-        self.round = self.round.max(key.due >> ROUND_BITS);
+        self.now = self.now.max(key.due);
         // What one round is worth depends on how many are backlogged: whoever came while few
         // were must not keep a share of that time.
-        let quota = self.quota(user);
-        let most = quota.saturating_add(self.mean_cost).saturating_mul(2);
-        let entry = &mut self.users[user as usize];
-        entry.credit = entry.credit.min(most);
-        let quota = (entry.credit.min(quota) / ONE).clamp(1, QUOTA_MAX) as u32;
+        let quota = (self.quota(user) / ONE).clamp(1, QUOTA_MAX) as u32;
         Some(Turn { user, quota })
     }
 
@@ -257,16 +240,16 @@ impl Wrr {
         let cost = i64::from(used) * ONE;
         let quota = self.quota(user);
         self.set_backlogged(user, false);
-        let (now, mean) = (self.round, self.mean_cost);
+        let (now, mean) = (self.now, self.mean_cost);
         let entry = &mut self.users[user as usize];
         entry.flags |= KNOWN;
-        // The rounds that passed during the turn are not idle ones: they count in full, up to
+        let most = now.saturating_add(DEBT_ROUNDS_MAX << ROUND_BITS);
+        // The rounds that passed during the turn are not idle ones: it is late by them, up to
         // what such a turn can be worth.
-        let passed = earned(now.saturating_sub(entry.round), quota);
-        let most = quota.saturating_add(cost.max(mean)).saturating_mul(2);
-        let least = quota.saturating_mul(-DEBT_ROUNDS_MAX);
-        entry.credit = entry.credit.saturating_sub(cost).saturating_add(passed).clamp(least, most);
-        entry.round = entry.round.max(now);
+        let late = (2 << ROUND_BITS) + rounds(cost.max(mean).saturating_mul(2), quota);
+        let least = now.saturating_sub(late);
+        entry.due = entry.due.saturating_add(rounds(cost, quota)).clamp(least, most);
+        entry.ended = now;
         if used > 0 {
             // One huge transaction is no average: a sample counts for four times the mean at most.
             let sample = cost.min(self.mean_cost.saturating_mul(4).max(4 * ONE));
@@ -296,7 +279,7 @@ impl Wrr {
 
     /// The current round.
     pub fn round(&self) -> u64 {
-        self.round
+        self.now >> ROUND_BITS
     }
 
     /// Requests that `user` may issue in one round, in units of [`ONE`].
@@ -345,9 +328,12 @@ fn spread(user: u32) -> i64 {
     i64::from(user.wrapping_mul(0x9E37_79B9) >> 16)
 }
 
-/// What `rounds` rounds of `quota` are worth.
-fn earned(rounds: u64, quota: i64) -> i64 {
-    i64::try_from(rounds).unwrap_or(i64::MAX).saturating_mul(quota)
+/// Rounds that `cost` is worth to whoever has `quota` in each, with [`ROUND_BITS`] fractional bits.
+/// Whatever costs something moves its user on.
+fn rounds(cost: i64, quota: i64) -> u64 {
+    let cost = i128::from(cost.max(0));
+    let worth = (cost << ROUND_BITS).div_euclid(i128::from(quota.max(1)));
+    u64::try_from(worth).unwrap_or(u64::MAX).max(u64::from(cost > 0))
 }
 
 impl Default for Wrr {
