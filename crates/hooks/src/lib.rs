@@ -15,6 +15,7 @@ pub mod eventloop;
 pub mod holding;
 pub mod identity;
 pub mod memcached;
+pub mod mongo;
 pub mod mysql;
 pub mod ops;
 pub mod peer;
