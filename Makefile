@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 OUT ?= out/demo
 
 .DEFAULT_GOAL := help
-.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-pool bench-tad bench-nbd bench-fuse man install clean
+.PHONY: help setup-demo setup-test setup-bench setup-java build demo demo-quick test test-long loom lint fmt bench-shim bench-pool bench-tad bench-nbd bench-fuse man install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -18,6 +18,9 @@ setup-test:
 
 setup-bench: ## Install what `headworks bench run` needs beyond the demo: PostgreSQL, PgBouncer
 	@scripts/setup bench
+
+setup-java: ## Fetch what the tests under a JVM need: a server of MongoDB's protocol, drivers for Java and Node
+	@scripts/setup java
 
 build: ## Build the program and the preloaded library (target/release)
 	$(CARGO) build --release --workspace

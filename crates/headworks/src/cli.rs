@@ -197,6 +197,10 @@ pub struct Run {
     /// Name of the instance [default: the program's name]
     #[arg(long, short = 'n')]
     pub name: Option<String>,
+    /// What the server is, for programs that do not tell (java): mariadb, postgresql, redis, memcached, mongodb,
+    /// mongodb-loops [default: by the program's name]
+    #[arg(long, value_name = "PROFILE")]
+    pub profile: Option<String>,
     /// The database's program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

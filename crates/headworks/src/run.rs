@@ -50,9 +50,10 @@ pub fn run(args: &Run) -> Result<Infallible> {
     override_settings(&mut config, args);
     let program = &args.command[0];
     refuse_starter(Path::new(program))?;
-    refuse_to_detach(Path::new(program), &args.command[1..])?;
+    let named = profile::chosen(args.profile.as_deref(), Path::new(program))?;
+    refuse_to_detach(named, Path::new(program), &args.command[1..])?;
     let binary = preflight::check_binary(Path::new(program))?;
-    let profile = profile::of(binary.path());
+    let profile = profile::chosen(args.profile.as_deref(), binary.path())?;
     let settings = settings_of(profile, &binary, &args.command[1..]);
     if let Some(settings) = &settings {
         check_server(profile, settings)?;
@@ -61,10 +62,12 @@ pub fn run(args: &Run) -> Result<Infallible> {
     let _starting = StartLock::take()?;
     let instance = claim(args, &binary)?;
     let owner = match profile.protocol {
-        Protocol::MySql | Protocol::Redis | Protocol::Memcached => owner_of(settings.as_ref())?,
+        Protocol::MySql | Protocol::Redis | Protocol::Memcached | Protocol::MongoDb => {
+            owner_of(settings.as_ref())?
+        }
         Protocol::PostgreSql => owner_of_data(&binary, settings.as_ref())?,
     };
-    let result = start(args, &config, &binary, settings.as_ref(), &shim, &instance, owner);
+    let result = start(args, &config, profile, &binary, settings.as_ref(), &shim, &instance, owner);
     // Still here: the database was not started. The daemon sees this process end, and ends too.
     instance.remove();
     result
@@ -100,10 +103,11 @@ fn refuse_starter(program: &Path) -> Result<()> {
 }
 
 /// A server that forks and leaves would take the instance along, too.
-fn refuse_to_detach(program: &Path, args: &[OsString]) -> Result<()> {
-    let (settings, mend) = match profile::of(program).protocol {
+fn refuse_to_detach(profile: &Profile, program: &Path, args: &[OsString]) -> Result<()> {
+    let (settings, mend) = match profile.protocol {
         Protocol::Redis => (preflight::redis_settings(args), "start it with: --daemonize no"),
         Protocol::Memcached => (preflight::memcached_settings(args), "start it without: -d"),
+        Protocol::MongoDb => (preflight::mongodb_settings(args), "start it without: --fork"),
         Protocol::MySql | Protocol::PostgreSql => return Ok(()),
     };
     if settings.detaches {
@@ -126,6 +130,9 @@ fn settings_of(profile: &Profile, binary: &Binary, args: &[OsString]) -> Option<
         (Protocol::PostgreSql, Binary::Script { .. }) => None,
         (Protocol::Redis, _) => Some(preflight::redis_settings(args).server),
         (Protocol::Memcached, _) => Some(preflight::memcached_settings(args).server),
+        // Another program's arguments are its own matter.
+        (Protocol::MongoDb, _) if profile.loops => None,
+        (Protocol::MongoDb, _) => Some(preflight::mongodb_settings(args).server),
     }
 }
 
@@ -135,6 +142,7 @@ fn check_server(profile: &Profile, settings: &ServerSettings) -> Result<()> {
         Protocol::PostgreSql => ("-p …", "-p … or -k DIRECTORY"),
         Protocol::Redis => ("--port …", "--unixsocket …"),
         Protocol::Memcached => ("-p …", "-s …"),
+        Protocol::MongoDb => ("--port …", "--unixSocketPrefix …"),
     };
     let bind = settings.bind_address.as_deref();
     for port in [settings.port, settings.extra_port].into_iter().flatten() {
@@ -243,6 +251,7 @@ fn become_user(uid: u32, gid: u32) -> Result<()> {
 fn start(
     args: &Run,
     config: &Config,
+    profile: &Profile,
     binary: &Binary,
     settings: Option<&ServerSettings>,
     shim: &Path,
@@ -250,9 +259,9 @@ fn start(
     owner: Option<(u32, u32)>,
 ) -> Result<Infallible> {
     let region = instance.create(owner)?;
-    let protocol = profile::of(binary.path()).protocol;
+    let protocol = profile.protocol;
     region.set_protocol(protocol);
-    region.set_pooled(settings.is_some_and(has_pool));
+    region.set_pooled(profile.loops || settings.is_some_and(has_pool));
     let extra_port = settings.and_then(|settings| settings.extra_port);
     let pid = std::process::id();
     let note = Note {

@@ -29,6 +29,7 @@
 //! (the daemon's grants, its death, the longest hold) is found by looking: while somebody is held, no sleep lasts longer
 //! than a fifth of a second.
 
+mod blocking;
 mod control;
 mod framing;
 mod peek;

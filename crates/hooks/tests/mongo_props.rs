@@ -66,7 +66,10 @@ fn answers() -> Vec<Vec<u8>> {
         raw(90, 10, 2013, &body(MORE_TO_COME, &[("ok", Int(1))])),
         raw(91, 90, 2013, &body(0, &[("ok", Int(1))])),
         answer(8, &[("done", Bool(true)), ("ok", Int(1))]),
-        answer(1, &[("speculativeAuthenticate", Document(vec![("user", Text("x"))])), ("ok", Int(1))]),
+        answer(
+            1,
+            &[("speculativeAuthenticate", Document(vec![("user", Text("x"))])), ("ok", Int(1))],
+        ),
         reply(2, &[("ok", Int(1))]),
         raw(91, 3, 1, &[0; 7]),
     ];

@@ -64,14 +64,39 @@ fn sections_may_be_many_in_any_order_and_a_checksum_ends_the_message() {
 #[test]
 fn administration_passes_and_work_does_not() {
     for name in [
-        "hello", "isMaster", "ismaster", "ping", "buildInfo", "saslContinue", "endSessions", "killCursors", "killOp",
-        "currentOp", "serverStatus", "replSetGetStatus", "setParameter", "shutdown", "listCommands", "killSessions",
-        "_isSelf", "fsyncUnlock",
+        "hello",
+        "isMaster",
+        "ismaster",
+        "ping",
+        "buildInfo",
+        "saslContinue",
+        "endSessions",
+        "killCursors",
+        "killOp",
+        "currentOp",
+        "serverStatus",
+        "replSetGetStatus",
+        "setParameter",
+        "shutdown",
+        "listCommands",
+        "killSessions",
+        "_isSelf",
+        "fsyncUnlock",
     ] {
-        assert_eq!(counts(&after(&message(1, &[(name, Int(1)), ("$db", Text("admin"))]))), (1, 1), "{name}");
+        assert_eq!(
+            counts(&after(&message(1, &[(name, Int(1)), ("$db", Text("admin"))]))),
+            (1, 1),
+            "{name}"
+        );
     }
-    for name in ["find", "insert", "aggregate", "count", "fsync", "createIndexes", "Ping", "pings", "x"] {
-        assert_eq!(counts(&after(&message(1, &[(name, Int(1)), ("$db", Text("admin"))]))), (1, 0), "{name}");
+    for name in
+        ["find", "insert", "aggregate", "count", "fsync", "createIndexes", "Ping", "pings", "x"]
+    {
+        assert_eq!(
+            counts(&after(&message(1, &[(name, Int(1)), ("$db", Text("admin"))]))),
+            (1, 0),
+            "{name}"
+        );
     }
     // A value that looks like a command's name is none.
     assert_eq!(counts(&after(&message(1, &[("find", Text("ping")), ("ping", Int(1))]))), (1, 0));
@@ -86,7 +111,10 @@ fn messages_of_older_drivers_are_followed() {
     assert!(session.between_commands());
     assert_eq!(session.identity().unwrap().application(), b"till");
     let wrapped = Document(vec![("ping", Int(1))]);
-    assert_eq!(counts(&after(&query(1, &[("$query", wrapped), ("$readPreference", Document(vec![]))]))), (1, 1));
+    assert_eq!(
+        counts(&after(&query(1, &[("$query", wrapped), ("$readPreference", Document(vec![]))]))),
+        (1, 1)
+    );
     // Inserts, updates and deletes of old have no answer, nor has the end of a cursor.
     for (opcode, passed) in [(2001, 0), (2002, 0), (2006, 0), (2007, 1)] {
         let session = after(&raw(1, 0, opcode, &[0; 20]));
@@ -144,7 +172,8 @@ fn a_statement_that_fails_ends_its_transaction() {
         assert_eq!(counts(&session), (2, 1));
     }
     let mut session = after(&statement(1, "insert", 9, 4, true));
-    session.server_bytes(&answer(1, &[("ok", Int(1)), ("errorLabels", Array(vec![Text("Other")]))]));
+    session
+        .server_bytes(&answer(1, &[("ok", Int(1)), ("errorLabels", Array(vec![Text("Other")]))]));
     assert_eq!(session.holding(), TRANSACTION);
 }
 
@@ -173,7 +202,8 @@ fn a_command_outside_the_transaction_means_that_it_is_gone_from_here() {
 
 #[test]
 fn what_waits_by_design_passes_and_is_not_waited_for() {
-    let awaited = message(1, &[("hello", Int(1)), ("maxAwaitTimeMS", Int(10_000)), ("$db", Text("admin"))]);
+    let awaited =
+        message(1, &[("hello", Int(1)), ("maxAwaitTimeMS", Int(10_000)), ("$db", Text("admin"))]);
     let session = after(&awaited);
     assert_eq!(counts(&session), (1, 1));
     assert!(!session.owes_answers() && !session.between_commands());
@@ -186,13 +216,18 @@ fn what_waits_by_design_passes_and_is_not_waited_for() {
     assert_eq!(counts(&after(&more(1, 77, false))), (1, 0));
     assert_eq!(counts(&after(&more(1, 0, false))), (1, 0));
     let stage = Document(vec![("$changeStream", Document(vec![]))]);
-    let stream = vec![("aggregate", Text("c")), ("pipeline", Array(vec![stage])), ("cursor", Document(vec![]))];
+    let stream = vec![
+        ("aggregate", Text("c")),
+        ("pipeline", Array(vec![stage])),
+        ("cursor", Document(vec![])),
+    ];
     let tail = vec![("find", Text("log")), ("tailable", Bool(true)), ("awaitData", Bool(true))];
     let plain = vec![("find", Text("log")), ("tailable", Bool(true))];
     for (opens, passed) in [(stream, 1), (tail, 1), (plain, 0)] {
         let mut session = after(&message(1, &opens));
         assert_eq!(counts(&session), (1, 0), "opening it does not wait");
-        let cursor = Document(vec![("firstBatch", Array(vec![])), ("id", Long(77)), ("ns", Text("c"))]);
+        let cursor =
+            Document(vec![("firstBatch", Array(vec![])), ("id", Long(77)), ("ns", Text("c"))]);
         session.server_bytes(&answer(1, &[("cursor", cursor), ("ok", Int(1))]));
         session.client_bytes(&more(2, 77, false));
         assert_eq!(counts(&session), (2, passed), "{opens:?}");
@@ -234,9 +269,18 @@ fn answers_may_come_in_any_order_and_more_commands_than_are_followed() {
 #[test]
 fn a_login_names_the_account_once_the_server_agrees() {
     let payload = |text: &str| Binary(0, text.as_bytes().to_vec());
-    let start = [("saslStart", Int(1)), ("mechanism", Text("SCRAM-SHA-256")), ("payload", payload("n,,n=till,r=x"))];
-    let go_on = [("saslContinue", Int(1)), ("conversationId", Int(1)), ("payload", payload("c=biws,r=x,p=y"))];
-    let step = |to, done| answer(to, &[("conversationId", Int(1)), ("done", Bool(done)), ("ok", Int(1))]);
+    let start = [
+        ("saslStart", Int(1)),
+        ("mechanism", Text("SCRAM-SHA-256")),
+        ("payload", payload("n,,n=till,r=x")),
+    ];
+    let go_on = [
+        ("saslContinue", Int(1)),
+        ("conversationId", Int(1)),
+        ("payload", payload("c=biws,r=x,p=y")),
+    ];
+    let step =
+        |to, done| answer(to, &[("conversationId", Int(1)), ("done", Bool(done)), ("ok", Int(1))]);
     let mut session = after(&message(1, &start));
     session.server_bytes(&step(1, false));
     session.client_bytes(&message(2, &go_on));
@@ -270,7 +314,10 @@ fn a_login_may_begin_with_the_greeting() {
     let more = Document(vec![("conversationId", Int(1)), ("done", Bool(false))]);
     session.server_bytes(&answer(1, &[("speculativeAuthenticate", more), ("ok", Int(1))]));
     assert_eq!(account(&session), "anonymous");
-    session.client_bytes(&message(2, &[("saslContinue", Int(1)), ("payload", Binary(0, b"c=biws".to_vec()))]));
+    session.client_bytes(&message(
+        2,
+        &[("saslContinue", Int(1)), ("payload", Binary(0, b"c=biws".to_vec()))],
+    ));
     session.server_bytes(&answer(2, &[("done", Bool(true)), ("ok", Int(1))]));
     assert_eq!(account(&session), "till");
     // A certificate's subject is told by the server.
@@ -297,7 +344,11 @@ fn what_cannot_be_read_is_left_alone_for_a_reason() {
     let compressed = raw(2, 0, 2012, &[&[0xDD, 7, 0, 0, 9, 0, 0, 0, 1][..], &[5; 30]].concat());
     let session = after(&[hello, compressed].concat());
     assert_eq!((session.opaque(), counts(&session)), (Some(Opaque::Compressed), (2, 2)));
-    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xDD, 7, 0, 0], &[255; 16]] {
+    for bytes in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        &[15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xDD, 7, 0, 0],
+        &[255; 16],
+    ] {
         assert_eq!(after(bytes).opaque(), Some(Opaque::Desynchronized));
     }
 }
@@ -333,7 +384,10 @@ fn a_document_that_is_none_is_skipped_with_its_message() {
 
 #[test]
 fn a_command_in_hand_is_known_to_pass_once_its_document_is_read() {
-    let mut bytes = body(0, &[("insert", Text("c")), lsid(9), ("txnNumber", Long(4)), ("autocommit", Bool(false))]);
+    let mut bytes = body(
+        0,
+        &[("insert", Text("c")), lsid(9), ("txnNumber", Long(4)), ("autocommit", Bool(false))],
+    );
     let document_ends = bytes.len() + 16;
     bytes.extend(sequence("documents", &vec![document(&[("x", Text("y"))]); 50]));
     let bytes = raw(1, 0, 2013, &bytes);

@@ -16,6 +16,8 @@ pub enum Protocol {
     Redis = 2,
     /// memcached, text or binary: event loops, too.
     Memcached = 3,
+    /// MongoDB's wire protocol: a thread for each connection, or event loops where [`Region::pooled`] says so.
+    MongoDb = 4,
 }
 
 impl Protocol {
@@ -26,6 +28,7 @@ impl Protocol {
             1 => Protocol::PostgreSql,
             2 => Protocol::Redis,
             3 => Protocol::Memcached,
+            4 => Protocol::MongoDb,
             _ => Protocol::MySql,
         }
     }
@@ -37,6 +40,7 @@ impl Protocol {
             Protocol::PostgreSql => "postgresql",
             Protocol::Redis => "redis",
             Protocol::Memcached => "memcached",
+            Protocol::MongoDb => "mongodb",
         }
     }
 }

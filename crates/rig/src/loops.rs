@@ -1,4 +1,4 @@
-//! A private Redis or memcached: servers that take all their connections by an event loop.
+//! A private Redis, memcached or server of MongoDB's protocol: servers that take all their connections by an event loop.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -27,6 +27,8 @@ pub enum LoopKind {
     Redis,
     /// memcached.
     Memcached,
+    /// mongo-java-server, under a JVM.
+    MongoJava,
 }
 
 impl LoopKind {
@@ -35,6 +37,7 @@ impl LoopKind {
         match self {
             LoopKind::Redis => "redis-server",
             LoopKind::Memcached => "memcached",
+            LoopKind::MongoJava => "java",
         }
     }
 
@@ -53,12 +56,18 @@ impl LoopKind {
                 "--dir",
             ],
             LoopKind::Memcached => &["-p", &port, "-l", "127.0.0.1", "-U", "0", "-c", "4096"],
+            LoopKind::MongoJava => {
+                &["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
+            }
         };
         let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
         match self {
             LoopKind::Redis => words.push(directory.into()),
             // It refuses to run as root.
             LoopKind::Memcached => words.extend(["-u".into(), "nobody".into()]),
+            LoopKind::MongoJava => {
+                words.extend([java_class_path(), "MongoServer".into(), port.as_str().into()]);
+            }
         }
         words
     }
@@ -66,11 +75,36 @@ impl LoopKind {
     /// Whether it is installed; prints why a test is skipped when it is not.
     pub fn is_here_or_skip(self) -> bool {
         let found = find_program(self.program()).is_some();
+        if self == LoopKind::MongoJava {
+            let found = found && java_directory().join("classes/MongoServer.class").exists();
+            if !found {
+                println!(
+                    "skipped: there is no JVM, or no server to run under it (scripts/setup java)"
+                );
+            }
+            return found;
+        }
         if !found {
             println!("skipped: {0} is not installed (apt-get install {0})", self.program());
         }
         found
     }
+}
+
+/// Where `scripts/setup java` puts libraries (`jars`) and programs (`classes`), unless `HEADWORKS_CONFORMANCE_JAVA` says
+/// another place.
+pub fn java_directory() -> PathBuf {
+    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/conformance/java");
+    std::env::var_os("HEADWORKS_CONFORMANCE_JAVA").map_or_else(default, PathBuf::from)
+}
+
+/// The class path of the programs there.
+pub fn java_class_path() -> OsString {
+    let directory = java_directory();
+    let mut path = directory.join("classes").into_os_string();
+    path.push(":");
+    path.push(directory.join("jars/*"));
+    path
 }
 
 /// How a server is to be started.

@@ -1,5 +1,6 @@
 //! The life of a connection and of its turns.
 
+use super::blocking;
 use super::control::{self, Way, way};
 use super::framing::{Following, Framing};
 use super::section::{self, Lists, Set};
@@ -16,6 +17,9 @@ use headworks_region::user::UserSlot;
 use headworks_region::{PassReason, Protocol, State, clock, set_waker};
 
 const IN: u32 = libc::EPOLLIN as u32;
+
+/// Tries to get at a connection that another thread has.
+const SPINS: u32 = 1_000;
 
 /// `accept` returned a connection of a server whose event loops we follow from the first byte on.
 pub fn accepted(fd: i32, protocol: Protocol) {
@@ -35,6 +39,7 @@ pub fn accepted(fd: i32, protocol: Protocol) {
         slot.address.set(peer.address());
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
+    watch.set_blocking(protocol == Protocol::MongoDb && !region.pooled());
     watch.begin(fd, user, Framing::of(protocol));
 }
 
@@ -54,20 +59,60 @@ pub(super) fn wake(user: u32) -> bool {
 #[inline(never)]
 pub fn received(watch: &'static Watch, bytes: &[u8]) {
     with(watch, |user, inner| {
+        let held = inner.framing.holding();
         inner.framing.client_bytes(bytes);
         look_at_session(watch, user, inner);
+        if watch.is_blocking() {
+            blocking::received(watch, user, inner, held);
+        }
     });
 }
 
 /// The server's write to a client took these bytes.
 #[inline(never)]
 pub fn sent(watch: &'static Watch, bytes: &[u8]) {
+    let mut late = None;
     with(watch, |user, inner| {
         if inner.framing.listens_to_server() {
+            let owed = inner.framing.owes_answers();
             inner.framing.server_bytes(bytes);
             look_at_session(watch, user, inner);
+            if watch.is_blocking() {
+                return blocking::sent(user, inner);
+            }
+            let answered = owed && !inner.framing.owes_answers();
+            late = (answered && watch.place() == Place::Out).then_some(user);
         }
     });
+    if let Some(user) = late {
+        answered_late(watch, user);
+    }
+}
+
+/// All that a user asked for is answered, by a thread other than the loop's: its turn is over, unless something of it is
+/// open, or its next request has come meanwhile.
+#[cold]
+fn answered_late(watch: &'static Watch, user: u32) {
+    let Some(set) = watch.asked().and_then(|(set, ..)| section::find(set)) else { return };
+    let Some((fd, _)) = watch::of_user(user) else { return };
+    let mut over = false;
+    if let Some(section) = set.enter() {
+        turn(section.lists(), (fd, watch), clock::now(), |turn| {
+            if turn.watch.place() == Place::Out && !turn.inner.framing.owes_answers() {
+                over = turn.inner.framing.holding().is_empty();
+                if over {
+                    turn.slot.served.turn_ended();
+                } else {
+                    turn.inner.idle_since = turn.now;
+                    turn.put(Place::Kept);
+                }
+            }
+        });
+    }
+    // Outside the section: whoever is next may have to be woken.
+    if over && let Some(region) = process::region() {
+        region.leave(user);
+    }
 }
 
 fn with(watch: &'static Watch, work: impl FnOnce(u32, &mut Inner)) {
@@ -75,7 +120,12 @@ fn with(watch: &'static Watch, work: impl FnOnce(u32, &mut Inner)) {
         return;
     }
     let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
-    let Some(mut used) = watch.try_use() else {
+    // Whoever has it is done in no time, unless its thread waits for its turn; and bytes that are not seen are not followed.
+    let used = (0..SPINS).find_map(|_| {
+        core::hint::spin_loop();
+        watch.try_use()
+    });
+    let Some(mut used) = used else {
         region.count(Counter::ConcurrentUse);
         return;
     };
@@ -129,6 +179,11 @@ pub fn shutting_down(fd: i32, watch: &'static Watch) {
 
 /// The socket is about to be closed, by whichever thread.
 pub fn close(fd: i32, watch: &'static Watch) {
+    if watch.is_blocking()
+        && let (Some(region), Some(user)) = (process::region(), watch.user())
+    {
+        region.cancel(user);
+    }
     let set = watch.asked().and_then(|(set, ..)| section::find(set));
     let mut elsewhere = false;
     {
@@ -235,6 +290,9 @@ impl Turn<'_> {
         (self.inner.waiting, self.inner.peeked) = (true, false);
         self.put(Place::Held);
         control::hide(self.fd, self.watch);
+        if self.inner.framing.looks_at_once() {
+            self.peek();
+        }
     }
 
     /// The event is passed on.
@@ -275,6 +333,15 @@ impl Turn<'_> {
         } else if fresh_passed > 0 {
             self.slot.served.was_passed();
             self.slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
+        }
+        if self.inner.framing.owes_answers() {
+            // Another thread is at it; when it has answered, the turn is over (`answered_late`).
+            self.put(Place::Out);
+            if more {
+                self.arrives();
+                self.put(Place::Granted);
+            }
+            return;
         }
         let holding = self.inner.framing.holding();
         self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);

@@ -273,7 +273,9 @@ impl Walk {
     /// The value as a whole number; `None` if it is none.
     pub(super) fn integer(&self) -> Option<i64> {
         match self.kind {
-            kind::INT32 => self.kept.first_chunk().map(|&bytes| i64::from(i32::from_le_bytes(bytes))),
+            kind::INT32 => {
+                self.kept.first_chunk().map(|&bytes| i64::from(i32::from_le_bytes(bytes)))
+            }
             kind::INT64 => self.kept.first_chunk().map(|&bytes| i64::from_le_bytes(bytes)),
             // Saturates, which is good enough for what is a number by mistake.
             kind::DOUBLE => self.kept.first_chunk().map(|&bytes| f64::from_le_bytes(bytes) as i64),
@@ -395,8 +397,14 @@ impl Walk {
         }
         self.at = match self.kind {
             kind::REGEX => At::Strings(2),
-            kind::STRING | kind::DOCUMENT | kind::ARRAY | kind::BINARY | kind::POINTER
-            | kind::CODE | kind::SYMBOL | kind::CODE_WITH_SCOPE => At::ValueLength,
+            kind::STRING
+            | kind::DOCUMENT
+            | kind::ARRAY
+            | kind::BINARY
+            | kind::POINTER
+            | kind::CODE
+            | kind::SYMBOL
+            | kind::CODE_WITH_SCOPE => At::ValueLength,
             _ => return Some(Step::Invalid),
         };
         None
@@ -454,7 +462,8 @@ impl Walk {
     fn keep(&mut self, value: &[u8]) {
         let have = usize::from(self.kept_length);
         let count = value.len().min(KEPT - have.min(KEPT));
-        if let (Some(to), Some(from)) = (self.kept.get_mut(have..have + count), value.get(..count)) {
+        if let (Some(to), Some(from)) = (self.kept.get_mut(have..have + count), value.get(..count))
+        {
             to.copy_from_slice(from);
             // At most KEPT in all.
             self.kept_length += count as u8;

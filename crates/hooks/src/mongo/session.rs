@@ -137,11 +137,8 @@ impl Session {
                 Piece::End => self.command_came(),
                 Piece::Invalid => {
                     let encrypted = self.fresh && is_handshake(self.client.header_bytes());
-                    self.opaque = Some(if encrypted {
-                        Opaque::Encrypted
-                    } else {
-                        Opaque::Desynchronized
-                    });
+                    self.opaque =
+                        Some(if encrypted { Opaque::Encrypted } else { Opaque::Desynchronized });
                 }
             }
         }
@@ -321,7 +318,9 @@ impl Session {
         let ok = self.answer.ok != Some(false);
         match purpose {
             Purpose::Nothing => {}
-            Purpose::Statement(number) if number == self.opened && (!ok || self.answer.transient) => {
+            Purpose::Statement(number)
+                if number == self.opened && (!ok || self.answer.transient) =>
+            {
                 self.open = None;
             }
             Purpose::Ends(number) if number == self.opened => self.open = None,

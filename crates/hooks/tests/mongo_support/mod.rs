@@ -30,10 +30,13 @@ fn put(out: &mut Vec<u8>, name: &str, value: &Value) {
         Document(fields) => (0x03, document(fields)),
         Value::Array(values) => {
             let names: Vec<String> = (0..values.len()).map(|at| at.to_string()).collect();
-            (0x04, close(names.iter().zip(values).fold(vec![0; 4], |mut out, (name, value)| {
-                put(&mut out, name, value);
-                out
-            })))
+            (
+                0x04,
+                close(names.iter().zip(values).fold(vec![0; 4], |mut out, (name, value)| {
+                    put(&mut out, name, value);
+                    out
+                })),
+            )
         }
         Binary(subtype, data) => {
             let mut bytes = (data.len() as u32).to_le_bytes().to_vec();
@@ -134,7 +137,13 @@ pub fn lsid(session: u8) -> (&'static str, Value) {
 }
 
 /// A statement of a transaction.
-pub fn statement(request: i32, name: &'static str, session: u8, number: i64, starts: bool) -> Vec<u8> {
+pub fn statement(
+    request: i32,
+    name: &'static str,
+    session: u8,
+    number: i64,
+    starts: bool,
+) -> Vec<u8> {
     let mut fields = vec![(name, Text("c")), lsid(session), ("txnNumber", Long(number))];
     if starts {
         fields.push(("startTransaction", Bool(true)));
