@@ -111,6 +111,7 @@ pub fn java_class_path() -> OsString {
 #[derive(Debug, Clone)]
 pub struct LoopBuilder {
     kind: LoopKind,
+    program: Option<PathBuf>,
     arguments: Vec<OsString>,
     prefix: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
@@ -122,6 +123,13 @@ impl LoopBuilder {
     #[must_use]
     pub fn arguments<T: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Starts this program instead of the kind's own. Its first argument is the port.
+    #[must_use]
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
         self
     }
 
@@ -159,13 +167,17 @@ impl LoopBuilder {
 
     fn start_in(&self, directory: &Path) -> Result<LoopServer> {
         let name = self.kind.program();
-        let program = find_program(name).with_context(|| format!("{name} is not installed"))?;
+        let own = || find_program(name).with_context(|| format!("{name} is not installed"));
+        let program = self.program.clone().map_or_else(own, Ok)?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let log = directory.join("log");
         let output = File::create(&log)?;
         let mut line = self.prefix.clone();
         line.push(program.into());
-        line.extend(self.kind.arguments(port, directory));
+        match self.program {
+            Some(_) => line.push(port.to_string().into()),
+            None => line.extend(self.kind.arguments(port, directory)),
+        }
         line.extend(self.arguments.iter().cloned());
         let mut command = Command::new(&line[0]);
         command
@@ -213,6 +225,7 @@ impl LoopServer {
     pub fn builder(kind: LoopKind) -> LoopBuilder {
         LoopBuilder {
             kind,
+            program: None,
             arguments: Vec::new(),
             prefix: Vec::new(),
             environment: Vec::new(),
