@@ -29,6 +29,8 @@ pub enum Kind {
     Jvm,
     /// `victims/mongod.c`, a thread for each connection.
     Threads,
+    /// `victims/mongolate.c`, an event loop whose answers come from other threads.
+    Late,
 }
 
 pub const BOTH: [Kind; 2] = [Kind::Threads, Kind::Jvm];
@@ -51,10 +53,12 @@ impl Gate {
         match kind {
             Kind::Jvm if !LoopKind::MongoJava.is_here_or_skip() => return None,
             Kind::Jvm => {}
-            Kind::Threads => {
+            Kind::Threads | Kind::Late => {
                 let made = workshop.insert(Workshop::open()?);
-                builder = builder.program(made.compile("mongod.c", &[]));
-                profile = "mongodb";
+                let late = kind == Kind::Late;
+                let source = if late { "mongolate.c" } else { "mongod.c" };
+                builder = builder.program(made.compile(source, &[]));
+                profile = if late { profile } else { "mongodb" };
             }
         }
         let directory = RunDirectory::new();

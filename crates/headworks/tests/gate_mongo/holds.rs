@@ -158,6 +158,32 @@ fn a_message_without_an_answer_ends_with_itself() {
     gate.wait_empty();
 }
 
+/// The loop comes back long before the answer: the turn lasts until that is written.
+#[test]
+fn a_turn_lasts_until_another_thread_has_answered() {
+    let Some(gate) = Gate::start(Kind::Late, 1) else { return };
+    let mut users: Vec<Wire> = (0..5).map(|_| gate.user("user")).collect();
+    for _ in 0..3 {
+        users.iter_mut().for_each(Wire::tell_find);
+        for user in &mut users {
+            let answer = user.answer();
+            // `ok`, behind the rest of the header, flags, the section's kind, a length, a type and a name.
+            let at_once = f64::from_le_bytes(answer[25..33].try_into().unwrap());
+            assert!((at_once - 1.0).abs() < 0.1, "{at_once} at once");
+        }
+    }
+    // A transaction keeps its place beyond the answer.
+    let occupant = gate.occupy("occupant");
+    users[0].tell_find();
+    assert!(users[0].is_silent());
+    gate.release(occupant);
+    users[0].answer();
+    gate.wait_empty();
+    let status = gate.status();
+    assert_eq!((status.counter("hold_limit"), status.counter("stalls")), (0, 0));
+    assert_eq!(status.class("default")["requests"], 5 * 3 + 3);
+}
+
 /// Whoever sends without a pause and whoever sends one at a time: among users of one class each gets its share.
 #[test]
 fn users_share_alike() {

@@ -8,6 +8,10 @@ use headworks_region::layout::Counter;
 
 /// Where a conversation stands.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives in its connection's entry: nothing here may allocate"
+)]
 pub(super) enum Framing {
     /// Another module follows it (MariaDB's pool of threads: `ops`).
     Elsewhere,
