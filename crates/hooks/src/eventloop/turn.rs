@@ -99,9 +99,12 @@ fn answered_late(watch: &'static Watch, user: u32) {
     if let Some(section) = set.enter() {
         turn(section.lists(), (fd, watch), clock::now(), |turn| {
             if turn.watch.place() == Place::Out && !turn.inner.framing.owes_answers() {
-                over = turn.inner.framing.holding().is_empty();
+                let (fresh, _) = turn.account();
+                let holding = turn.inner.framing.holding();
+                turn.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
+                over = holding.is_empty();
                 if over {
-                    turn.slot.served.turn_ended();
+                    turn.note_end(fresh);
                 } else {
                     turn.inner.idle_since = turn.now;
                     turn.put(Place::Kept);
@@ -318,22 +321,6 @@ impl Turn<'_> {
     /// The server has come back from what it did for this user. If there is `more` to read, the user's next place is decided,
     /// too: granted or held.
     pub(super) fn settle(&mut self, more: bool) {
-        let (commands, passed) = self.inner.framing.commands();
-        let fresh_passed = passed.wrapping_sub(self.inner.seen.1);
-        let fresh = commands.wrapping_sub(self.inner.seen.0).wrapping_sub(fresh_passed);
-        self.inner.seen = (commands, passed);
-        let mut quota_left = true;
-        if fresh > 0 {
-            let wait = self.inner.admitted.since(self.inner.wait.arrived);
-            self.slot.served.record_many(wait, self.now.since(self.inner.admitted), fresh);
-            quota_left = self.region.spend_many(self.slot, fresh);
-            if self.slot.state() == State::Passing {
-                self.slot.served.was_passed();
-            }
-        } else if fresh_passed > 0 {
-            self.slot.served.was_passed();
-            self.slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
-        }
         if self.inner.framing.owes_answers() {
             // Another thread is at it; when it has answered, the turn is over (`answered_late`).
             self.put(Place::Out);
@@ -343,6 +330,7 @@ impl Turn<'_> {
             }
             return;
         }
+        let (fresh, quota_left) = self.account();
         let holding = self.inner.framing.holding();
         self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
         // A server that does not want the client's next bytes has not done with its last.
@@ -368,17 +356,43 @@ impl Turn<'_> {
         }
     }
 
+    /// Accounts for the commands that came since the last time; how many were not such as pass, and whether that leaves some
+    /// of the quota.
+    fn account(&mut self) -> (u32, bool) {
+        let (commands, passed) = self.inner.framing.commands();
+        let fresh_passed = passed.wrapping_sub(self.inner.seen.1);
+        let fresh = commands.wrapping_sub(self.inner.seen.0).wrapping_sub(fresh_passed);
+        self.inner.seen = (commands, passed);
+        let mut quota_left = true;
+        if fresh > 0 {
+            let wait = self.inner.admitted.since(self.inner.wait.arrived);
+            self.slot.served.record_many(wait, self.now.since(self.inner.admitted), fresh);
+            quota_left = self.region.spend_many(self.slot, fresh);
+            if self.slot.state() == State::Passing {
+                self.slot.served.was_passed();
+            }
+        } else if fresh_passed > 0 {
+            self.slot.served.was_passed();
+            self.slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
+        }
+        (fresh, quota_left)
+    }
+
     fn end_turn(&mut self, fresh: u32) {
         if self.slot.state() == State::Idle {
             return;
         }
+        self.note_end(fresh);
+        self.region.leave(self.user);
+    }
+
+    fn note_end(&mut self, fresh: u32) {
         if fresh > 0 {
             self.slot.served.turn_ended();
             if self.region.control.mode() == Mode::DryRun {
                 note_turn(self.region, self.user, self.now);
             }
         }
-        self.region.leave(self.user);
     }
 
     /// Looks at a user that is held: whether it passes, for whatever reason.

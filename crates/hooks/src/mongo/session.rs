@@ -414,3 +414,14 @@ impl Session {
 fn is_handshake(bytes: &[u8]) -> bool {
     matches!(bytes, [0x16, 0x03, 0x01..=0x04, ..])
 }
+
+#[cfg(test)]
+mod size {
+    /// One for each descriptor below the highest, so it must not grow unseen.
+    #[test]
+    fn a_session_has_at_most_sixteen_hundred_bytes() {
+        let size = size_of::<super::Session>();
+        assert!(size <= 1600, "{size}");
+        println!("{size}");
+    }
+}
