@@ -399,3 +399,14 @@ fn a_command_in_hand_is_known_to_pass_once_its_document_is_read() {
     session.client_bytes(&bytes[document_ends + 100..]);
     assert!(!session.in_hand_passes() && counts(&session) == (1, 1));
 }
+
+#[test]
+fn the_answers_of_an_exhaust_cursor_are_told_from_others() {
+    let hello = raw(3, 0, 2013, &body(EXHAUST_ALLOWED, &[("hello", Int(1))]));
+    let mut session = after(&[find(2), hello].concat());
+    let more = |request, to, flags| raw(request, to, 2013, &body(flags, &[("ok", Int(1))]));
+    session.server_bytes(&[more(50, 3, MORE_TO_COME), more(51, 50, 0)].concat());
+    assert!(session.owes_answers(), "the other one is not answered");
+    session.server_bytes(&ok(2));
+    assert!(session.between_commands());
+}

@@ -117,6 +117,30 @@ fn a_transaction_goes_on_by_another_connection() {
 }
 
 #[test]
+fn a_transaction_begins_in_its_turn_and_its_statements_wait_no_more() {
+    each_gate(1, |_, gate| {
+        let occupant = gate.occupy("occupant");
+        let mut other = gate.user("other");
+        other.tell_bytes(&statement(1, "find", 8, 1, true));
+        gate.wait_state("other", state::WAITING);
+        assert!(other.is_silent());
+        gate.release(occupant);
+        other.answer();
+        // Somebody waits for the place that it keeps.
+        let mut heir = gate.user("heir");
+        heir.tell_find();
+        gate.wait_state("heir", state::WAITING);
+        other.tell_bytes(&statement(2, "find", 8, 1, false));
+        other.answer();
+        assert!(heir.is_silent());
+        other.tell_bytes(&statement(3, "commitTransaction", 8, 1, false));
+        other.answer();
+        heir.answer();
+        gate.wait_empty();
+    });
+}
+
+#[test]
 fn a_client_that_vanishes_gives_back_what_it_had() {
     each_gate(1, |_, gate| {
         for _ in 0..10 {

@@ -422,6 +422,5 @@ mod size {
     fn a_session_has_at_most_sixteen_hundred_bytes() {
         let size = size_of::<super::Session>();
         assert!(size <= 1600, "{size}");
-        println!("{size}");
     }
 }
