@@ -84,6 +84,12 @@ fn a_transaction_goes_on_by_another_connection() {
     each_gate(1, |_, gate| {
         let (_occupant, mut held) = crowd(&gate, 3);
         let mut other = gate.user("other");
+        // In two parts, of which the first does not say what it is.
+        let bytes = statement(4, "find", 9, 1, false);
+        other.tell_bytes(&bytes[..20]);
+        assert!(other.is_silent());
+        other.tell_bytes(&bytes[20..]);
+        other.answer();
         // Short, and with so many documents that only the beginning is seen before it is let through.
         other.tell_bytes(&statement(5, "find", 9, 1, false));
         other.answer();

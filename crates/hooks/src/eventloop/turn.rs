@@ -256,7 +256,14 @@ impl Turn<'_> {
         match self.watch.place() {
             Place::Served => return true,
             Place::Granted => {}
-            Place::Held if !hung_up && self.slot.state() == State::Waiting => return false,
+            Place::Held if !hung_up && self.slot.state() == State::Waiting => {
+                // There is more to see than when it was looked at.
+                if self.inner.framing.looks_at_once() {
+                    self.inner.peeked = false;
+                    self.peek();
+                }
+                return false;
+            }
             Place::Held => {}
             Place::Kept | Place::Out => match self.slot.state() {
                 State::Inside | State::Overdraft | State::Passing => self.arrives(),
