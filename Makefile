@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 OUT ?= out/demo
 
 .DEFAULT_GOAL := help
-.PHONY: drivers test-conformance test-kills
+.PHONY: drivers test-conformance test-kills setup-java
 .PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-pool bench-tad bench-nbd bench-fuse bench-jitter man install clean
 
 help: ## Show this list
@@ -19,6 +19,9 @@ setup-test:
 
 setup-bench: ## Install what `headworks bench run` needs beyond the demo: PostgreSQL, PgBouncer, Redis
 	@scripts/setup bench
+
+setup-java: ## Fetch what the tests under a JVM need: a server of MongoDB's protocol, drivers for Java and Node
+	@scripts/setup java
 
 build: ## Build the program and the preloaded library (target/release)
 	$(CARGO) build --release --workspace

@@ -9,7 +9,7 @@ mod program;
 mod server;
 mod sockets;
 
-pub use loops::{memcached_settings, redis_settings};
+pub use loops::{memcached_settings, mongodb_settings, redis_settings};
 pub use ports::{port_in_use, socket_in_use};
 pub use postgres::{owner_of_data, postgres_settings};
 pub use program::{Binary, check_binary};

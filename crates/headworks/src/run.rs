@@ -149,6 +149,7 @@ fn settings_of(profile: &Profile, binary: &Binary, args: &[OsString]) -> Option<
         (SettingsFrom::Postgres, Binary::Script { .. }) | (SettingsFrom::None, _) => None,
         (SettingsFrom::Redis, _) => Some(preflight::redis_settings(args).server),
         (SettingsFrom::Memcached, _) => Some(preflight::memcached_settings(args).server),
+        (SettingsFrom::Mongodb, _) => Some(preflight::mongodb_settings(args).server),
     }
 }
 
@@ -167,6 +168,7 @@ fn refuse_to_detach(profile: &Profile, args: &[OsString]) -> Result<()> {
     let (settings, mend) = match profile.settings {
         SettingsFrom::Redis => (preflight::redis_settings(args), "start it with: --daemonize no"),
         SettingsFrom::Memcached => (preflight::memcached_settings(args), "start it without: -d"),
+        SettingsFrom::Mongodb => (preflight::mongodb_settings(args), "start it without: --fork"),
         SettingsFrom::Mariadb | SettingsFrom::Postgres | SettingsFrom::None => return Ok(()),
     };
     if settings.detaches {
@@ -184,6 +186,7 @@ fn check_ports(profile: &Profile, settings: &ServerSettings) -> Result<()> {
         SettingsFrom::Postgres => ("-p …", "-p … or -k DIRECTORY"),
         SettingsFrom::Redis => ("--port …", "--unixsocket …"),
         SettingsFrom::Memcached => ("-p …", "-s …"),
+        SettingsFrom::Mongodb => ("--port …", "--unixSocketPrefix …"),
         SettingsFrom::Mariadb | SettingsFrom::None => ("--port=…", "--socket=…"),
     };
     let bind = settings.bind_address.as_deref();
@@ -308,7 +311,8 @@ impl Plan<'_> {
         let region = instance.create(*owner)?;
         region.set_protocol(profile.protocol);
         region.set_words(&profile.locks);
-        region.set_pooled(self.settings.as_ref().is_some_and(has_pool));
+        let pooled = profile.served_by == "event-loops";
+        region.set_pooled(pooled || self.settings.as_ref().is_some_and(has_pool));
         let note = self.note()?;
         instance.write_note(&note, *owner)?;
         apply_config(&region, &self.config, note.extra_port, &profile.bypass);

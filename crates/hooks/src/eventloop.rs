@@ -32,6 +32,7 @@
 use crate::process;
 use headworks_region::Region;
 
+mod blocking;
 mod control;
 mod framing;
 mod peek;

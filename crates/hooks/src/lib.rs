@@ -16,6 +16,7 @@ pub mod generic;
 pub mod holding;
 pub mod identity;
 pub mod memcached;
+pub mod mongo;
 pub mod mysql;
 pub mod named;
 pub mod ops;

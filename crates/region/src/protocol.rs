@@ -16,6 +16,8 @@ pub enum Protocol {
     Redis = 2,
     /// memcached, text or binary: event loops, too.
     Memcached = 3,
+    /// MongoDB's wire protocol: a thread for each connection, or event loops where [`Region::pooled`] says so.
+    MongoDb = 4,
     /// Nothing is known of it: data that arrives after an answer is a request. A thread for each
     /// connection.
     Generic = 64,
@@ -29,6 +31,7 @@ impl Protocol {
             1 => Protocol::PostgreSql,
             2 => Protocol::Redis,
             3 => Protocol::Memcached,
+            4 => Protocol::MongoDb,
             64 => Protocol::Generic,
             _ => Protocol::MySql,
         }
@@ -41,6 +44,7 @@ impl Protocol {
             Protocol::PostgreSql => "postgresql",
             Protocol::Redis => "redis",
             Protocol::Memcached => "memcached",
+            Protocol::MongoDb => "mongodb",
             Protocol::Generic => "generic",
         }
     }

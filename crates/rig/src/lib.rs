@@ -21,7 +21,7 @@ mod template;
 pub mod wire;
 
 pub use client::{Address, Answer, Client, ClientError, ConnectOptions};
-pub use loops::{LoopBuilder, LoopKind, LoopServer};
+pub use loops::{LoopBuilder, LoopKind, LoopServer, java_class_path, java_directory};
 pub use postgres::{
     POSTGRES_SKIPPED, PostgresBuilder, PostgresServer, SUPERUSER, postgres_or_skip,
     postgres_program,

@@ -1,4 +1,4 @@
-//! A private Redis or memcached: servers that take all their connections by an event loop.
+//! A private Redis, memcached or server of MongoDB's protocol: servers that take all their connections by an event loop.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -27,6 +27,8 @@ pub enum LoopKind {
     Redis,
     /// memcached.
     Memcached,
+    /// mongo-java-server, under a JVM.
+    MongoJava,
 }
 
 impl LoopKind {
@@ -35,6 +37,7 @@ impl LoopKind {
         match self {
             LoopKind::Redis => "redis-server",
             LoopKind::Memcached => "memcached",
+            LoopKind::MongoJava => "java",
         }
     }
 
@@ -53,12 +56,18 @@ impl LoopKind {
                 "--dir",
             ],
             LoopKind::Memcached => &["-p", &port, "-l", "127.0.0.1", "-U", "0", "-c", "4096"],
+            LoopKind::MongoJava => {
+                &["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"]
+            }
         };
         let mut words: Vec<OsString> = words.iter().map(OsString::from).collect();
         match self {
             LoopKind::Redis => words.push(directory.into()),
             // It refuses to run as root.
             LoopKind::Memcached => words.extend(["-u".into(), "nobody".into()]),
+            LoopKind::MongoJava => {
+                words.extend([java_class_path(), "MongoServer".into(), port.as_str().into()]);
+            }
         }
         words
     }
@@ -66,6 +75,15 @@ impl LoopKind {
     /// Whether it is installed; prints why a test is skipped when it is not.
     pub fn is_here_or_skip(self) -> bool {
         let found = find_program(self.program()).is_some();
+        if self == LoopKind::MongoJava {
+            let found = found && java_directory().join("classes/MongoServer.class").exists();
+            if !found {
+                println!(
+                    "skipped: there is no JVM, or no server to run under it (scripts/setup java)"
+                );
+            }
+            return found;
+        }
         if !found {
             println!("skipped: {0} is not installed (apt-get install {0})", self.program());
         }
@@ -73,10 +91,27 @@ impl LoopKind {
     }
 }
 
+/// Where `scripts/setup java` puts libraries (`jars`) and programs (`classes`), unless `HEADWORKS_CONFORMANCE_JAVA` says
+/// another place.
+pub fn java_directory() -> PathBuf {
+    let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/conformance/java");
+    std::env::var_os("HEADWORKS_CONFORMANCE_JAVA").map_or_else(default, PathBuf::from)
+}
+
+/// The class path of the programs there.
+pub fn java_class_path() -> OsString {
+    let directory = java_directory();
+    let mut path = directory.join("classes").into_os_string();
+    path.push(":");
+    path.push(directory.join("jars/*"));
+    path
+}
+
 /// How a server is to be started.
 #[derive(Debug, Clone)]
 pub struct LoopBuilder {
     kind: LoopKind,
+    program: Option<PathBuf>,
     arguments: Vec<OsString>,
     prefix: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
@@ -88,6 +123,13 @@ impl LoopBuilder {
     #[must_use]
     pub fn arguments<T: Into<OsString>>(mut self, arguments: impl IntoIterator<Item = T>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// Starts this program instead of the kind's own. Its first argument is the port.
+    #[must_use]
+    pub fn program(mut self, program: impl Into<PathBuf>) -> Self {
+        self.program = Some(program.into());
         self
     }
 
@@ -125,13 +167,17 @@ impl LoopBuilder {
 
     fn start_in(&self, directory: &Path) -> Result<LoopServer> {
         let name = self.kind.program();
-        let program = find_program(name).with_context(|| format!("{name} is not installed"))?;
+        let own = || find_program(name).with_context(|| format!("{name} is not installed"));
+        let program = self.program.clone().map_or_else(own, Ok)?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
         let log = directory.join("log");
         let output = File::create(&log)?;
         let mut line = self.prefix.clone();
         line.push(program.into());
-        line.extend(self.kind.arguments(port, directory));
+        match self.program {
+            Some(_) => line.push(port.to_string().into()),
+            None => line.extend(self.kind.arguments(port, directory)),
+        }
         line.extend(self.arguments.iter().cloned());
         let mut command = Command::new(&line[0]);
         command
@@ -179,6 +225,7 @@ impl LoopServer {
     pub fn builder(kind: LoopKind) -> LoopBuilder {
         LoopBuilder {
             kind,
+            program: None,
             arguments: Vec::new(),
             prefix: Vec::new(),
             environment: Vec::new(),

@@ -113,6 +113,32 @@ pub fn memcached_settings(args: &[OsString]) -> LoopSettings {
     settings
 }
 
+/// Settings with which `mongod args...` would run, as far as its options say them.
+pub fn mongodb_settings(args: &[OsString]) -> LoopSettings {
+    let mut settings = nothing(27017);
+    let mut args = args.iter().filter_map(|arg| arg.to_str());
+    while let Some(arg) = args.next() {
+        let (name, mut value) = match arg.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (arg, None),
+        };
+        let mut take = || value.take().or_else(|| args.next()).unwrap_or_default();
+        match name {
+            "--port" => settings.server.port = take().parse().ok().filter(|&port| port != 0),
+            "--bind_ip" => settings.server.bind_address = Some(take().to_owned()),
+            "--dbpath" => settings.server.datadir = Some(PathBuf::from(take())),
+            // Its file may say another port: none is looked at then.
+            "--config" | "-f" => {
+                take();
+                settings.server.port = None;
+            }
+            "--fork" => settings.detaches = true,
+            _ => {}
+        }
+    }
+    settings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +187,17 @@ mod tests {
         assert_eq!(settings.server.user.as_deref(), Some("memcache"));
         assert_eq!(settings.server.bind_address.as_deref(), Some("127.0.0.1"));
         let settings = memcached_settings(&args(&["--unix-socket=/run/m.sock", "-d"]));
+        assert_eq!((settings.server.port, settings.detaches), (None, true));
+    }
+
+    #[test]
+    fn mongodb_reads_its_options() {
+        let settings =
+            mongodb_settings(&args(&["--dbpath", "/d", "--port=27100", "--bind_ip", "::1"]));
+        assert_eq!((settings.server.port, settings.detaches), (Some(27100), false));
+        assert_eq!(settings.server.bind_address.as_deref(), Some("::1"));
+        assert_eq!(settings.server.datadir.as_deref(), Some(Path::new("/d")));
+        let settings = mongodb_settings(&args(&["-f", "/etc/mongod.conf", "--fork"]));
         assert_eq!((settings.server.port, settings.detaches), (None, true));
     }
 }

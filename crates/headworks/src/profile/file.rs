@@ -157,6 +157,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Profile, ConfigError> {
                 ("postgres", SettingsFrom::Postgres),
                 ("redis", SettingsFrom::Redis),
                 ("memcached", SettingsFrom::Memcached),
+                ("mongodb", SettingsFrom::Mongodb),
             ],
             place,
         )?,

@@ -23,6 +23,8 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("postgresql", include_str!("../../profiles/postgresql.toml")),
     ("redis", include_str!("../../profiles/redis.toml")),
     ("memcached", include_str!("../../profiles/memcached.toml")),
+    ("mongodb", include_str!("../../profiles/mongodb.toml")),
+    ("mongodb-loops", include_str!("../../profiles/mongodb-loops.toml")),
     (GENERIC, include_str!("../../profiles/generic.toml")),
 ];
 
@@ -38,6 +40,8 @@ pub const FRAMINGS: &[(&str, Protocol, &str)] = &[
     ("postgres", Protocol::PostgreSql, "processes"),
     ("redis", Protocol::Redis, "event-loops"),
     ("memcached", Protocol::Memcached, "event-loops"),
+    ("mongodb", Protocol::MongoDb, "threads"),
+    ("mongodb-loops", Protocol::MongoDb, "event-loops"),
     ("generic", Protocol::Generic, "threads"),
 ];
 
@@ -53,6 +57,8 @@ pub enum SettingsFrom {
     Redis,
     /// The command line of memcached.
     Memcached,
+    /// The command line of `mongod`.
+    Mongodb,
     /// Nothing is known of it.
     None,
 }

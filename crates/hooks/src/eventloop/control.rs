@@ -90,7 +90,7 @@ pub fn closing_set(set: i32) {
 /// The server is about to call `epoll_ctl` for `fd`. `None` if that is no business of ours; else the call is to be made as
 /// it says, and [`settled`] to be told of its result.
 pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<Registration> {
-    let watch = watch::client(fd).or_else(|| adopt(fd))?;
+    let watch = watch::client(fd).or_else(|| adopt(fd)).filter(|watch| !watch.is_blocking())?;
     let before = watch.asked();
     let was_tagged = watch.is_tagged();
     let same = Registration {

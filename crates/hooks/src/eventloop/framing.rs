@@ -2,17 +2,22 @@
 
 use crate::holding::Holding;
 use crate::identity::Identity;
-use crate::{memcached, redis};
+use crate::{memcached, mongo, redis};
 use headworks_region::Protocol;
 use headworks_region::layout::Counter;
 
 /// Where a conversation stands.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it lives in its connection's entry: nothing here may allocate"
+)]
 pub(super) enum Framing {
     /// Another module follows it (MariaDB's pool of threads: `ops`).
     Elsewhere,
     Redis(redis::Session),
     Memcached(memcached::Session),
+    Mongo(mongo::Session),
 }
 
 /// What the gate can make of a connection.
@@ -27,10 +32,11 @@ pub(super) enum Following {
 }
 
 impl Framing {
-    pub(super) const fn of(protocol: Protocol) -> Framing {
+    pub(super) fn of(protocol: Protocol) -> Framing {
         match protocol {
             Protocol::Redis => Framing::Redis(redis::Session::new()),
             Protocol::Memcached => Framing::Memcached(memcached::Session::new()),
+            Protocol::MongoDb => Framing::Mongo(mongo::Session::new()),
             Protocol::MySql | Protocol::PostgreSql | Protocol::Generic => Framing::Elsewhere,
         }
     }
@@ -40,18 +46,36 @@ impl Framing {
             Framing::Elsewhere => {}
             Framing::Redis(session) => session.client_bytes(bytes),
             Framing::Memcached(session) => session.client_bytes(bytes),
+            Framing::Mongo(session) => session.client_bytes(bytes),
         }
     }
 
     pub(super) fn server_bytes(&mut self, bytes: &[u8]) {
-        if let Framing::Redis(session) = self {
-            session.server_bytes(bytes);
+        match self {
+            Framing::Redis(session) => session.server_bytes(bytes),
+            Framing::Mongo(session) => session.server_bytes(bytes),
+            Framing::Elsewhere | Framing::Memcached(_) => {}
         }
     }
 
     /// Whether the server's bytes matter, too.
     pub(super) fn listens_to_server(&self) -> bool {
-        matches!(self, Framing::Redis(_))
+        matches!(self, Framing::Redis(_) | Framing::Mongo(_))
+    }
+
+    /// Whether a command is not answered although the server's loop has come back from it: another thread is at it.
+    pub(super) fn owes_answers(&self) -> bool {
+        matches!(self, Framing::Mongo(session) if session.owes_answers())
+    }
+
+    /// Whether a user's bytes are looked at as soon as it is held: they may go on with what another connection began.
+    pub(super) fn looks_at_once(&self) -> bool {
+        matches!(self, Framing::Mongo(_))
+    }
+
+    /// Whether the command in hand is known to pass, although not all of it has come.
+    pub(super) fn in_hand_passes(&self) -> bool {
+        matches!(self, Framing::Mongo(session) if session.in_hand_passes())
     }
 
     /// Commands that came, and those of them that always pass; both count past the largest number from zero on.
@@ -60,6 +84,7 @@ impl Framing {
             Framing::Elsewhere => (0, 0),
             Framing::Redis(session) => (session.commands(), session.passed()),
             Framing::Memcached(session) => (session.commands(), session.passed()),
+            Framing::Mongo(session) => (session.commands(), session.passed()),
         }
     }
 
@@ -68,12 +93,14 @@ impl Framing {
             Framing::Elsewhere => true,
             Framing::Redis(session) => session.between_commands(),
             Framing::Memcached(session) => session.between_commands(),
+            Framing::Mongo(session) => session.between_messages(),
         }
     }
 
     pub(super) fn holding(&self) -> Holding {
         match self {
             Framing::Redis(session) => session.holding(),
+            Framing::Mongo(session) => session.holding(),
             Framing::Elsewhere | Framing::Memcached(_) => Holding::NONE,
         }
     }
@@ -84,6 +111,7 @@ impl Framing {
             Framing::Elsewhere => None,
             Framing::Redis(session) => Some((session.identity()?, session.identity_number())),
             Framing::Memcached(session) => Some((session.identity()?, 1)),
+            Framing::Mongo(session) => Some((session.identity()?, session.identity_number())),
         }
     }
 
@@ -103,6 +131,12 @@ impl Framing {
                 Some(memcached::Opaque::Encrypted) => Following::Never(Counter::OpaqueTls),
                 Some(memcached::Opaque::Watcher) => Following::Never(Counter::Replication),
                 Some(memcached::Opaque::Desynchronized) => Following::Never(Counter::OpaqueUnknown),
+                None => Following::Yes,
+            },
+            Framing::Mongo(session) => match session.opaque() {
+                Some(mongo::Opaque::Encrypted) => Following::Never(Counter::OpaqueTls),
+                Some(mongo::Opaque::Compressed) => Following::Never(Counter::OpaqueCompressed),
+                Some(mongo::Opaque::Desynchronized) => Following::Never(Counter::OpaqueUnknown),
                 None => Following::Yes,
             },
         }

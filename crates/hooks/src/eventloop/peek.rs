@@ -20,7 +20,7 @@ pub(super) fn may_pass(fd: i32, framing: &Framing) -> bool {
     let Some(bytes) = usize::try_from(count).ok().and_then(|count| bytes.get(..count)) else {
         return false;
     };
-    if bytes.is_empty() || bytes.len() == PEEKED {
+    if bytes.is_empty() || (bytes.len() == PEEKED && !framing.looks_at_once()) {
         return false;
     }
     if let Framing::Elsewhere = framing {
@@ -31,7 +31,8 @@ pub(super) fn may_pass(fd: i32, framing: &Framing) -> bool {
     copy.client_bytes(bytes);
     let (more, more_passed) = copy.commands();
     let fresh = more.wrapping_sub(commands);
-    fresh > 0 && fresh == more_passed.wrapping_sub(passed) && copy.between_commands()
+    let (all_pass, in_hand) = (fresh == more_passed.wrapping_sub(passed), copy.in_hand_passes());
+    all_pass && (fresh > 0 && copy.between_commands() || in_hand)
 }
 
 fn mysql_may_pass(fd: i32, bytes: &[u8]) -> bool {

@@ -1,5 +1,6 @@
 //! The life of a connection and of its turns.
 
+use super::blocking;
 use super::control::{self, Way, way};
 use super::framing::{Following, Framing};
 use super::section::{self, Lists, Set};
@@ -16,6 +17,9 @@ use headworks_region::user::UserSlot;
 use headworks_region::{PassReason, Protocol, State, clock, set_waker};
 
 const IN: u32 = libc::EPOLLIN as u32;
+
+/// Tries to get at a connection that another thread has.
+const SPINS: u32 = 1_000;
 
 /// `accept` returned a connection of a server whose event loops we follow from the first byte on.
 pub fn accepted(fd: i32, protocol: Protocol) {
@@ -35,6 +39,7 @@ pub fn accepted(fd: i32, protocol: Protocol) {
         slot.address.set(peer.address());
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
+    watch.set_blocking(protocol == Protocol::MongoDb && !region.pooled());
     watch.begin(fd, user, Framing::of(protocol));
 }
 
@@ -54,20 +59,63 @@ pub(super) fn wake(user: u32) -> bool {
 #[inline(never)]
 pub fn received(watch: &'static Watch, bytes: &[u8]) {
     with(watch, |user, inner| {
+        let held = inner.framing.holding();
         inner.framing.client_bytes(bytes);
         look_at_session(watch, user, inner);
+        if watch.is_blocking() {
+            blocking::received(watch, user, inner, held);
+        }
     });
 }
 
 /// The server's write to a client took these bytes.
 #[inline(never)]
 pub fn sent(watch: &'static Watch, bytes: &[u8]) {
+    let mut late = None;
     with(watch, |user, inner| {
         if inner.framing.listens_to_server() {
+            let owed = inner.framing.owes_answers();
             inner.framing.server_bytes(bytes);
             look_at_session(watch, user, inner);
+            if watch.is_blocking() {
+                return blocking::sent(user, inner);
+            }
+            let answered = owed && !inner.framing.owes_answers();
+            late = (answered && watch.place() == Place::Out).then_some(user);
         }
     });
+    if let Some(user) = late {
+        answered_late(watch, user);
+    }
+}
+
+/// All that a user asked for is answered, by a thread other than the loop's: its turn is over, unless something of it is
+/// open, or its next request has come meanwhile.
+#[cold]
+fn answered_late(watch: &'static Watch, user: u32) {
+    let Some(set) = watch.asked().and_then(|(set, ..)| section::find(set)) else { return };
+    let Some((fd, _)) = watch::of_user(user) else { return };
+    let mut over = false;
+    if let Some(section) = set.enter() {
+        turn(section.lists(), (fd, watch), clock::now(), |turn| {
+            if turn.watch.place() == Place::Out && !turn.inner.framing.owes_answers() {
+                let (fresh, _) = turn.account();
+                let holding = turn.inner.framing.holding();
+                turn.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
+                over = holding.is_empty();
+                if over {
+                    turn.note_end(fresh);
+                } else {
+                    turn.inner.idle_since = turn.now;
+                    turn.put(Place::Kept);
+                }
+            }
+        });
+    }
+    // Outside the section: whoever is next may have to be woken.
+    if over && let Some(region) = process::region() {
+        region.leave(user);
+    }
 }
 
 fn with(watch: &'static Watch, work: impl FnOnce(u32, &mut Inner)) {
@@ -75,7 +123,12 @@ fn with(watch: &'static Watch, work: impl FnOnce(u32, &mut Inner)) {
         return;
     }
     let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
-    let Some(mut used) = watch.try_use() else {
+    // Whoever has it is done in no time, unless its thread waits for its turn; and bytes that are not seen are not followed.
+    let used = (0..SPINS).find_map(|_| {
+        core::hint::spin_loop();
+        watch.try_use()
+    });
+    let Some(mut used) = used else {
         region.count(Counter::ConcurrentUse);
         return;
     };
@@ -129,6 +182,11 @@ pub fn shutting_down(fd: i32, watch: &'static Watch) {
 
 /// The socket is about to be closed, by whichever thread.
 pub fn close(fd: i32, watch: &'static Watch) {
+    if watch.is_blocking()
+        && let (Some(region), Some(user)) = (process::region(), watch.user())
+    {
+        region.cancel(user);
+    }
     let set = watch.asked().and_then(|(set, ..)| section::find(set));
     let elsewhere = watch.is_elsewhere();
     {
@@ -193,7 +251,14 @@ impl Turn<'_> {
         match self.watch.place() {
             Place::Served => return true,
             Place::Granted => {}
-            Place::Held if !hung_up && self.slot.state() == State::Waiting => return false,
+            Place::Held if !hung_up && self.slot.state() == State::Waiting => {
+                // There is more to see than when it was looked at.
+                if self.inner.framing.looks_at_once() {
+                    self.inner.peeked = false;
+                    self.peek();
+                }
+                return false;
+            }
             Place::Held => {}
             Place::Kept | Place::Out => match self.slot.state() {
                 State::Inside | State::Overdraft | State::Passing => self.arrives(),
@@ -230,6 +295,9 @@ impl Turn<'_> {
         (self.inner.waiting, self.inner.peeked) = (true, false);
         self.put(Place::Held);
         control::hide(self.fd, self.watch);
+        if self.inner.framing.looks_at_once() {
+            self.peek();
+        }
     }
 
     /// The event is passed on.
@@ -278,6 +346,15 @@ impl Turn<'_> {
     /// The server has come back from what it did for this user. If there is `more` to read, the user's next place is decided,
     /// too: granted or held.
     pub(super) fn settle(&mut self, more: bool) {
+        if self.inner.framing.owes_answers() {
+            // Another thread is at it; when it has answered, the turn is over (`answered_late`).
+            self.put(Place::Out);
+            if more {
+                self.arrives();
+                self.put(Place::Granted);
+            }
+            return;
+        }
         let (fresh, quota_left) = self.account();
         let holding = self.inner.framing.holding();
         self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
@@ -308,13 +385,17 @@ impl Turn<'_> {
         if self.slot.state() == State::Idle {
             return;
         }
+        self.note_end(fresh);
+        self.region.leave(self.user);
+    }
+
+    fn note_end(&mut self, fresh: u32) {
         if fresh > 0 {
             self.slot.served.turn_ended();
             if self.region.control.mode() == Mode::DryRun {
                 note_turn(self.region, self.user, self.now);
             }
         }
-        self.region.leave(self.user);
     }
 
     /// Looks at a user that is held: whether it passes, for whatever reason.

@@ -34,6 +34,8 @@ pub(super) struct Inner {
     /// Since when it keeps its place idly.
     pub(super) idle_since: Nanos,
     pub(super) paused: bool,
+    /// Requests whose answers a thread of their own is at ([`super::blocking`]).
+    pub(super) unanswered: u32,
 }
 
 /// In which list of its set an entry is.
@@ -93,6 +95,8 @@ pub struct Watch {
     left_alone: AtomicBool,
     /// Another module follows it, in a server with a pool of threads.
     elsewhere: AtomicBool,
+    /// A thread serves it alone, and may be held.
+    blocking: AtomicBool,
     busy: AtomicBool,
     inner: UnsafeCell<MaybeUninit<Inner>>,
 }
@@ -171,6 +175,7 @@ impl Watch {
             classified: None,
             idle_since: Nanos(0),
             paused: false,
+            unanswered: 0,
         };
         // SAFETY: this thread uses the entry; what was there needs no destructor.
         unsafe { (*used.0.inner.get()).write(inner) };
@@ -266,6 +271,14 @@ impl Watch {
 
     pub(super) fn is_left_alone(&self) -> bool {
         self.left_alone.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_blocking(&self) -> bool {
+        self.blocking.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_blocking(&self, blocking: bool) {
+        self.blocking.store(blocking, Ordering::Relaxed);
     }
 
     pub(super) fn leave_alone(&self) {

@@ -1,0 +1,21 @@
+//! The gate in front of servers of MongoDB's protocol: mongo-java-server under a JVM, whose event loops hide that a held user
+//! is ready, and a small server that reads and writes as mongod does, whose threads wait.
+//!
+//! What needs the JVM is skipped without it, or without what `scripts/setup java` fetches.
+
+#[path = "gate_mongo/common.rs"]
+mod common;
+#[path = "victims/compile.rs"]
+#[allow(dead_code)] // the victims use the rest
+mod compile;
+#[path = "gate/directory.rs"]
+mod directory;
+#[path = "gate_mongo/drivers.rs"]
+mod drivers;
+#[path = "gate_mongo/holds.rs"]
+mod holds;
+#[path = "../../hooks/tests/mongo_support/mod.rs"]
+mod mongo_support;
+#[path = "gate/status.rs"]
+#[allow(dead_code)] // the other crates of tests use the rest
+mod status;

@@ -1,0 +1,70 @@
+//! A server that reads and writes by the same calls as event loops, but serves each connection by a thread of its own: mongod.
+//!
+//! Its threads may be held. A request comes with the last byte of its message, and is over with the last byte of its answer:
+//! whoever has more to read only comes back for it then. That its sockets are in an epoll set, too, as asio does it, means
+//! nothing.
+
+use super::watch::{Inner, Watch};
+use crate::holding::Holding;
+use crate::process;
+use core::sync::atomic::Ordering;
+use headworks_region::lock::thread_id;
+use headworks_region::{Entered, PassReason, State, clock};
+
+/// The client's bytes were followed, before which the connection held `held`: if a request has come with them, this thread
+/// waits for its user's turn.
+pub(super) fn received(watch: &Watch, user: u32, inner: &mut Inner, held: Holding) {
+    let Some(region) = process::region().filter(|_| !watch.is_left_alone()) else { return };
+    let Some(slot) = region.user(user) else { return };
+    let (commands, passed) = inner.framing.commands();
+    let fresh_passed = passed.wrapping_sub(inner.seen.1);
+    let fresh = commands.wrapping_sub(inner.seen.0).wrapping_sub(fresh_passed);
+    inner.seen = (commands, passed);
+    if fresh == 0 {
+        if fresh_passed > 0 {
+            slot.served.was_passed();
+            slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
+        }
+        return;
+    }
+    let now = clock::now();
+    inner.wait = region.begin_wait(now);
+    inner.unanswered = inner.unanswered.wrapping_add(fresh);
+    inner.admitted = now;
+    slot.arrived_ns.store(now.0, Ordering::Relaxed);
+    slot.thread.store(thread_id(), Ordering::Relaxed);
+    match slot.state() {
+        State::Inside | State::Overdraft => {}
+        State::Passing => slot.served.was_passed(),
+        State::Lent => region.reenter(user),
+        _ if !held.is_empty() => region.reenter(user),
+        _ => {
+            slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
+            if region.enter(user, now) != Entered::AtOnce {
+                inner.admitted = clock::now();
+            }
+        }
+    }
+    slot.admitted_ns.store(inner.admitted.0, Ordering::Relaxed);
+    // A message without an answer ends with itself.
+    sent(user, inner);
+}
+
+/// The server's bytes were followed: if all requests are answered, the turn is over, unless a transaction is open.
+pub(super) fn sent(user: u32, inner: &mut Inner) {
+    if inner.unanswered == 0 || inner.framing.owes_answers() {
+        return;
+    }
+    let Some(region) = process::region() else { return };
+    let Some(slot) = region.user(user) else { return };
+    let count = core::mem::take(&mut inner.unanswered);
+    let wait = inner.admitted.since(inner.wait.arrived);
+    region.record(user, slot, wait, (inner.admitted, clock::now()), count);
+    region.spend_many(slot, count);
+    let holding = inner.framing.holding();
+    slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
+    if holding.is_empty() && slot.state() != State::Idle {
+        slot.served.turn_ended();
+        region.leave(user);
+    }
+}
