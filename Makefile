@@ -14,8 +14,10 @@ help: ## Show this list
 setup-demo:
 	@scripts/setup demo
 
+# Tests under a JVM run where there is a JDK; what else they need is fetched then.
 setup-test:
 	@scripts/setup test
+	@if command -v javac >/dev/null && command -v mvn >/dev/null; then scripts/setup java || echo "tests under a JVM are skipped: nothing can be fetched"; fi
 
 setup-bench: ## Install what `headworks bench run` needs beyond the demo: PostgreSQL, PgBouncer, Redis
 	@scripts/setup bench
