@@ -12,6 +12,7 @@ pub mod config;
 pub mod engine;
 pub mod fuse;
 mod glances;
+pub mod kernel_queue;
 pub mod layer;
 pub mod loop_device;
 pub mod model;
