@@ -228,7 +228,7 @@ mod tests {
         dead.write_mark(Mark(0xfeed)).unwrap();
         let marked = find();
         dead.clear();
-        assert_eq!(unmarked, [run.clone()]);
+        assert_eq!(unmarked, std::slice::from_ref(&run));
         let mount = Stale::Mount("/mnt/ours".into());
         assert_eq!(marked, [mount, Stale::Ublk(3, Mark(0xfeed)), run]);
         assert!(!dead.dir.exists(), "the mark goes with the rest");

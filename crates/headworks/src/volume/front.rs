@@ -16,7 +16,7 @@ const LEAVE: Duration = Duration::from_secs(10);
 
 enum Kind {
     Fuse(fuse::Front, LoopDevice),
-    Ublk(ublk::Device),
+    Ublk(Box<ublk::Device>),
 }
 
 /// A block device of the kernel, and what brings its requests.
@@ -83,7 +83,7 @@ impl Front {
     pub fn stop(self, named: &Named) -> Result<()> {
         match self.kind {
             Kind::Fuse(front, device) => stop_fuse(named, front, device),
-            Kind::Ublk(device) => stop_ublk(device),
+            Kind::Ublk(device) => stop_ublk(*device),
         }
     }
 }
@@ -112,7 +112,7 @@ fn start_ublk(
     }
     // The way through ublk is not measured: modelled times are later by it.
     let (lead_us, looks) = (0.0, false);
-    Ok(Front { kind: Kind::Ublk(device), reason: reason.to_owned(), lead_us, looks })
+    Ok(Front { kind: Kind::Ublk(Box::new(device)), reason: reason.to_owned(), lead_us, looks })
 }
 
 fn stop_ublk(device: ublk::Device) -> Result<()> {
