@@ -9,8 +9,8 @@ pub use examples::with_examples;
 pub use services::{Attend, Disable, Enable, ProfileArgs, ProfileCommand};
 pub use tad::{Check, Explain, Fix, Gaps, List, Render, Show, Simulate, Tad, TadCommand, ThemeArg};
 pub use volume::{
-    Calibrate, Create, DeviceKind, FsArg, Json, Mount, Powercut, Replay, Rm, Serve, Stat, Umount,
-    Volume, VolumeCommand, VolumeDoctor,
+    Calibrate, Create, DeviceKind, FrontEndArg, FsArg, Json, Mount, Powercut, Replay, Rm, Serve,
+    Stat, Umount, Volume, VolumeCommand, VolumeDoctor,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

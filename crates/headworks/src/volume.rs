@@ -4,6 +4,7 @@ mod calibrate;
 mod control;
 mod create;
 mod doctor;
+mod front;
 mod mount;
 mod powercut;
 mod replay;

@@ -86,6 +86,16 @@ impl Buffer {
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
+
+    /// Makes it as long as asked if that much is reserved; what is added holds anything. Whether it
+    /// did.
+    pub fn try_resize(&mut self, len: usize) -> bool {
+        let fits = len <= self.capacity;
+        if fits {
+            self.len = len;
+        }
+        fits
+    }
 }
 
 impl Default for Buffer {
@@ -114,7 +124,8 @@ impl Drop for Buffer {
 impl Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: `len` bytes are allocated (or none) and were initialised, by zeros at first.
+        // SAFETY: `len` bytes are allocated (or none) and were initialised, by zeros at first, as
+        // all that is reserved was.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.len) }
     }
 }
@@ -144,6 +155,17 @@ mod tests {
             assert_eq!(buffer.as_ptr() as usize % ALIGN_BYTES, 0, "{len}");
         }
         assert!(Buffer::default().is_empty());
+    }
+
+    #[test]
+    fn a_buffer_grows_within_what_is_reserved_only() {
+        let mut buffer = Buffer::new(8192);
+        buffer.truncate(512);
+        assert!(buffer.try_resize(8192));
+        assert_eq!(buffer.len(), 8192);
+        assert!(!buffer.try_resize(8193));
+        assert_eq!(buffer.len(), 8192);
+        assert!(!Buffer::default().try_resize(1));
     }
 
     #[test]

@@ -99,27 +99,6 @@ impl LoopDevice {
     pub fn detach(self) -> io::Result<()> {
         clear(&self.file)
     }
-
-    /// A file of its queue in `/sys`, for example `scheduler`.
-    pub fn queue_file(&self, name: &str) -> PathBuf {
-        let device = self.path.file_name().unwrap_or_default();
-        Path::new("/sys/block").join(device).join("queue").join(name)
-    }
-
-    /// Chooses the kernel's own scheduler for it. Loop devices have 128 tags, so that a scheduler
-    /// has nothing to choose from at a slow device: with any but `none` they are cut to 32, which
-    /// takes effect only if `none` is set first.
-    ///
-    /// # Errors
-    /// If the kernel does not have it.
-    pub fn set_scheduler(&self, scheduler: &str) -> io::Result<()> {
-        std::fs::write(self.queue_file("scheduler"), "none")?;
-        if scheduler != "none" {
-            std::fs::write(self.queue_file("nr_requests"), "32")?;
-            std::fs::write(self.queue_file("scheduler"), scheduler)?;
-        }
-        Ok(())
-    }
 }
 
 /// A loop device that exists, whoever made it.

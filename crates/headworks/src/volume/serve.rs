@@ -1,13 +1,12 @@
-//! The process of a volume: engine, file system with the `disk`, loop device, control socket.
+//! The process of a volume: engine, front end, control socket.
 
 use super::control::{self, Figures, Power, Request, Response};
-use super::state::{Description, Named, Note};
+use super::front::Front;
+use super::state::{Named, Note};
 use super::system;
 use crate::cli;
 use crate::daemon::{block_signals, read_signal};
 use anyhow::{Context, Result, bail};
-use headworks_volume::fuse::Front;
-use headworks_volume::loop_device::{self, LoopDevice};
 use headworks_volume::nbd::{self, Export, Exports, Limits, Listener, Stop};
 use headworks_volume::{Submission, Volume};
 use std::collections::BTreeMap;
@@ -15,12 +14,7 @@ use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::net::UnixListener;
-use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How long a device may stay in use after it was taken away.
-const LEAVE: Duration = Duration::from_secs(10);
 
 /// Serves until it is told to stop.
 pub fn serve(args: &cli::Serve) -> Result<()> {
@@ -28,7 +22,7 @@ pub fn serve(args: &cli::Serve) -> Result<()> {
     let mut ready = args.ready_fd.map(|fd| unsafe { File::from_raw_fd(fd) });
     let served = match &args.nbd {
         Some(place) => serve_nbd(&args.name, place),
-        None => serve_until_told(&args.name, &mut ready),
+        None => serve_until_told(args, &mut ready),
     };
     // Open to the end of this process: whoever waits for it finds our last words in the log then.
     std::mem::forget(ready);
@@ -88,21 +82,25 @@ fn flush(volume: &Volume) -> Result<()> {
     Ok(())
 }
 
-fn serve_until_told(name: &str, ready: &mut Option<File>) -> Result<()> {
-    let (volume, description) = Named::existing(name)?;
-    system::can_serve()?;
+fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
+    let (volume, description) = Named::existing(&args.name)?;
+    system::can_serve(args.front_end)?;
     let Some(_lock) = volume.lock()? else {
         bail!("volume `{0}` runs already: headworks volume stat {0}", volume.name);
     };
     // Before any thread exists: they inherit both.
     let signals = block_signals()?;
     become_io_flusher();
-    let served = start(&volume, &description)?;
-    let device = served.device.path.clone();
+    let started = description.volume.start()?;
+    let front = Front::start(&volume, &started, &description, args.front_end)?;
+    let served = Served { volume: started, front };
+    let device = served.front.path();
     volume.write_note(&Note {
         pid: std::process::id(),
         device: device.clone(),
         mounted_on: None,
+        front_end: served.front.kind(),
+        front_end_reason: served.front.reason.clone(),
     })?;
     let listener = listen(&volume)?;
     match ready.take() {
@@ -130,69 +128,6 @@ fn become_io_flusher() {
 struct Served {
     volume: Volume,
     front: Front,
-    device: LoopDevice,
-    /// What the front end takes of each request's modelled time.
-    lead_us: f64,
-    /// The front end looks for requests before it sleeps.
-    looks: bool,
-}
-
-fn start(named: &Named, description: &Description) -> Result<Served> {
-    let volume = description.volume.start()?;
-    let dir = named.front_dir();
-    // A dead file system of a crashed process would be in the way.
-    if system::mounts().iter().any(|mounted| mounted.dir == dir) {
-        bail!(
-            "{} is still mounted, of a process that is gone\n  clean it up: headworks volume doctor",
-            dir.display()
-        );
-    }
-    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-    let front = Front::mount(Arc::clone(&volume.engine), &named.name, &dir, threads)
-        .with_context(|| format!("cannot mount a FUSE file system on {}", dir.display()))?;
-    let attached = LoopDevice::attach(&named.disk(), description.volume.block_bytes)
-        .context("cannot set up a loop device\n  see which are in use: losetup -l")
-        .and_then(|device| {
-            device.set_scheduler(&description.kernel_scheduler).with_context(|| {
-                format!(
-                    "the kernel does not have the scheduler {}; it has: {}",
-                    description.kernel_scheduler,
-                    std::fs::read_to_string(device.queue_file("scheduler"))
-                        .unwrap_or_default()
-                        .trim()
-                )
-            })?;
-            Ok(device)
-        });
-    match attached {
-        Ok(device) => {
-            let (lead_us, looks) = tune(&volume, &front, &device, description)?;
-            Ok(Served { volume, front, device, lead_us, looks })
-        }
-        Err(error) => {
-            let _ = front.end();
-            Err(error)
-        }
-    }
-}
-
-/// A modelled device should be as fast as its model for whoever uses it, so what the way through the
-/// kernel takes is taken off; without a model that way should be short. Microseconds that are taken
-/// off, and whether the front end looks for requests.
-fn tune(
-    volume: &Volume,
-    front: &Front,
-    device: &LoopDevice,
-    description: &Description,
-) -> Result<(f64, bool)> {
-    // A backing that cannot be read shows that to whoever uses the volume.
-    if description.volume.find_device()? == headworks_volume::model::Device::Raw {
-        return Ok((0.0, front.choose_to_look(&device.path).unwrap_or_default()));
-    }
-    let way = front.measure_way(&device.path).unwrap_or_default();
-    volume.engine.set_lead(way);
-    Ok((way.0 as f64 / 1e3, false))
 }
 
 fn listen(volume: &Named) -> Result<UnixListener> {
@@ -285,35 +220,14 @@ impl Served {
             }),
             allocated_bytes: self.volume.store.allocated_bytes(),
             trouble: self.volume.store.trouble(),
-            lead_us: self.lead_us,
-            looks: self.looks,
+            lead_us: self.front.lead_us,
+            looks: self.front.looks,
         }
     }
 
     /// Takes everything away in the opposite order; what was written is durable then.
     fn stop(self, named: &Named) -> Result<()> {
-        let Served { volume, front, device, .. } = self;
-        let path = device.path.clone();
-        // The kernel lets go at the last close: ours, or that of whoever still has it open.
-        device.detach().with_context(|| format!("cannot take {} away", path.display()))?;
-        let disk = named.disk();
-        let deadline = Instant::now() + LEAVE;
-        while is_attached(&path, &disk) {
-            if Instant::now() > deadline {
-                bail!(
-                    "{0} is still in use by another program, and ends with this process\n  find it: fuser -v {0}",
-                    path.display()
-                );
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        front.end().context("cannot unmount the file system under the loop device")?;
-        flush(&volume)
+        self.front.stop(named)?;
+        flush(&self.volume)
     }
-}
-
-fn is_attached(device: &Path, disk: &Path) -> bool {
-    loop_device::list()
-        .iter()
-        .any(|attached| attached.path == device && Path::new(&attached.backing) == disk)
 }

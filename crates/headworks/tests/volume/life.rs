@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Instant;
 
 /// Bytes that are not the same anywhere.
-fn noise(len: usize, seed: u64) -> Vec<u8> {
+pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {

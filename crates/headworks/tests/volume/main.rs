@@ -7,3 +7,4 @@ mod databases;
 mod life;
 mod refusals;
 mod rig;
+mod ublk;
