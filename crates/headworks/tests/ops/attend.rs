@@ -62,6 +62,8 @@ fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
     let mut companion = Companion::start(&run);
     for round in 0..2 {
         let _ = std::fs::remove_file(&go);
+        // What the server before has left is cleared away: its user must not be taken for one of these.
+        wait_until("nobody is left", || run.figure(NAME, "users") == 0);
         let server = Alone::start(&program, &go, &environment);
         let (mut one, mut two) = (server.client(), server.client());
         wait_until("the server is known", || {
