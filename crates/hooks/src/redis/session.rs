@@ -167,6 +167,8 @@ impl Session {
                 }
                 Some(Piece::End) => {
                     self.command();
+                    // Nothing of it is left, as of a command that was seen at a glance.
+                    (self.kind, self.word, self.arguments) = (Kind::Plain, Word::Skip, 0);
                     rest = self.plain_commands(rest);
                     continue;
                 }
