@@ -1,4 +1,4 @@
--- about: what the script before has left, and errors in the middle of a transaction
+-- about: errors in the middle of a transaction
 -- bytes: yes
 DROP TABLE IF EXISTS t, u;
 CREATE TABLE t (id INT PRIMARY KEY) ENGINE=InnoDB;
