@@ -59,7 +59,7 @@ drivers:
 	@cp crates/conformance/clients/node/package*.json $(DRIVERS)/node/
 	@[ -d $(DRIVERS)/node/node_modules/pg ] || (cd $(DRIVERS)/node && npm ci --no-audit --no-fund --silent) || echo "no Node drivers: their behaviours are skipped"
 
-test-conformance: drivers ## Real clients against each database as it is and behind the gate: the same answers (15 minutes)
+test-conformance: drivers ## Real clients against each database as it is and behind the gate: the same answers
 	$(CARGO) build --workspace
 	$(CARGO) run -q -p headworks-conformance -- run
 	$(CARGO) run -q -p headworks-conformance -- cut
