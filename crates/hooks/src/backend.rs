@@ -16,6 +16,7 @@ mod kept;
 pub use kept::deliver;
 
 use crate::conn::Work;
+use crate::early::EarlyReads;
 use crate::generic;
 use crate::named::Named;
 use crate::peer::peer_of;
@@ -44,6 +45,9 @@ static LENDABLE: AtomicBool = AtomicBool::new(false);
 static ANTICIPATING: AtomicBool = AtomicBool::new(false);
 /// The client's bytes are those of the TLS library, and not of the socket.
 static IN_TLS: AtomicBool = AtomicBool::new(false);
+
+/// What the backend's reads right after an answer find.
+pub static EARLY_READS: EarlyReads = EarlyReads::new();
 
 /// What a `recv` has to do before it reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

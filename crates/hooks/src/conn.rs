@@ -5,6 +5,7 @@
 //! is used by one thread at a time; that is how the databases we know work, but nothing is
 //! assumed: whoever finds the entry busy passes through, and is counted.
 
+use crate::early::EarlyReads;
 use crate::generic;
 use crate::holding::Holding;
 use crate::mysql::Session;
@@ -122,6 +123,7 @@ pub struct Conn {
     at_start: AtomicBool,
     /// Its user may hold a place that could be lent while the server sleeps.
     lendable: AtomicBool,
+    early: EarlyReads,
     /// User of a connection that was closed while its thread was in an operation, plus one.
     orphan: AtomicU32,
     /// What the request that arrives waited until its event was passed on, in microseconds.
@@ -154,6 +156,7 @@ impl Conn {
             anticipating: AtomicBool::new(false),
             at_start: AtomicBool::new(false),
             lendable: AtomicBool::new(false),
+            early: EarlyReads::new(),
             orphan: AtomicU32::new(0),
             waited_us: AtomicU32::new(0),
             turnstile: Turnstile::new(),
@@ -200,6 +203,14 @@ impl Conn {
     /// Sets it; only for the thread that serves the connection.
     pub fn set_lendable(&self, lendable: bool) {
         self.lendable.store(lendable, Ordering::Relaxed);
+    }
+
+    /// What the server's reads right after an answer find, if the next byte is the first of a request of the protocol in
+    /// the open; else nothing is left out.
+    pub fn early_reads(&self) -> Option<&EarlyReads> {
+        let fresh =
+            self.at_start.load(Ordering::Relaxed) && self.header.load(Ordering::Relaxed) == 0;
+        fresh.then_some(&self.early)
     }
 
     /// Notes what the request that arrives waited until a thread of a pool was told of it.
@@ -311,6 +322,7 @@ impl Use<'_> {
         self.conn.set_work(Work::None);
         self.conn.set_anticipating(false);
         self.conn.set_lendable(false);
+        self.conn.early.forget();
         self.conn.header.store(0, Ordering::Relaxed);
         self.conn.user.store(user + 1, Ordering::Release);
     }

@@ -11,6 +11,7 @@
 
 pub mod backend;
 pub mod conn;
+pub mod early;
 pub mod eventloop;
 pub mod generic;
 pub mod holding;

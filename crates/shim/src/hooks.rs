@@ -4,6 +4,7 @@ use crate::guard::{guarded, guarded_keeping_errno};
 use crate::{processes, real, streams};
 use core::ffi::c_void;
 use headworks_hooks::conn::{self, Conn, Work};
+use headworks_hooks::early::EarlyReads;
 use headworks_hooks::{eventloop, ops};
 use headworks_policy::Nanos;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
@@ -16,6 +17,11 @@ pub(crate) const NOT_THE_STREAM: c_int =
 pub(crate) fn errno() -> c_int {
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() }
+}
+
+pub(crate) fn set_errno(error: c_int) {
+    // SAFETY: errno is this thread's own.
+    unsafe { *libc::__errno_location() = error }
 }
 
 /// # Safety
@@ -68,11 +74,23 @@ pub unsafe extern "C-unwind" fn recv(
         // SAFETY: the arguments are the caller's.
         return unsafe { processes::recv(fd, buffer, len, flags) };
     };
+    let mut early = None;
     if conn.work() != Work::None {
         guarded(|| ops::about_to_receive(conn));
+        if conn.work() == Work::None && flags == libc::MSG_DONTWAIT {
+            early = conn.early_reads();
+        }
+    }
+    if early.is_some_and(EarlyReads::leave_out) {
+        set_errno(libc::EAGAIN);
+        received_nothing(conn, -1);
+        return -1;
     }
     // SAFETY: the arguments are the caller's.
     let count = unsafe { real::recv(fd, buffer, len, flags) };
+    if let Some(early) = early {
+        early.made(count < 0 && errno() == libc::EAGAIN);
+    }
     if flags & NOT_THE_STREAM != 0 || conn.user().is_none() {
         return count;
     }

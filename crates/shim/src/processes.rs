@@ -2,10 +2,11 @@
 //! no table of connections.
 
 use crate::guard::{guarded, guarded_keeping_errno};
-use crate::hooks::{NOT_THE_STREAM, errno, timespec_of};
+use crate::hooks::{NOT_THE_STREAM, errno, set_errno, timespec_of};
 use crate::real;
 use core::ffi::c_void;
 use headworks_hooks::backend::{self, Receipt, Stage};
+use headworks_hooks::early::EarlyReads;
 use headworks_policy::Nanos;
 use libc::{c_int, epoll_event, size_t, ssize_t};
 
@@ -34,6 +35,7 @@ pub(crate) fn about_to_receive() -> Receipt {
 }
 
 unsafe fn recv_from_client(fd: c_int, buffer: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+    let busy = backend::stage() == Stage::Busy;
     let mut receipt = about_to_receive();
     if receipt == Receipt::Later {
         return interrupted();
@@ -45,8 +47,17 @@ unsafe fn recv_from_client(fd: c_int, buffer: *mut c_void, len: size_t, flags: c
             return count as ssize_t;
         }
     }
+    let early = (busy && backend::stage() == Stage::Ready).then_some(&backend::EARLY_READS);
+    if early.is_some_and(EarlyReads::leave_out) {
+        set_errno(libc::EAGAIN);
+        found_nothing();
+        return -1;
+    }
     // SAFETY: the arguments are the caller's.
     let count = unsafe { real::recv(fd, buffer, len, flags) };
+    if let Some(early) = early {
+        early.made(count < 0 && errno() == libc::EAGAIN);
+    }
     if count > 0 {
         // SAFETY: the kernel has written `count` bytes, and no more than `len`, to `buffer`.
         let bytes =
@@ -55,16 +66,21 @@ unsafe fn recv_from_client(fd: c_int, buffer: *mut c_void, len: size_t, flags: c
         if receipt == Receipt::Later {
             return interrupted();
         }
-    } else if count < 0 && backend::anticipating() && errno() == libc::EAGAIN {
-        guarded_keeping_errno(backend::found_nothing);
+    } else if count < 0 && errno() == libc::EAGAIN {
+        found_nothing();
     }
     count
 }
 
+fn found_nothing() {
+    if backend::anticipating() {
+        guarded_keeping_errno(backend::found_nothing);
+    }
+}
+
 /// Says that a receipt was interrupted.
 pub(crate) fn interrupted() -> ssize_t {
-    // SAFETY: errno is this thread's own.
-    unsafe { *libc::__errno_location() = libc::EINTR };
+    set_errno(libc::EINTR);
     -1
 }
 

@@ -14,6 +14,10 @@ use super::record::Measured;
 use crate::progress::Progress;
 use crate::running::Running;
 
+/// Threads of pgbench. Each of them polls the sockets of all of its clients for every answer, which with few threads costs
+/// more than a select does, and favours a server that answers many at once. Real clients are programs of their own.
+const CLIENT_THREADS: &str = "16";
+
 /// The window in which transactions count, in µs since 1970: pgbench's logs use that clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Window {
@@ -72,7 +76,7 @@ pub(super) fn start(
     fs::create_dir(logs).with_context(|| format!("cannot create {}", logs.display()))?;
     let mut command = command(program, port);
     command
-        .args(["-n", "-j", "2", "-M", arm.mode.name(), "-b", arm.load.name()])
+        .args(["-n", "-j", CLIENT_THREADS, "-M", arm.mode.name(), "-b", arm.load.name()])
         .args(["-c", &arm.config.users().to_string()])
         .args(["-T", &time.as_secs_f64().ceil().to_string()])
         .arg(format!("--random-seed={seed}"))

@@ -1,5 +1,6 @@
 //! Small C programs under the preloaded library: what it must not disturb, whatever they do.
 
+mod ahead;
 mod children;
 mod compile;
 mod exports;

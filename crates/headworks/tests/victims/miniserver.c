@@ -10,6 +10,7 @@
  *   cancel N           cancels the thread of connection N and waits for it
  *   shutdown N         shuts the socket of connection N down
  *   stop               the process ends
+ *   misled             answers how often its reads were told that nothing was there although there was
  *   anything else      nothing
  *
  * Compiled with FORTIFIED, it calls the checking functions wherever a fortified build might.
@@ -29,6 +30,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -49,6 +51,8 @@ struct connection {
     int fd;
     int number;
     int status;
+    unsigned misled;
+    unsigned affected;
     pthread_t thread;
 };
 
@@ -62,7 +66,8 @@ static void fail(const char *what) {
 }
 
 /* As MariaDB's vio_read: a look, then a sleep, then the bytes. */
-static int read_bytes(int fd, unsigned char *to, size_t wanted) {
+static int read_bytes(struct connection *it, unsigned char *to, size_t wanted) {
+    int fd = it->fd;
     size_t have = 0;
     while (have < wanted) {
         errno = UNTOUCHED;
@@ -77,6 +82,9 @@ static int read_bytes(int fd, unsigned char *to, size_t wanted) {
         } else if (got == 0) {
             return 0;
         } else if (errno == EAGAIN) {
+            int there = 0;
+            ioctl(fd, FIONREAD, &there);
+            it->misled += there > 0;
             struct pollfd one = {.fd = fd, .events = POLLIN | POLLPRI};
             if (poll(&one, 1, 3600 * 1000) < 0 && errno != EINTR)
                 return 0;
@@ -102,7 +110,7 @@ static int write_packet(int fd, unsigned char sequence, const void *body, size_t
 }
 
 static int write_ok(struct connection *it, unsigned char sequence) {
-    unsigned char body[7] = {0, 0, 0, (unsigned char)it->status, 0, 0, 0};
+    unsigned char body[7] = {0, (unsigned char)it->affected, 0, (unsigned char)it->status, 0, 0, 0};
     return write_packet(it->fd, sequence, body, sizeof body);
 }
 
@@ -219,6 +227,7 @@ static struct connection *numbered(const char *text) {
 /* Says whether the command is to be answered. */
 static int obey(struct connection *it, const char *text) {
     struct connection *other;
+    it->affected = strcmp(text, "misled") == 0 && it->misled < 250 ? it->misled : 0;
     if (strcmp(text, "BEGIN") == 0) {
         it->status |= 1;
     } else if (strcmp(text, "COMMIT") == 0) {
@@ -255,10 +264,10 @@ static void *serve(void *of) {
     pthread_cleanup_push(close_connection, it);
     greet(it);
     for (int login = 1;; login = 0) {
-        if (!read_bytes(it->fd, header, 4))
+        if (!read_bytes(it, header, 4))
             break;
         size_t length = header[0] | (size_t)header[1] << 8 | (size_t)header[2] << 16;
-        if (length >= sizeof body || !read_bytes(it->fd, (unsigned char *)body, length))
+        if (length >= sizeof body || !read_bytes(it, (unsigned char *)body, length))
             break;
         body[length] = 0;
         if (!login && body[0] == 1)
