@@ -368,7 +368,7 @@ fn main() {
         return;
     }
     let status = Command::new(env!("CARGO_BIN_EXE_headworks"))
-        .args(["run", "--name", "bench-shim", "--parallelism", "16", "--"])
+        .args(["run", "--name", "bench-shim", "--profile", "mariadb", "--parallelism", "16", "--"])
         .arg(std::env::current_exe().unwrap())
         .status()
         .expect("headworks can be started");

@@ -15,7 +15,7 @@ const EVERY: Nanos = Nanos::from_millis(10_000);
 
 /// Counters that are the ordinary course of things.
 const ORDINARY: &[&str] =
-    &["lent", "overdraft", "cancelled", "administrator", "replication", "gate_open", "reaped"];
+    &["lent", "overdraft", "ahead", "cancelled", "administrator", "replication", "gate_open", "reaped"];
 
 /// Writes a line to standard error; a reader that has gone is no reason to end.
 pub fn line(text: &str) {

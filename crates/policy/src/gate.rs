@@ -8,6 +8,11 @@
 //! its next request comes and no token is free, it runs *without* one. Such a user is **owed** a
 //! token: the next one that comes free goes to it, before anybody who waits. So there are at most
 //! as many users inside beyond P as there were lent tokens, and the excess drains first.
+//!
+//! One more may go ahead in the same way: whoever's turn is due while nobody of its class is
+//! inside. With few tokens, what a small account beside a large one waits for is the end of one of
+//! the other's requests, and that is as long as its own. Who is served next, and how often, is
+//! not changed by it, only that it need not wait for a token.
 
 use crate::USERS;
 use crate::wrr::{Turn, Wrr};
@@ -50,6 +55,17 @@ impl Gate {
             Some(user) => Some(Next::Settle(user)),
             None => self.wrr.take().map(Next::Admit),
         }
+    }
+
+    /// Whether `user`, which has just begun to wait, goes ahead without a token: its turn is due, nobody of its class is
+    /// inside (`alone`), and nobody else is owed one. It is owed the next one then.
+    pub fn go_ahead(&mut self, user: u32, alone: impl FnOnce() -> bool) -> Option<Turn> {
+        if self.owed.len > 0 || !self.wrr.is_due(user) || !alone() {
+            return None;
+        }
+        let turn = self.wrr.take()?;
+        self.owe(user);
+        Some(turn)
     }
 
     /// `user` runs without a token from now on and is owed one.
@@ -154,6 +170,124 @@ mod tests {
         assert_eq!(gate.decide(), Some(Next::Settle(2)));
         assert!(matches!(gate.decide(), Some(Next::Admit(Turn { user: 1, .. }))));
         assert_eq!(gate.decide(), None);
+    }
+
+    #[test]
+    fn one_whose_turn_is_due_goes_ahead_if_nobody_of_its_class_is_inside() {
+        let mut gate = Box::new(Gate::new());
+        let crowd = |gate: &mut Gate, user| {
+            gate.wrr.join(user, 1);
+            gate.wrr.arrive(user);
+        };
+        (10..20).for_each(|user| crowd(&mut gate, user));
+        assert!(gate.go_ahead(10, || false).is_none(), "one of its class is inside");
+        let mut later = 0;
+        for _ in 0..100 {
+            let Some(Next::Admit(turn)) = gate.decide() else { panic!("somebody waits") };
+            gate.wrr.end_turn(turn.user, 1);
+            gate.wrr.arrive(turn.user);
+            later = turn.user;
+        }
+        assert!(gate.go_ahead(later, || true).is_none(), "others are due before it");
+        gate.wrr.join(1, 2);
+        gate.wrr.arrive(1);
+        gate.wrr.end_turn(1, 1);
+        gate.wrr.withdraw(1);
+        // It comes back after a while in which the others had their turns.
+        for _ in 0..100 {
+            let Some(Next::Admit(turn)) = gate.decide() else { panic!("somebody waits") };
+            gate.wrr.end_turn(turn.user, 1);
+            gate.wrr.arrive(turn.user);
+        }
+        gate.wrr.arrive(1);
+        assert_eq!(gate.go_ahead(1, || true).map(|turn| turn.user), Some(1));
+        assert!(!gate.wrr.is_waiting(1));
+        gate.wrr.join(2, 3);
+        gate.wrr.arrive(2);
+        assert!(gate.go_ahead(2, || true).is_none(), "one at a time");
+        assert_eq!(gate.decide(), Some(Next::Settle(1)), "the next token is its own");
+    }
+
+    /// Turns of two classes in a gate with two tokens: twenty users that always want more, and a few of another class that
+    /// pause for `pause` after each turn. A turn takes between 1 and 16. Also the most that were inside.
+    fn turns_of_two_classes(
+        few: u32,
+        weights: [u32; 2],
+        pause: u64,
+        ahead: bool,
+    ) -> ([u32; 2], usize) {
+        let mut gate = Box::new(Gate::new());
+        let class_of = |user: u32| usize::from(user >= 20);
+        for class in 0..2 {
+            let share = crate::wrr::ClassShare::new(weights[class], crate::wrr::Sharing::PerClass);
+            gate.wrr.set_share(class, share);
+        }
+        let users = 20 + few;
+        (0..users).for_each(|user| gate.wrr.join(user, class_of(user) as u32));
+        let (mut served, mut most, mut now) = ([0; 2], 0, 0u64);
+        let mut random = 1u64;
+        let mut length = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            1 + (random >> 60)
+        };
+        // When each comes back, and who is inside: until when, and whether by a token.
+        let mut back: Vec<(u64, u32)> = (0..users).map(|user| (0, user)).collect();
+        let mut inside: Vec<(u64, u32, bool)> = Vec::new();
+        while now < 100_000 {
+            let come: Vec<u32> = back.iter().filter(|it| it.0 <= now).map(|it| it.1).collect();
+            back.retain(|it| it.0 > now);
+            for user in come {
+                gate.wrr.arrive(user);
+                let tokens = |inside: &[(u64, u32, bool)]| inside.iter().filter(|it| it.2).count();
+                while tokens(&inside) < 2 {
+                    match gate.decide() {
+                        Some(Next::Admit(turn)) => inside.push((now + length(), turn.user, true)),
+                        Some(Next::Settle(settled)) => {
+                            inside
+                                .iter_mut()
+                                .filter(|it| it.1 == settled)
+                                .for_each(|it| it.2 = true);
+                        }
+                        None => break,
+                    }
+                }
+                let alone = !inside.iter().any(|it| class_of(it.1) == class_of(user));
+                if ahead && gate.wrr.is_waiting(user) && gate.go_ahead(user, || alone).is_some() {
+                    inside.push((now + length(), user, false));
+                }
+                most = most.max(inside.len());
+            }
+            let next = inside.iter().map(|it| it.0).chain(back.iter().map(|it| it.0)).min();
+            now = next.expect("somebody is inside or comes back");
+            let done: Vec<_> = inside.extract_if(.., |it| it.0 <= now).collect();
+            for (_, user, _) in done {
+                served[class_of(user)] += 1;
+                gate.forgive(user);
+                gate.wrr.end_turn(user, 1);
+                back.push((now + u64::from(class_of(user) == 1) * pause, user));
+            }
+        }
+        (served, most)
+    }
+
+    #[test]
+    fn going_ahead_leaves_shares_as_they_are_and_one_more_inside() {
+        for (few, weights) in
+            [(2, [1_000, 1_000]), (4, [1_000, 1_000]), (4, [3_000, 1_000]), (4, [1_000, 3_000])]
+        {
+            let share = |ahead| {
+                let ([many, few], most) = turns_of_two_classes(few, weights, 0, ahead);
+                assert!(most <= 3, "{most} inside");
+                f64::from(few) / f64::from(many + few)
+            };
+            let (with, without) = (share(true), share(false));
+            assert!((with - without).abs() < 0.03, "{few} {weights:?}: {with} and {without}");
+        }
+        // Those who want less than their share get what they want, sooner.
+        let (with, most) = turns_of_two_classes(1, [1_000, 1_000], 40, true);
+        let (without, _) = turns_of_two_classes(1, [1_000, 1_000], 40, false);
+        assert_eq!(most, 3);
+        assert!(with[1] > without[1], "{with:?} {without:?}");
     }
 
     proptest! {

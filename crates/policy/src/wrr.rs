@@ -225,6 +225,11 @@ impl Wrr {
         self.heap.push(user, key);
     }
 
+    /// Whether `user`, which waits, is the next one, and its turn is due already: it is not ahead of its share.
+    pub fn is_due(&self, user: u32) -> bool {
+        self.heap.peek().is_some_and(|(first, key)| first == user && key.due <= self.now)
+    }
+
     /// Takes the user whose turn is next. It stays backlogged until [`Wrr::end_turn`].
     pub fn take(&mut self) -> Option<Turn> {
         let (user, key) = self.heap.pop()?;

@@ -75,7 +75,8 @@ impl Region {
             self.note_held(user, wait, admitted, now);
         }
         let class = slot.class.load(Ordering::Relaxed);
-        self.histograms.record(class, user, wait, wait + run, requests);
+        let users = (user, self.high_water());
+        self.histograms.record(class, users, wait, wait + run, requests);
     }
 
     /// Gives back everything a user holds and its slot; its counters go to its class.

@@ -31,13 +31,22 @@ struct Shard {
 pub struct Histograms([[Shard; SHARDS]; CLASSES]);
 
 impl Histograms {
-    /// Counts requests of `user`. A class that cannot be is taken for the last.
-    pub(crate) fn record(&self, class: u32, user: u32, wait: Nanos, latency: Nanos, requests: u32) {
+    /// Counts requests of `user`; no user's number was ever as large as `users`. A class that
+    /// cannot be is taken for the last.
+    pub(crate) fn record(
+        &self,
+        class: u32,
+        (user, users): (u32, u32),
+        wait: Nanos,
+        latency: Nanos,
+        requests: u32,
+    ) {
         let class = (class as usize).min(CLASSES - 1);
         let shard = &self.0[class][user as usize % SHARDS];
-        count(&shard.latency, latency, requests);
+        let shared = users as usize > SHARDS;
+        count(&shard.latency, latency, requests, shared);
         if wait.0 > 0 {
-            count(&shard.wait, wait, requests);
+            count(&shard.wait, wait, requests, shared);
         }
     }
 
@@ -61,8 +70,16 @@ impl Histograms {
     }
 }
 
-fn count(counts: &Counts, value: Nanos, times: u32) {
-    counts[bucket_of(value)].fetch_add(u64::from(times), Ordering::Relaxed);
+/// A locked instruction waits until all that the server stored before has reached its cache, so it
+/// is left to those who need it. When the first user beyond [`SHARDS`] comes, one that counts at
+/// that moment may take back what the newcomer counts meanwhile: a statistic may be off by that.
+fn count(counts: &Counts, value: Nanos, times: u32, shared: bool) {
+    let count = &counts[bucket_of(value)];
+    if shared {
+        count.fetch_add(u64::from(times), Ordering::Relaxed);
+    } else {
+        count.store(count.load(Ordering::Relaxed).wrapping_add(times.into()), Ordering::Relaxed);
+    }
 }
 
 fn add(counts: &Counts, sums: &mut [u64; BUCKETS]) -> u64 {

@@ -22,7 +22,7 @@ use headworks_policy::{CLASSES, Nanos, USERS};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
 
 /// Changes with every change of the layout or of the meaning of a field.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Turns that the ring of a dry run keeps.
 pub const RING: usize = 1 << 15;
@@ -54,6 +54,7 @@ pub enum Counter {
     Cancelled,
     Lent,
     Overdraft,
+    Ahead,
     Stalls,
     Reaped,
     Reclaimed,
@@ -108,6 +109,11 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
         Counter::Overdraft,
         "overdraft",
         "times a transaction went on without a token because none was free",
+    ),
+    (
+        Counter::Ahead,
+        "ahead",
+        "times somebody went ahead without a token because its turn was due and nobody of its class was inside",
     ),
     (
         Counter::Stalls,

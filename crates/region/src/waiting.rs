@@ -9,10 +9,12 @@
 use crate::clock;
 use crate::entered::{Entered, PassReason};
 use crate::futex;
-use crate::layout::Region;
+use crate::layout::{Counter, Region};
+use crate::tokens::holder;
 use crate::user::{State, UserSlot};
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
+use headworks_policy::gate::Gate;
 
 /// Longest sleep of a held thread before it looks around.
 const NAP: Nanos = Nanos::from_millis(200);
@@ -123,7 +125,11 @@ impl Region {
         let queued = self.locked(|gate, wakes| {
             gate.wrr.arrive(user);
             self.pump(gate, wakes, None);
+            self.go_ahead(gate, user, slot)
         });
+        if queued == Some(true) {
+            return Some(Entered::AtOnce);
+        }
         if queued.is_none() {
             slot.set_state(State::Passing);
             return Some(self.pass(slot, PassReason::LockBusy));
@@ -132,6 +138,30 @@ impl Region {
             self.note_wait(slot);
         }
         None
+    }
+
+    /// Lets a user go ahead without a token if the policy agrees. The lock is held.
+    fn go_ahead(&self, gate: &mut Gate, user: u32, slot: &UserSlot) -> bool {
+        let class = slot.class.load(Ordering::Relaxed);
+        let Some(turn) = gate.go_ahead(user, || !self.is_inside(class)) else { return false };
+        slot.quota.store(turn.quota, Ordering::Relaxed);
+        slot.accounted.store(1, Ordering::Relaxed);
+        let ahead = slot.move_state(State::Waiting, State::Overdraft);
+        if ahead {
+            self.count(Counter::Ahead);
+        } else {
+            // Cancelled in this very moment.
+            gate.forgive(user);
+            gate.wrr.withdraw(user);
+        }
+        ahead
+    }
+
+    /// Whether somebody of the class has a token.
+    fn is_inside(&self, class: u32) -> bool {
+        (0..self.control.limit())
+            .filter_map(|token| holder(self, token).and_then(|user| self.user(user)))
+            .any(|slot| slot.class.load(Ordering::Relaxed) == class)
     }
 
     fn look(&self, slot: &UserSlot, wait: Wait) -> Look {

@@ -6,6 +6,7 @@ mod common;
 use common::{enforcing, stop_beating, user};
 use headworks_policy::Nanos;
 use headworks_region::control::Settings;
+use headworks_region::layout::Counter;
 use headworks_region::{Entered, PassReason, Region, State, Wait, clock};
 use std::time::{Duration, Instant};
 
@@ -104,4 +105,49 @@ fn what_a_process_left_behind_is_given_back_to_the_next_with_its_number() {
     assert_eq!(region.user(dead).unwrap().state(), State::Free);
     let next = user(region);
     assert_eq!(begin(region, next).1, Some(Entered::AtOnce));
+}
+
+#[test]
+fn one_of_a_class_with_nobody_inside_goes_ahead_when_it_is_due() {
+    let region = enforcing(1);
+    let crowd: Vec<u32> = (0..3).map(|_| user(region)).collect();
+    let (small, other) = (user(region), user(region));
+    crowd.iter().for_each(|&user| region.classify(user, 1, false, 0));
+    region.classify(small, 2, false, 0);
+    region.classify(other, 3, false, 0);
+    let ask = |user: u32| region.ask(user, region.begin_wait(clock::now()));
+    let leave = |user: u32| {
+        region.spend(region.user(user).unwrap());
+        region.leave(user);
+    };
+    let state = |user: u32| region.user(user).unwrap().state();
+    // All have had a turn, so none of them is a newcomer.
+    for &user in crowd.iter().chain([&small, &other]) {
+        ask(user);
+    }
+    let everybody: Vec<u32> = crowd.iter().copied().chain([small, other]).collect();
+    for _ in 0..everybody.len() {
+        let inside: Vec<u32> =
+            everybody.iter().copied().filter(|&user| state(user) == State::Inside).collect();
+        inside.into_iter().for_each(&leave);
+    }
+    assert_eq!((region.pending(), region.waiting()), (0, 0));
+    // The crowd has many turns meanwhile.
+    crowd.iter().for_each(|&user| drop(ask(user)));
+    for _ in 0..30 {
+        let inside = crowd.iter().copied().find(|&user| state(user) == State::Inside).unwrap();
+        leave(inside);
+        ask(inside);
+    }
+    assert_eq!(region.counter(Counter::Ahead), 0, "the crowd's own class is always inside");
+    assert_eq!(ask(small), Some(Entered::AtOnce));
+    assert_eq!(state(small), State::Overdraft);
+    assert_eq!(region.counter(Counter::Ahead), 1);
+    assert_eq!(ask(other), None, "one at a time");
+    let inside = crowd.iter().copied().find(|&user| state(user) == State::Inside).unwrap();
+    leave(inside);
+    assert_eq!(state(small), State::Inside, "the next place is its own");
+    leave(small);
+    let waiting = region.waiting();
+    assert_eq!(waiting, 2, "somebody who waited has the place");
 }
