@@ -64,24 +64,26 @@ impl Shape {
     }
 
     /// The bytes from one place to another must be these.
-    fn note(&mut self, command: &[u8], from: usize, to: usize) -> Option<()> {
-        for at in from..to {
-            let byte = *command.get(at)?;
-            let last = self.count.checked_sub(1).map(|last| self.words[last].0);
-            let place = match last.filter(|place| at < place + 8) {
-                Some(place) => place,
+    fn note(&mut self, command: &[u8], mut from: usize, to: usize) -> Option<()> {
+        while from < to {
+            let last = self.count.checked_sub(1).and_then(|last| self.words.get(last));
+            let place = match last.filter(|word| from < word.0 + 8) {
+                Some(word) => word.0,
                 None => {
                     // No word reaches beyond the command.
-                    let place = at.min(self.length.checked_sub(8)?);
+                    let place = from.min(self.length.checked_sub(8)?);
                     *self.words.get_mut(self.count)? = (place, 0, 0);
                     self.count += 1;
                     place
                 }
             };
-            let bits = 8 * (at - place);
+            let take = to.min(place + 8) - from;
+            // From one byte to eight.
+            let mask = (u64::MAX >> (64 - 8 * take)) << (8 * (from - place));
+            let bytes = u64::from_le_bytes(*command.get(place..)?.first_chunk()?);
             let word = self.words.get_mut(self.count - 1)?;
-            word.1 |= u64::from(byte) << bits;
-            word.2 |= 0xFF << bits;
+            (word.1, word.2) = (word.1 | bytes & mask, word.2 | mask);
+            from += take;
         }
         Some(())
     }
