@@ -387,6 +387,10 @@ impl Turn<'_> {
         if !holding.is_empty() || unfinished {
             if !holding.is_empty() {
                 self.lists.note_contest(self.now);
+                if core::mem::take(&mut self.inner.uncontested) {
+                    // It passed without a place, and is to keep one.
+                    self.region.reenter(self.user);
+                }
             }
             self.inner.idle_since = self.now;
             self.put(Place::Kept);
