@@ -1,12 +1,18 @@
-//! Many connections to a Redis from one thread, each with a number of commands under way: a load like that of
-//! redis-benchmark, but counted for each connection and each group of them.
+//! Many connections to a Redis, each with a number of commands under way: a load like that of redis-benchmark, but counted
+//! for each connection and each group of them.
 //!
-//! A connection sends `pipeline` times `SET key value` and waits until all are answered; then it begins anew. The latency
-//! of a batch is that of its last answer.
+//! A connection sends `pipeline` times `SET key value` and waits until all are answered; then it begins anew, perhaps after
+//! a pause. The latency of a batch is that of its last answer.
+//!
+//! Each group has a thread of its own, as its account would have a machine of its own: an answer to one of four connections
+//! must not lie in the client behind those to two hundred others, which would be counted as the server's latency. For the
+//! same reason threads of groups that pause go before the others, where the process may ask for that.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -20,6 +26,12 @@ const ANSWER: &[u8] = b"+OK\r\n";
 /// Keys that connections choose from.
 const KEYS: i64 = 100_000;
 
+/// Longest sleep of a thread that may be asked to stop.
+const TENTH: Duration = Duration::from_millis(100);
+
+/// Of the thread of a group that pauses, as `nice` counts.
+const PRIORITY: i32 = -15;
+
 /// Connections of the same account that do the same.
 #[derive(Debug, Clone)]
 pub struct Group {
@@ -29,6 +41,8 @@ pub struct Group {
     pub connections: usize,
     /// Commands that each has under way.
     pub pipeline: usize,
+    /// How long each pauses between two batches on average, exponentially distributed; zero for not at all.
+    pub pause: Duration,
 }
 
 /// How long to load the server.
@@ -51,12 +65,12 @@ pub struct Served {
 
 struct Connection {
     stream: TcpStream,
-    group: usize,
-    number: usize,
     batch: Vec<u8>,
     /// Bytes of the answer still to come.
     left: usize,
     begun: Instant,
+    /// While it pauses: until when.
+    pauses_until: Option<Instant>,
 }
 
 /// Loads the server at `address` until the time is over, or `go_on` (asked ten times a second) says no.
@@ -70,22 +84,54 @@ pub fn run(
     seed: u64,
     mut go_on: impl FnMut() -> bool,
 ) -> io::Result<Vec<Served>> {
+    // All are connected before any of them begins.
+    let ready = Barrier::new(groups.len());
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = groups
+            .iter()
+            .zip(seed..)
+            .map(|(group, seed)| {
+                let (ready, stop) = (&ready, &stop);
+                scope.spawn(move || load(address, group, time, seed, ready, stop))
+            })
+            .collect();
+        while !threads.iter().all(|thread| thread.is_finished()) {
+            if !go_on() {
+                stop.store(true, Ordering::Relaxed);
+            }
+            std::thread::sleep(TENTH);
+        }
+        let failed = |_| io::Error::other("a thread of the load panicked");
+        threads.into_iter().map(|thread| thread.join().map_err(failed)?).collect()
+    })
+}
+
+/// One group.
+fn load(
+    address: SocketAddr,
+    group: &Group,
+    time: Time,
+    seed: u64,
+    ready: &Barrier,
+    stop: &AtomicBool,
+) -> io::Result<Served> {
+    if !group.pause.is_zero() {
+        // Of this thread alone; refused to who is not privileged, whose figures then have more of the client in them.
+        let _ = rustix::process::setpriority_process(None, PRIORITY);
+    }
     let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut random = Random::new(seed, 0);
-    let mut connections = connect(&set, address, groups, &mut random)?;
-    let mut served = groups
-        .iter()
-        .map(|group| {
-            let latency_us = Histogram::new(3).map_err(io::Error::other)?;
-            Ok(Served { commands: vec![0; group.connections], latency_us })
-        })
-        .collect::<io::Result<Vec<_>>>()?;
+    let connected = connect(&set, address, group, &mut random);
+    ready.wait();
+    let mut connections = connected?;
+    let latency_us = Histogram::new(3).map_err(io::Error::other)?;
+    let mut served = Served { commands: vec![0; group.connections], latency_us };
     for connection in &mut connections {
         connection.begin(&mut random)?;
     }
     let from = Instant::now() + time.warm_up;
     let until = from + time.window;
-    let mut asked = Instant::now();
     let mut events =
         vec![
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
@@ -93,18 +139,18 @@ pub fn run(
         ];
     let mut answer = vec![0; ANSWER.len() * 64 * 16];
     loop {
-        let tenth = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-        let ready = match epoll::wait(&set, &mut events, Some(&tenth)) {
+        let due = connections.iter().filter_map(|connection| connection.pauses_until).min();
+        let sleep = due.map_or(TENTH, |due| due.duration_since(Instant::now()).min(TENTH));
+        // Less than a second.
+        let sleep = Timespec { tv_sec: 0, tv_nsec: sleep.subsec_nanos().into() };
+        let ready = match epoll::wait(&set, &mut events, Some(&sleep)) {
             Ok(ready) => ready,
             Err(rustix::io::Errno::INTR) => 0,
             Err(error) => return Err(error.into()),
         };
         let now = Instant::now();
-        if now >= until || (now.duration_since(asked) > Duration::from_millis(100) && !go_on()) {
+        if now >= until || stop.load(Ordering::Relaxed) {
             return Ok(served);
-        }
-        if now.duration_since(asked) > Duration::from_millis(100) {
-            asked = now;
         }
         for event in events.iter().take(ready) {
             let at = usize::try_from(event.data.u64()).map_err(io::Error::other)?;
@@ -113,13 +159,26 @@ pub fn run(
                 continue;
             }
             if now >= from && connection.begun >= from {
-                let group = &mut served[connection.group];
-                group.commands[connection.number] += groups[connection.group].pipeline as u64;
+                served.commands[at] += group.pipeline as u64;
                 // Saturates beyond what any batch takes.
                 let us = u64::try_from(connection.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
-                group.latency_us.saturating_record(us);
+                served.latency_us.saturating_record(us);
             }
-            connection.begin(&mut random)?;
+            if group.pause.is_zero() {
+                connection.begin(&mut random)?;
+            } else {
+                let pause = random.exponential(group.pause.as_secs_f64());
+                connection.pauses_until = Some(now + Duration::from_secs_f64(pause));
+            }
+        }
+        if group.pause.is_zero() {
+            continue;
+        }
+        for connection in &mut connections {
+            if connection.pauses_until.is_some_and(|until| until <= Instant::now()) {
+                connection.pauses_until = None;
+                connection.begin(&mut random)?;
+            }
         }
     }
 }
@@ -127,33 +186,31 @@ pub fn run(
 fn connect(
     set: &OwnedFd,
     address: SocketAddr,
-    groups: &[Group],
+    group: &Group,
     random: &mut Random,
 ) -> io::Result<Vec<Connection>> {
     let mut connections = Vec::new();
-    for (at, group) in groups.iter().enumerate() {
-        for number in 0..group.connections {
-            let mut stream = TcpStream::connect(address)?;
-            stream.set_nodelay(true)?;
-            if let Some(account) = &group.account {
-                let login =
-                    format!("*3\r\n$4\r\nAUTH\r\n${}\r\n{account}\r\n$1\r\nx\r\n", account.len());
-                stream.write_all(login.as_bytes())?;
-                let mut answer = [0; ANSWER.len()];
-                stream.read_exact(&mut answer)?;
-                if answer != ANSWER {
-                    return Err(io::Error::other(format!(
-                        "the server refuses the account `{account}`"
-                    )));
-                }
+    for number in 0..group.connections {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        if let Some(account) = &group.account {
+            let login =
+                format!("*3\r\n$4\r\nAUTH\r\n${}\r\n{account}\r\n$1\r\nx\r\n", account.len());
+            stream.write_all(login.as_bytes())?;
+            let mut answer = [0; ANSWER.len()];
+            stream.read_exact(&mut answer)?;
+            if answer != ANSWER {
+                return Err(io::Error::other(format!(
+                    "the server refuses the account `{account}`"
+                )));
             }
-            stream.set_nonblocking(true)?;
-            let data = epoll::EventData::new_u64(connections.len() as u64);
-            epoll::add(set, &stream, data, epoll::EventFlags::IN)?;
-            let batch = command(random).repeat(group.pipeline);
-            let begun = Instant::now();
-            connections.push(Connection { stream, group: at, number, batch, left: 0, begun });
         }
+        stream.set_nonblocking(true)?;
+        let data = epoll::EventData::new_u64(number as u64);
+        epoll::add(set, &stream, data, epoll::EventFlags::IN)?;
+        let batch = command(random).repeat(group.pipeline);
+        let begun = Instant::now();
+        connections.push(Connection { stream, batch, left: 0, begun, pauses_until: None });
     }
     Ok(connections)
 }
@@ -206,7 +263,12 @@ mod tests {
             return;
         }
         let server = LoopServer::builder(LoopKind::Redis).start().unwrap();
-        let group = |connections, pipeline| Group { account: None, connections, pipeline };
+        let group = |connections, pipeline| Group {
+            account: None,
+            connections,
+            pipeline,
+            pause: Duration::ZERO,
+        };
         let time = Time { warm_up: Duration::from_millis(100), window: Duration::from_millis(400) };
         let groups = [group(5, 1), group(2, 16)];
         let served = run(server.address(), &groups, time, 1, || true).unwrap();
@@ -216,6 +278,10 @@ mod tests {
             assert!(served.commands.iter().all(|&count| count > 0), "{:?}", served.commands);
             assert_eq!(sum, served.latency_us.len() * group.pipeline as u64);
         }
+        let rests = Group { pause: Duration::from_millis(5), ..group(2, 1) };
+        let rested = run(server.address(), &[rests, group(2, 1)], time, 1, || true).unwrap();
+        let [rested, busy] = [0, 1].map(|at: usize| rested[at].commands.iter().sum::<u64>());
+        assert!((1..busy).contains(&rested), "{rested} with pauses, {busy} without");
         let nobody = Group { account: Some("nobody".to_owned()), ..group(1, 1) };
         assert!(run(server.address(), &[nobody], time, 1, || true).is_err());
     }

@@ -23,12 +23,16 @@ use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
 
-/// P of the gate if none is asked for: users served by one return of the event loop.
-const PARALLELISM: u32 = 64;
+/// P of the gate if none is asked for: users served by one return of the event loop while several accounts compete. A few,
+/// because a small account waits for that many turns of others.
+const PARALLELISM: u32 = 4;
 
 /// Weights belong to the accounts, however many connections each has.
 const CLASSES: &str = "[[class]]\nname = \"small\"\nweight_of = \"class\"\n[[class]]\nname = \"noisy\"\n\
      weight_of = \"class\"\n[[rule]]\naccount = \"small\"\nclass = \"small\"\n[[rule]]\naccount = \"noisy\"\nclass = \"noisy\"\n";
+
+/// The small account's clients pause this long on average, so that they need a fraction of the server.
+const PAUSE: Duration = Duration::from_millis(2);
 
 struct Bench<'a> {
     options: &'a RunOptions,
@@ -161,7 +165,7 @@ impl Bench<'_> {
         note(UNFAIRNESS, unfairness(counts).unwrap_or(f64::NAN));
         note("p50_ms", quantile_ms(&all[0], 0.5));
         note(P99, quantile_ms(&all[0], 0.99));
-        let small = group(Some("small"), SMALL, 1);
+        let small = Group { pause: PAUSE, ..group(Some("small"), SMALL, 1) };
         let alone = self.load(&server, std::slice::from_ref(&small), round)?;
         note(ALONE, quantile_ms(&alone[0], 0.99));
         let beside = self.load(&server, &[small, group(Some("noisy"), NOISY, pipeline)], round)?;
@@ -208,7 +212,8 @@ impl Bench<'_> {
 }
 
 fn group(account: Option<&str>, connections: usize, pipeline: usize) -> Group {
-    Group { account: account.map(str::to_owned), connections, pipeline }
+    let account = account.map(str::to_owned);
+    Group { account, connections, pipeline, pause: Duration::ZERO }
 }
 
 fn quantile_ms(served: &Served, quantile: f64) -> f64 {

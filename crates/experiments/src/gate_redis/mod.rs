@@ -91,7 +91,8 @@ const CLAIMS: &[Claim] = &[
             ratio(1.0).max(ratio(16.0))
         },
         bound: Bound::AtMost(1.5),
-        note: "the client shares the machine with the server: alone, the small ones have it for themselves",
+        note: "the small account's clients pause between requests, the large one's do not; the clients share the machine \
+               with the server: alone, the small ones have it for themselves",
     },
 ];
 
@@ -103,8 +104,8 @@ fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
     let show = Presentation {
         id: ID,
         figure: "not in the paper",
-        about: "redis-benchmark with 1,000 clients; 1,000 connections counted one by one; 4 connections of one account \
-                alone and beside 200 of another, which always have commands under way. Client and server share the machine.",
+        about: "redis-benchmark with 1,000 clients; 1,000 connections counted one by one; 4 connections of one account, \
+                which pause between requests, alone and beside 200 of another, which always have commands under way. Client and server share the machine.",
         sweep_label: "commands under way for each connection",
         time_label: "s since the begin",
         runs: "rounds",

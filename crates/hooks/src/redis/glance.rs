@@ -34,8 +34,95 @@ fn digit(byte: u8) -> Option<usize> {
     (value <= 9).then_some(usize::from(value))
 }
 
+/// Words of a [`Shape`]: enough for a name and four arguments.
+const WORDS: usize = 8;
+
+/// The bytes of a command that say how it is cut and what it is, as words of eight bytes at their places. A pipeline is
+/// mostly commands that differ in nothing but their keys and values: these need no more than a few comparisons.
+struct Shape {
+    /// Place, value and mask.
+    words: [(usize, u64, u64); WORDS],
+    count: usize,
+    length: usize,
+}
+
+impl Shape {
+    /// The shape of a plain command of at least eight bytes that is there in whole; `None` if it has too many arguments.
+    fn of(command: &[u8]) -> Option<Shape> {
+        let length = command.len();
+        let mut shape = Shape { words: [(0, 0, 0); WORDS], count: 0, length };
+        let (arguments, mut at) = number(command, 1)?;
+        shape.note(command, 0, at)?;
+        for argument in 0..arguments {
+            let (value, body) = number(command, at + 1)?;
+            // The name matters, too.
+            let to = if argument == 0 { body + value } else { body };
+            shape.note(command, at, to)?;
+            at = body + value + 2;
+        }
+        Some(shape)
+    }
+
+    /// The bytes from one place to another must be these.
+    fn note(&mut self, command: &[u8], mut from: usize, to: usize) -> Option<()> {
+        while from < to {
+            let last = self.count.checked_sub(1).and_then(|last| self.words.get(last));
+            let place = match last.filter(|word| from < word.0 + 8) {
+                Some(word) => word.0,
+                None => {
+                    // No word reaches beyond the command.
+                    let place = from.min(self.length.checked_sub(8)?);
+                    *self.words.get_mut(self.count)? = (place, 0, 0);
+                    self.count += 1;
+                    place
+                }
+            };
+            let take = to.min(place + 8) - from;
+            // From one byte to eight.
+            let mask = (u64::MAX >> (64 - 8 * take)) << (8 * (from - place));
+            let bytes = u64::from_le_bytes(*command.get(place..)?.first_chunk()?);
+            let word = self.words.get_mut(self.count - 1)?;
+            (word.1, word.2) = (word.1 | bytes & mask, word.2 | mask);
+            from += take;
+        }
+        Some(())
+    }
+
+    /// Whether the command at the front is of this shape, and there in whole.
+    #[inline(always)] // once for each command
+    fn fits(&self, bytes: &[u8]) -> bool {
+        let Some(command) = bytes.get(..self.length) else { return false };
+        let words = self.words.get(..self.count).unwrap_or(&[]);
+        words.iter().all(|&(at, value, mask)| {
+            let word = command.get(at..).and_then(|rest| rest.first_chunk::<8>());
+            word.is_some_and(|word| u64::from_le_bytes(*word) & mask == value)
+        })
+    }
+}
+
+/// How many plain commands at the front are there in whole, and their length together.
+pub(super) fn plain_commands(bytes: &[u8]) -> (u32, usize) {
+    let (mut count, mut at) = (0, 0);
+    while let Some(length) = bytes.get(at..).and_then(plain_command) {
+        let (command, rest) = bytes.get(at..).unwrap_or(&[]).split_at(length);
+        (count, at) = (count + 1, at + length);
+        // A shape pays off for the second one that is like it.
+        if length < 8
+            || rest.get(length - 1..).is_none()
+            || rest.first_chunk::<8>() != command.first_chunk()
+        {
+            continue;
+        }
+        let Some(shape) = Shape::of(command) else { continue };
+        while bytes.get(at..).is_some_and(|rest| shape.fits(rest)) {
+            (count, at) = (count + 1, at + length);
+        }
+    }
+    (count, at)
+}
+
 /// Length of the plain command at the front, if one is there in whole.
-pub(super) fn plain_command(bytes: &[u8]) -> Option<usize> {
+fn plain_command(bytes: &[u8]) -> Option<usize> {
     if *bytes.first()? != b'*' {
         return None;
     }
@@ -93,6 +180,80 @@ mod tests {
             "*99999999999\r\n",
         ] {
             assert_eq!(plain_command(other.as_bytes()), None, "{other:?}");
+        }
+    }
+
+    fn command(words: &[&str]) -> String {
+        let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        format!("*{}\r\n{}", words.len(), words.collect::<String>())
+    }
+
+    /// As [`plain_commands`], one by one.
+    fn one_by_one(bytes: &[u8]) -> (u32, usize) {
+        let (mut count, mut at) = (0, 0);
+        while let Some(length) = plain_command(&bytes[at..]) {
+            (count, at) = (count + 1, at + length);
+        }
+        (count, at)
+    }
+
+    #[test]
+    fn commands_of_one_shape_are_cut_like_any_others() {
+        let long = "k".repeat(100);
+        let shapes: &[&[&str]] = &[
+            &["SET", "key:000000000001", "xxx"],
+            &["GET", "a"],
+            &["X"],
+            &[""],
+            &["MSET", "a", "1", "b", "2", "c", "3", "d", "4", "e", "5", "f", "6"],
+            &["GET", &long],
+            &["DISCARDX"],
+        ];
+        let others: &[&[&str]] = &[
+            &["SET", "key:000000000002", "xxxx"],
+            &["SET", "key:00000000000", "xxxx"],
+            &["DEL", "key:000000000001", "xxx"],
+            &["EXEC"],
+            &["GET", "b"],
+            &["DISCARD"],
+            &["MULTI"],
+            &["Y"],
+        ];
+        for shape in shapes {
+            let one = command(shape);
+            assert_eq!(
+                plain_commands(one.repeat(16).as_bytes()),
+                (16, 16 * one.len()),
+                "{shape:?}"
+            );
+            for other in others {
+                for before in 1..4 {
+                    let mut bytes = one.repeat(before).into_bytes();
+                    bytes.extend(command(other).bytes());
+                    bytes.extend(one.repeat(2).bytes());
+                    for end in 0..=bytes.len() {
+                        let cut = &bytes[..end];
+                        assert_eq!(
+                            plain_commands(cut),
+                            one_by_one(cut),
+                            "{shape:?}, {other:?}, {end}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn any_byte_that_differs_ends_a_shape_as_it_ends_a_command() {
+        let one = command(&["SET", "key:000000000001", "xxx"]);
+        let bytes = one.repeat(4).into_bytes();
+        for at in 0..bytes.len() {
+            for byte in [b'*', b'$', b'\r', b'\n', b'0', b'9', b'-', b'E', 0, 0xFF] {
+                let mut changed = bytes.clone();
+                changed[at] = byte;
+                assert_eq!(plain_commands(&changed), one_by_one(&changed), "{byte:#x} at {at}");
+            }
         }
     }
 

@@ -208,18 +208,13 @@ impl Session {
 
     /// Takes what commands at the front are plain and whole.
     fn plain_commands<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        let mut rest = bytes;
         if !self.requests.idle() || self.mute || self.skip {
-            return rest;
+            return bytes;
         }
-        let mut count = 0u32;
-        while let Some(length) = glance::plain_command(rest) {
-            rest = rest.get(length..).unwrap_or(&[]);
-            count += 1;
-        }
+        let (count, length) = glance::plain_commands(bytes);
         self.commands = self.commands.wrapping_add(count);
         self.owed = self.owed.wrapping_add(count);
-        rest
+        bytes.get(length..).unwrap_or(&[])
     }
 
     /// Takes what answers at the front matter to nobody.
