@@ -8,6 +8,8 @@ pub fn comparable(database: Database, conversation: &Conversation) -> Vec<u8> {
     match database {
         Database::MariaDb => mysql(&conversation.server),
         Database::PostgreSql => postgres(&conversation.server),
+        // Nothing in what is compared depends on who is asked.
+        Database::Redis | Database::Memcached | Database::MongoDb => conversation.server.clone(),
     }
 }
 
