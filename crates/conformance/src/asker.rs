@@ -56,9 +56,12 @@ impl Asker {
                 config.tcp_user_timeout(PATIENCE);
                 Asker::PostgreSql(Box::new(config.connect(NoTls)?))
             }
-            Database::Redis => Asker::Redis(redis::Client::new(stream(port, name)?, name)?),
-            Database::Memcached => Asker::Memcached(memcached::Client::new(stream(port, name)?)?),
-            Database::MongoDb => Asker::MongoDb(mongo::Client::new(stream(port, name)?, name)?),
+            Database::Redis => Asker::Redis(redis::Client::new(stream(port, None)?, name)?),
+            Database::Memcached => {
+                let from = name.starts_with("crowd-").then_some(CROWD_ADDRESS);
+                Asker::Memcached(memcached::Client::new(stream(port, from)?)?)
+            }
+            Database::MongoDb => Asker::MongoDb(mongo::Client::new(stream(port, None)?, name)?),
         })
     }
 
@@ -122,11 +125,11 @@ impl Asker {
     }
 }
 
-/// A connection to a server's port.
-fn stream(port: u16, name: &str) -> Result<TcpStream> {
+/// A connection to a server's port, from an address of this machine.
+fn stream(port: u16, from: Option<Ipv4Addr>) -> Result<TcpStream> {
     let own = socket(AddressFamily::INET, SocketType::STREAM, None)?;
-    if name.starts_with("crowd-") {
-        bind(&own, &SocketAddrV4::new(CROWD_ADDRESS, 0))?;
+    if let Some(from) = from {
+        bind(&own, &SocketAddrV4::new(from, 0))?;
     }
     connect(&own, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).context("cannot connect")?;
     let stream = TcpStream::from(own);

@@ -32,6 +32,9 @@ fn settings() -> String {
         "hold_ms_max = 600000
 
 [[class]]
+name = \"default\"
+weight = 1000
+[[class]]
 name = \"crowd\"
 [[rule]]
 application = \"crowd-*\"

@@ -2,8 +2,8 @@
 r() { redis-cli -p "$PORT" "$@" 2>&1; }
 b() { redis-benchmark -h "$HOST" -p "$PORT" -q "$@" > /dev/null 2>&1 || echo failed; }
 b -n 5000 -c 100 INCR single
-b -n 100000 -c 100 -P 16 INCR piped
-b -n 50000 -c 100 -P 16 --threads 2 INCR threaded
+b -n 50000 -c 100 -P 16 INCR piped
+b -n 30000 -c 100 -P 16 --threads 2 INCR threaded
 b -n 2000 -c 100 -k 0 INCR reconnected
 b -n 20000 -c 100 -P 50 LPUSH list element
 b -n 1000 -c 20 -d 50000 -t set,get

@@ -82,9 +82,9 @@ impl Client {
             .document("application", Document::default().text("name", name))
             .document("driver", driver)
             .document("os", Document::default().text("type", "Linux"));
-        let hello = Document::default().int("hello", 1).document("client", metadata);
+        let hello = Document::default().int("isMaster", 1).document("client", metadata);
         let answer = client.command(hello.text("$db", "admin"))?;
-        ensure!(ok(&answer), "hello was refused");
+        ensure!(ok(&answer), "hello was refused: {}", answer.escape_ascii());
         Ok(client)
     }
 
@@ -139,8 +139,10 @@ impl Client {
     }
 }
 
-/// Whether a document of an answer has `ok: 1.0`.
+/// Whether a document of an answer has an `ok` of one, as either kind of number.
 fn ok(document: &[u8]) -> bool {
-    let wanted = [b"\x01ok\0".as_slice(), &1f64.to_le_bytes()].concat();
-    document.windows(wanted.len()).any(|window| window == wanted)
+    let double = [b"\x01ok\0".as_slice(), &1f64.to_le_bytes()].concat();
+    let int = [b"\x10ok\0".as_slice(), &1i32.to_le_bytes()].concat();
+    let has = |wanted: &[u8]| document.windows(wanted.len()).any(|window| window == wanted);
+    has(&double) || has(&int)
 }
