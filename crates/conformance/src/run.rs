@@ -186,7 +186,7 @@ fn suite(subject: Subject, options: &Options) -> Result<Vec<Row>> {
     }
     if subject.tls && !options.json {
         let said = Vec::from_iter(framings).join("; ");
-        println!("{subject:<15}the status says of encrypted connections: {said}");
+        println!("{subject:<16}the status says of encrypted connections: {said}");
     }
     leave(subject.database, pair)?;
     Ok(rows)
@@ -230,7 +230,7 @@ fn show(row: &Row) {
         Verdict::Skipped(why) => ("skipped", why.as_str()),
     };
     println!(
-        "{:<15}{:<22} {:>6.1} s {:>5} held  {word}",
+        "{:<16}{:<22} {:>6.1} s {:>5} held  {word}",
         row.database, row.behaviour, row.seconds, row.held
     );
     for line in why.lines() {

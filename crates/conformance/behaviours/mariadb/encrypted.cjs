@@ -1,4 +1,5 @@
 // about: the Node drivers mysql2 and mariadb by TLS: pools, pipelined queries, large values
+// ignore: DeprecationWarning
 // tls: only
 const mysql2 = require("mysql2/promise");
 const mariadb = require("mariadb");

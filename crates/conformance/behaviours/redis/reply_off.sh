@@ -8,5 +8,4 @@ printf 'CLIENT REPLY OFF\r\nMULTI\r\nINCR a\r\nINCR a\r\nEXEC\r\nCLIENT REPLY ON
 printf 'MULTI\r\nCLIENT REPLY SKIP\r\nGET a\r\nEXEC\r\nPING\r\nPING\r\nQUIT\r\n' | talk
 printf 'CLIENT REPLY NONSENSE\r\nCLIENT REPLY\r\nPING\r\nQUIT\r\n' | talk
 (printf 'CLIENT REPLY OFF\r\n'; for i in $(seq 20000); do printf 'INCR counted\r\n'; done; printf 'CLIENT REPLY ON\r\nGET counted\r\nQUIT\r\n') | talk
-printf 'CLIENT REPLY OFF\r\nDEL a\r\nQUIT\r\n' | talk
-redis-cli -p "$PORT" DEL counted
+redis-cli -p "$PORT" DEL a counted
