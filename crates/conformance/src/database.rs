@@ -184,7 +184,7 @@ impl FromStr for Database {
 
 impl fmt::Display for Database {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(self.name())
+        to.pad(self.name())
     }
 }
 
@@ -195,6 +195,16 @@ pub enum Encryption {
     Followed,
     /// They are never held, and counted as such.
     LeftAlone,
+}
+
+impl Encryption {
+    /// What the status calls it.
+    pub const fn in_status(self) -> &'static str {
+        match self {
+            Encryption::Followed => "tls",
+            Encryption::LeftAlone => "encrypted, not followed",
+        }
+    }
 }
 
 /// A database, and whether its clients encrypt.
@@ -227,7 +237,7 @@ impl Subject {
 
 impl fmt::Display for Subject {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(to, "{}{}", self.database, if self.tls { "+tls" } else { "" })
+        to.pad(&format!("{}{}", self.database, if self.tls { "+tls" } else { "" }))
     }
 }
 
