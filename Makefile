@@ -56,10 +56,12 @@ drivers:
 	@mkdir -p $(DRIVERS)/java $(DRIVERS)/node
 	@[ -e $(DRIVERS)/java/postgresql.jar ] || mvn -q -B -f crates/conformance/clients/java/pom.xml dependency:copy-dependencies \
 		-Dmdep.stripVersion=true -DoutputDirectory=$(abspath $(DRIVERS))/java || echo "no JDBC drivers: their behaviours are skipped"
+	@scripts/setup java || echo "no server of MongoDB's protocol: its behaviours are skipped"
+	@cmp -s crates/conformance/clients/node/package-lock.json $(DRIVERS)/node/package-lock.json || rm -rf $(DRIVERS)/node/node_modules
 	@cp crates/conformance/clients/node/package*.json $(DRIVERS)/node/
 	@[ -d $(DRIVERS)/node/node_modules/pg ] || (cd $(DRIVERS)/node && npm ci --no-audit --no-fund --silent) || echo "no Node drivers: their behaviours are skipped"
 
-test-conformance: drivers ## Real clients against each database as it is and behind the gate: the same answers
+test-conformance: drivers ## Real clients, also by TLS, against each database as it is and behind the gate: the same answers
 	$(CARGO) build --workspace
 	$(CARGO) run -q -p headworks-conformance -- run
 	$(CARGO) run -q -p headworks-conformance -- cut

@@ -1,14 +1,15 @@
 //! The behaviours: one file each, below `behaviours/` in a directory for each database.
 //!
 //! The first lines of a file are comments of its language that say `about: …`, and, if every byte that the server sends
-//! must be the same, too, `bytes: yes`. Lines of the output that contain a text named by `ignore: …` are left out.
+//! must be the same, too, `bytes: yes`. `tls: yes` says that clients that encrypt do the same, too, and `tls: only` that
+//! nobody else does. Lines of the output that contain a text named by `ignore: …` are left out.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::database::Database;
+use crate::database::Subject;
 
 /// One thing that clients do.
 #[derive(Clone, Debug)]
@@ -19,10 +20,23 @@ pub struct Behaviour {
     pub path: PathBuf,
     /// What it does, in a line.
     pub about: String,
-    /// Every byte from the server must be the same.
+    /// Every byte from the server must be the same. Never so under encryption.
     pub bytes: bool,
+    /// By which clients.
+    pub by: By,
     /// Lines of the output with one of these are not compared.
     pub ignored: Vec<String>,
+}
+
+/// Which clients do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Only those that do not encrypt.
+    Plain,
+    /// All.
+    Both,
+    /// Only those that encrypt.
+    Encrypted,
 }
 
 /// Where the suite's own files are.
@@ -30,14 +44,19 @@ pub fn home() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// All behaviours of a database, by name.
-pub fn of(database: Database) -> Result<Vec<Behaviour>> {
-    let directory = home().join("behaviours").join(database.name());
+/// All behaviours of a database's clients, by name.
+pub fn of(subject: Subject) -> Result<Vec<Behaviour>> {
+    let directory = home().join("behaviours").join(subject.database.name());
     let entries =
         fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?;
     let mut found = Vec::new();
     for entry in entries {
-        found.push(read(&entry?.path())?);
+        let mut behaviour = read(&entry?.path())?;
+        behaviour.bytes &= !subject.tls;
+        let unwanted = if subject.tls { By::Plain } else { By::Encrypted };
+        if behaviour.by != unwanted {
+            found.push(behaviour);
+        }
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
@@ -51,6 +70,7 @@ fn read(path: &Path) -> Result<Behaviour> {
         path: path.to_owned(),
         about: String::new(),
         bytes: false,
+        by: By::Plain,
         ignored: Vec::new(),
     };
     for line in text.lines() {
@@ -61,6 +81,8 @@ fn read(path: &Path) -> Result<Behaviour> {
         match key {
             "about" => behaviour.about = value.to_owned(),
             "bytes" => behaviour.bytes = value == "yes",
+            "tls" if value == "only" => behaviour.by = By::Encrypted,
+            "tls" if value == "yes" => behaviour.by = By::Both,
             "ignore" => behaviour.ignored.push(value.to_owned()),
             _ => break,
         }
@@ -75,10 +97,13 @@ mod tests {
 
     #[test]
     fn every_behaviour_says_what_it_does() {
-        for database in Database::ALL {
-            let behaviours = of(database).unwrap();
-            assert!(behaviours.len() >= 8, "{database}");
-            assert!(behaviours.iter().any(|behaviour| behaviour.bytes), "{database}");
+        for subject in Subject::all() {
+            let behaviours = of(subject).unwrap();
+            assert!(behaviours.len() >= if subject.tls { 5 } else { 8 }, "{subject}");
+            let bytes = behaviours.iter().any(|behaviour| behaviour.bytes);
+            assert_eq!(bytes, !subject.tls, "{subject}");
+            let encrypted = behaviours.iter().any(|behaviour| behaviour.by == By::Encrypted);
+            assert_eq!(encrypted, subject.tls, "{subject}");
         }
     }
 }

@@ -8,6 +8,9 @@ pub fn comparable(database: Database, conversation: &Conversation) -> Vec<u8> {
     match database {
         Database::MariaDb => mysql(&conversation.server),
         Database::PostgreSql => postgres(&conversation.server),
+        Database::Redis => redis(conversation).to_vec(),
+        // Nothing in what is compared depends on who is asked.
+        Database::Memcached | Database::MongoDb => conversation.server.clone(),
     }
 }
 
@@ -51,6 +54,35 @@ fn mask_tables(body: &mut [u8]) {
     }
 }
 
+/// The command's client asks for the texts of its help first, which come in the order of a hash table.
+fn redis(conversation: &Conversation) -> &[u8] {
+    const HELP: &[u8] = b"*2\r\n$7\r\nCOMMAND\r\n$4\r\nDOCS\r\n";
+    let all = &conversation.server[..];
+    if !conversation.client.starts_with(HELP) {
+        return all;
+    }
+    after_reply(all).unwrap_or(all)
+}
+
+/// What comes after the first reply, in RESP2.
+fn after_reply(bytes: &[u8]) -> Option<&[u8]> {
+    let mut rest = bytes;
+    let mut left = 1;
+    while left > 0 {
+        let end = rest.windows(2).position(|window| window == b"\r\n")?;
+        let (line, after) = (rest.get(1..end)?, rest.get(end + 2..)?);
+        let number = || str::from_utf8(line).ok()?.parse::<i64>().ok()?.try_into().ok();
+        let (skip, more) = match rest.first()? {
+            b'$' => (number().map_or(0, |length: usize| length + 2), 0),
+            b'*' => (0, number().unwrap_or(0)),
+            _ => (0, 0),
+        };
+        rest = after.get(skip..)?;
+        left = left - 1 + more;
+    }
+    Some(rest)
+}
+
 /// Where two texts of bytes begin to differ, and what is there.
 pub fn difference(one: &[u8], other: &[u8]) -> Option<String> {
     if one == other {
@@ -74,6 +106,18 @@ pub fn difference(one: &[u8], other: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_help_of_redis_is_left_out() {
+        let answer = b"*4\r\n$3\r\nget\r\n*2\r\n$-1\r\n:5\r\n*0\r\n+x\r\n+OK\r\n$1\r\na\r\n";
+        let client = b"*2\r\n$7\r\nCOMMAND\r\n$4\r\nDOCS\r\n*1\r\n".to_vec();
+        let mut conversation = Conversation { client, server: answer.to_vec() };
+        assert_eq!(redis(&conversation), b"+OK\r\n$1\r\na\r\n");
+        conversation.server.truncate(20);
+        assert_eq!(redis(&conversation), &answer[..20], "cut: all of it");
+        conversation = Conversation { client: b"PING\r\n".to_vec(), server: answer.to_vec() };
+        assert_eq!(redis(&conversation), answer);
+    }
 
     #[test]
     fn only_keys_are_masked() {

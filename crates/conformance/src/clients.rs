@@ -8,13 +8,16 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use headworks_rig::{find_program, postgres_program};
+use headworks_rig::{find_program, java_class_path, postgres_program};
 
 use crate::behaviour::{Behaviour, home};
-use crate::database::Database;
+use crate::database::{Database, Subject};
 
 /// No behaviour takes this long, on any machine.
 const DEADLINE: Duration = Duration::from_secs(120);
+
+/// The Node drivers, as far as behaviours ask for them first.
+const DRIVERS: [&str; 5] = ["pg", "mysql2", "ioredis", "memjs", "mongodb"];
 
 /// How a client ended, and what it printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +36,7 @@ fn drivers() -> PathBuf {
 }
 
 /// Why a behaviour cannot run here, if so.
-pub fn missing(behaviour: &Behaviour) -> Option<String> {
+pub fn missing(database: Database, behaviour: &Behaviour) -> Option<String> {
     let need = |program: &str, package: &str| {
         let here = find_program(program).is_some() || postgres_program(program).is_some();
         (!here).then(|| format!("{program} is not installed (apt-get install {package})"))
@@ -42,28 +45,34 @@ pub fn missing(behaviour: &Behaviour) -> Option<String> {
         (!path.exists())
             .then(|| format!("{} is not there (make test-conformance fetches it)", path.display()))
     };
-    let in_mariadb = behaviour.path.parent().is_some_and(|path| path.ends_with("mariadb"));
-    match behaviour.path.extension().and_then(|extension| extension.to_str()) {
-        Some("java") => need("java", "default-jdk-headless")
+    let modules = drivers().join("node/node_modules");
+    match (behaviour.path.extension().and_then(|extension| extension.to_str()), database) {
+        // Its driver is beside its server, without which nothing is asked at all.
+        (Some("java"), Database::MongoDb) => None,
+        (Some("java"), _) => need("java", "default-jdk-headless")
             .or_else(|| fetched(drivers().join("java/postgresql.jar"))),
-        Some("cjs") => {
-            need("node", "nodejs").or_else(|| fetched(drivers().join("node/node_modules/pg")))
+        (Some("cjs"), _) => need("node", "nodejs")
+            .or_else(|| DRIVERS.iter().find_map(|driver| fetched(modules.join(driver)))),
+        (_, Database::MariaDb) => need("mariadb", "mariadb-client"),
+        (_, Database::PostgreSql) => need("psql", "postgresql-client"),
+        (_, Database::Redis) => {
+            need("redis-cli", "redis-tools").or_else(|| need("redis-benchmark", "redis-tools"))
         }
-        _ if in_mariadb => need("mariadb", "mariadb-client"),
-        _ => need("psql", "postgresql-client"),
+        (_, Database::Memcached) => need("memccapable", "libmemcached-tools"),
+        (_, Database::MongoDb) => None,
     }
 }
 
 /// Runs a behaviour against the server at `port`. Scripts get a fresh directory as their working directory, the
-/// server's `HOST` and `PORT`, and `DIRECT`, the port without a relay between.
+/// server's `HOST` and `PORT`, `DIRECT`, the port without a relay between, and `TLS`, a client's options for encryption.
 pub fn run(
-    database: Database,
+    subject: Subject,
     behaviour: &Behaviour,
     port: u16,
     direct: u16,
     scratch: &Path,
 ) -> Result<Printed> {
-    let mut command = command(database, &behaviour.path, port)?;
+    let mut command = command(subject, &behaviour.path, port)?;
     let path = std::env::var("PATH").unwrap_or_default();
     let postgres = postgres_program("psql").unwrap_or_default();
     let postgres = postgres.parent().map(Path::to_owned).unwrap_or_default();
@@ -75,12 +84,14 @@ pub fn run(
         .env("HOST", "127.0.0.1")
         .env("PORT", port.to_string())
         .env("DIRECT", direct.to_string())
+        .env("TLS", options_for_tls(subject))
+        .envs(subject.tls.then_some(("PGSSLMODE", "require")))
         .env("NODE_PATH", drivers().join("node/node_modules"))
         .env("TZ", "UTC")
         .env("LC_ALL", "C.UTF-8")
         .envs([("PGHOST", "127.0.0.1"), ("PGUSER", "app"), ("PGDATABASE", "postgres")])
         .env("PGPORT", port.to_string())
-        .stdin(Stdio::null())
+        .stdin(input(behaviour, scratch)?)
         .stdout(output.try_clone()?)
         .stderr(output)
         .process_group(0);
@@ -107,12 +118,34 @@ pub fn run(
     Ok(Printed { text: kept.collect::<Vec<_>>().join("\n"), code: status.code() })
 }
 
-fn command(database: Database, script: &Path, port: u16) -> Result<Command> {
+/// Options with which a client of the command line encrypts, whatever the certificate says.
+fn options_for_tls(subject: Subject) -> &'static str {
+    match subject.database {
+        Database::MariaDb if subject.tls => "--ssl --skip-ssl-verify-server-cert",
+        Database::Redis if subject.tls => "--tls --insecure",
+        _ => "",
+    }
+}
+
+/// Standard input: the commands of a script for a client that takes them from there.
+fn input(behaviour: &Behaviour, scratch: &Path) -> Result<Stdio> {
+    if behaviour.path.extension().is_none_or(|extension| extension != "redis") {
+        return Ok(Stdio::null());
+    }
+    let text = fs::read_to_string(&behaviour.path)?;
+    let commands = text.lines().filter(|line| !line.starts_with("# "));
+    let file = scratch.with_extension("in");
+    fs::write(&file, commands.flat_map(|line| [line, "\n"]).collect::<String>())?;
+    Ok(File::open(file)?.into())
+}
+
+fn command(subject: Subject, script: &Path, port: u16) -> Result<Command> {
     let extension = script.extension().and_then(|extension| extension.to_str());
-    let mut command = match (extension, database) {
+    let tls = options_for_tls(subject).split_whitespace();
+    let mut command = match (extension, subject.database) {
         (Some("sql"), Database::MariaDb) => {
             let mut command = Command::new("mariadb");
-            command.args(["--no-defaults", "--protocol=tcp", "-h127.0.0.1", "-uapp"]);
+            command.args(["--no-defaults", "--protocol=tcp", "-h127.0.0.1", "-uapp"]).args(tls);
             command.arg(format!("-P{port}"));
             command.args(["--table", "-vv", "--force", "--show-warnings", "rig"]);
             command.arg("-e").arg(format!("source {}", script.display()));
@@ -123,15 +156,24 @@ fn command(database: Database, script: &Path, port: u16) -> Result<Command> {
             command.args(["-X", "-a", "-f"]);
             command
         }
+        (Some("redis"), Database::Redis) => {
+            let mut command = Command::new("redis-cli");
+            command.arg("-p").arg(port.to_string()).args(tls);
+            return Ok(command);
+        }
         (Some("sh"), _) => {
             let mut command = Command::new("bash");
             command.arg("-eu");
             command
         }
         (Some("cjs"), _) => Command::new("node"),
-        (Some("java"), _) => {
+        (Some("java"), database) => {
             let mut command = Command::new("java");
-            command.args(["-Xmx256m", "-cp"]).arg(drivers().join("java/*"));
+            let path = match database {
+                Database::MongoDb => java_class_path(),
+                _ => drivers().join("java/*").into_os_string(),
+            };
+            command.args(["-Xmx256m", "-XX:TieredStopAtLevel=1", "-cp"]).arg(path);
             command
         }
         _ => bail!("nothing runs {}", script.display()),

@@ -1,12 +1,18 @@
-//! The databases, started from the rig.
+//! The databases, and who asks them how.
 
 use std::ffi::OsString;
 use std::fmt;
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
-use headworks_rig::{PostgresServer, Server, mariadb_or_skip, postgres_or_skip};
+use headworks_rig::{
+    LoopKind, LoopServer, PostgresServer, Server, find_program, mariadb_or_skip, postgres_or_skip,
+};
+
+use crate::certificate::Certificate;
+use crate::running::Running;
 
 /// A database that the suite knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,17 +21,32 @@ pub enum Database {
     MariaDb,
     /// One process for each connection.
     PostgreSql,
+    /// One event loop for all connections.
+    Redis,
+    /// A few event loops.
+    Memcached,
+    /// mongo-java-server: MongoDB's protocol on event loops under a JVM.
+    MongoDb,
 }
 
 impl Database {
     /// All of them.
-    pub const ALL: [Database; 2] = [Database::MariaDb, Database::PostgreSql];
+    pub const ALL: [Database; 5] = [
+        Database::MariaDb,
+        Database::PostgreSql,
+        Database::Redis,
+        Database::Memcached,
+        Database::MongoDb,
+    ];
 
     /// As it is written on the command line, and its directory of behaviours.
     pub const fn name(self) -> &'static str {
         match self {
             Database::MariaDb => "mariadb",
             Database::PostgreSql => "postgresql",
+            Database::Redis => "redis",
+            Database::Memcached => "memcached",
+            Database::MongoDb => "mongodb",
         }
     }
 
@@ -34,45 +55,118 @@ impl Database {
         match self {
             Database::MariaDb => mariadb_or_skip(),
             Database::PostgreSql => postgres_or_skip(),
+            Database::Redis => LoopKind::Redis.is_here_or_skip(),
+            Database::Memcached => LoopKind::Memcached.is_here_or_skip(),
+            Database::MongoDb => LoopKind::MongoJava.is_here_or_skip(),
         }
     }
 
-    /// Starts it with room for `connections`, behind `prefix` if that is not empty.
+    /// The profile to name, where the program's name does not tell.
+    pub const fn profile(self) -> Option<&'static str> {
+        match self {
+            Database::MongoDb => Some("mongodb-loops"),
+            _ => None,
+        }
+    }
+
+    /// What becomes of encrypted connections to it behind the gate; `None` if the suite starts it without encryption only.
+    pub const fn encryption(self) -> Option<Encryption> {
+        match self {
+            Database::MariaDb | Database::PostgreSql => Some(Encryption::Followed),
+            Database::Redis => Some(Encryption::LeftAlone),
+            Database::Memcached | Database::MongoDb => None,
+        }
+    }
+
+    /// Whether a connection can keep a place for as long as it likes: by a slow statement, or by a transaction.
+    pub const fn keeps_places(self) -> bool {
+        !matches!(self, Database::Memcached)
+    }
+
+    /// Starts it with room for `connections`.
     pub fn start(self, place: &Place, connections: u32) -> Result<Running> {
         Ok(match self {
-            Database::MariaDb => {
-                let mut builder = Server::builder()
-                    .option(format!("--max-connections={connections}"))
-                    .option("--local-infile=1")
-                    .option("--max-allowed-packet=64M")
-                    .option("--log-bin=log")
-                    .option("--server-id=1")
-                    .option("--binlog-format=ROW")
-                    .prefix(place.prefix.clone());
-                for (name, value) in &place.environment {
-                    builder = builder.env(name, value);
-                }
-                if let Some(directory) = place.directory {
-                    builder = builder.remove_when_orphaned(directory);
-                }
-                Running::MariaDb(Box::new(builder.start()?))
-            }
-            Database::PostgreSql => {
-                let mut builder = PostgresServer::builder()
-                    .setting("max_connections", &connections.to_string())
-                    .setting("max_prepared_transactions", "10")
-                    .setting("wal_level", "logical")
-                    .prefix(place.prefix.clone());
-                for (name, value) in &place.environment {
-                    builder = builder.env(name, value);
-                }
-                if let Some(directory) = place.directory {
-                    builder = builder.remove_when_orphaned(directory);
-                }
-                Running::PostgreSql(Box::new(builder.start()?))
+            Database::MariaDb => mariadb(place, connections)?,
+            Database::PostgreSql => postgresql(place, connections)?,
+            Database::Redis | Database::Memcached | Database::MongoDb => {
+                self.event_loops(place, connections)?
             }
         })
     }
+
+    fn event_loops(self, place: &Place, connections: u32) -> Result<Running> {
+        let connections = connections.to_string();
+        let mut tls_port = None;
+        let (kind, mut arguments) = match self {
+            Database::Redis => (LoopKind::Redis, vec!["--maxclients", &connections]),
+            Database::Memcached => (LoopKind::Memcached, vec!["-I", "16m", "-m", "256"]),
+            _ => (LoopKind::MongoJava, Vec::new()),
+        };
+        let port;
+        if let (Database::Redis, Some(certificate)) = (self, place.certificate) {
+            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+            tls_port = Some(free);
+            port = free.to_string();
+            arguments.extend(["--tls-port", &port, "--tls-auth-clients", "no"]);
+            let (file, key) = (certificate.certificate(), certificate.key());
+            arguments.extend(["--tls-cert-file", file, "--tls-key-file", key]);
+            // Not needed to check anybody, but asked for.
+            arguments.extend(["--tls-ca-cert-file", file]);
+        }
+        let mut builder =
+            LoopServer::builder(kind).arguments(arguments).prefix(place.prefix.clone());
+        for (name, value) in &place.environment {
+            builder = builder.env(name, value);
+        }
+        if let Some(directory) = place.directory {
+            builder = builder.remove_when_orphaned(directory);
+        }
+        Ok(Running::EventLoops { server: Box::new(builder.start()?), tls_port })
+    }
+}
+
+fn mariadb(place: &Place, connections: u32) -> Result<Running> {
+    let mut builder = Server::builder()
+        .option(format!("--max-connections={connections}"))
+        .option("--local-infile=1")
+        .option("--max-allowed-packet=64M")
+        .option("--log-bin=log")
+        .option("--server-id=1")
+        .option("--binlog-format=ROW")
+        .prefix(place.prefix.clone());
+    if let Some(certificate) = place.certificate {
+        builder = builder
+            .option(format!("--ssl-cert={}", certificate.certificate()))
+            .option(format!("--ssl-key={}", certificate.key()));
+    }
+    for (name, value) in &place.environment {
+        builder = builder.env(name, value);
+    }
+    if let Some(directory) = place.directory {
+        builder = builder.remove_when_orphaned(directory);
+    }
+    Ok(Running::MariaDb(Box::new(builder.start()?)))
+}
+
+fn postgresql(place: &Place, connections: u32) -> Result<Running> {
+    let mut builder = PostgresServer::builder()
+        .setting("max_connections", &connections.to_string())
+        .setting("max_prepared_transactions", "10")
+        .setting("wal_level", "logical")
+        .prefix(place.prefix.clone());
+    if let Some(certificate) = place.certificate {
+        builder = builder
+            .setting("ssl", "on")
+            .setting("ssl_cert_file", certificate.certificate())
+            .setting("ssl_key_file", certificate.key());
+    }
+    for (name, value) in &place.environment {
+        builder = builder.env(name, value);
+    }
+    if let Some(directory) = place.directory {
+        builder = builder.remove_when_orphaned(directory);
+    }
+    Ok(Running::PostgreSql(Box::new(builder.start()?)))
 }
 
 impl FromStr for Database {
@@ -90,7 +184,60 @@ impl FromStr for Database {
 
 impl fmt::Display for Database {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        to.write_str(self.name())
+        to.pad(self.name())
+    }
+}
+
+/// What the gate does with encrypted connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    /// Their requests are told apart at the TLS library's functions, and held like others.
+    Followed,
+    /// They are never held, and counted as such.
+    LeftAlone,
+}
+
+impl Encryption {
+    /// What the status calls it.
+    pub const fn in_status(self) -> &'static str {
+        match self {
+            Encryption::Followed => "tls",
+            Encryption::LeftAlone => "encrypted, not followed",
+        }
+    }
+}
+
+/// A database, and whether its clients encrypt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject {
+    /// Who is asked.
+    pub database: Database,
+    /// By TLS.
+    pub tls: bool,
+}
+
+impl Subject {
+    /// All that can be started on any machine: without TLS first.
+    pub fn all() -> Vec<Subject> {
+        let plain = Database::ALL.into_iter().map(|database| Subject { database, tls: false });
+        let encrypted =
+            Database::ALL.into_iter().filter(|database| database.encryption().is_some());
+        plain.chain(encrypted.map(|database| Subject { database, tls: true })).collect()
+    }
+
+    /// Whether all that it needs is installed; prints why not.
+    pub fn is_here(self) -> bool {
+        if self.tls && find_program("openssl").is_none() {
+            println!("skipped: openssl is not installed (apt-get install openssl)");
+            return false;
+        }
+        self.database.is_here()
+    }
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.pad(&format!("{}{}", self.database, if self.tls { "+tls" } else { "" }))
     }
 }
 
@@ -103,47 +250,6 @@ pub struct Place<'a> {
     pub environment: Vec<(OsString, OsString)>,
     /// To be removed if this process is killed.
     pub directory: Option<&'a Path>,
-}
-
-/// A server that runs; stopped when dropped.
-#[derive(Debug)]
-pub enum Running {
-    /// See [`Database::MariaDb`].
-    MariaDb(Box<Server>),
-    /// See [`Database::PostgreSql`].
-    PostgreSql(Box<PostgresServer>),
-}
-
-impl Running {
-    /// Its TCP port on 127.0.0.1.
-    pub fn port(&self) -> u16 {
-        match self {
-            Running::MariaDb(server) => server.port(),
-            Running::PostgreSql(server) => server.port(),
-        }
-    }
-
-    /// Whether the library is in it.
-    pub fn is_gated(&self) -> Result<bool> {
-        match self {
-            Running::MariaDb(server) => server.has_mapped("libheadworks"),
-            Running::PostgreSql(server) => server.has_mapped("libheadworks"),
-        }
-    }
-
-    /// Whether it still runs.
-    pub fn is_running(&mut self) -> bool {
-        match self {
-            Running::MariaDb(server) => server.is_running(),
-            Running::PostgreSql(server) => server.is_running(),
-        }
-    }
-
-    /// The last lines of its log.
-    pub fn log_tail(&self) -> String {
-        match self {
-            Running::MariaDb(server) => server.log_tail(),
-            Running::PostgreSql(server) => server.log_tail(),
-        }
-    }
+    /// With this it offers TLS.
+    pub certificate: Option<&'a Certificate>,
 }

@@ -1,5 +1,6 @@
 //! A server behind the gate, and what the gate says of it.
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -9,7 +10,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::database::{Database, Place, Running};
+use crate::certificate::Certificate;
+use crate::database::{Database, Place};
+use crate::running::Running;
 
 /// How long anything that has to happen may take on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -78,21 +81,21 @@ impl Gated {
         parallelism: u32,
         settings: &str,
         connections: u32,
+        certificate: Option<&Certificate>,
     ) -> Result<Gated> {
         let headworks = headworks()?;
         let directory = Directory(fresh_directory()?);
         let config = directory.0.join("headworks.toml");
         fs::write(&config, format!("[gate]\nparallelism = {parallelism}\n{settings}"))?;
+        let mut prefix: Vec<OsString> =
+            vec![headworks.clone().into(), "run".into(), "--name".into(), NAME.into()];
+        if let Some(profile) = database.profile() {
+            prefix.extend(["--profile".into(), profile.into()]);
+        }
+        prefix.extend(["--config".into(), config.into(), "--".into()]);
         let place = Place {
-            prefix: vec![
-                headworks.clone().into(),
-                "run".into(),
-                "--name".into(),
-                NAME.into(),
-                "--config".into(),
-                config.into(),
-                "--".into(),
-            ],
+            prefix,
+            certificate,
             environment: vec![("HEADWORKS_RUN_DIR".into(), directory.0.clone().into())],
             directory: Some(&directory.0),
         };

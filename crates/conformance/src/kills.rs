@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::crowd::Asker;
-use crate::database::{Database, Running};
+use crate::asker::Asker;
+use crate::database::Database;
 use crate::gate::{DEADLINE, Gated};
-use crate::worker::ACCOUNTS;
+use crate::running::Running;
+use crate::worker::{self, ACCOUNTS};
 
 /// Arguments of `kills`.
 #[derive(Debug, clap::Args)]
@@ -36,6 +37,12 @@ pub struct Options {
     seed: u64,
 }
 
+/// The databases whose clients are processes that check their answers.
+const KILLED: [Database; 3] = [Database::MariaDb, Database::PostgreSql, Database::Redis];
+
+/// What each account has.
+const AMOUNT: u32 = 1000;
+
 /// Long holds would hide a place that is lost: whoever is held passes after ten seconds, and each pass is a finding.
 const SETTINGS: &str = "hold_ms_max = 10000\n";
 
@@ -50,7 +57,7 @@ struct Kills {
 /// Runs the loop on each database; says whether all invariants held.
 pub fn run(options: &Options) -> Result<bool> {
     let mut good = true;
-    for database in Database::ALL {
+    for database in KILLED {
         let wanted = options.database.is_empty() || options.database.contains(&database);
         if wanted && database.is_here() {
             good &= on(database, options).with_context(|| database.name())?;
@@ -109,9 +116,9 @@ impl Random {
 }
 
 fn on(database: Database, options: &Options) -> Result<bool> {
-    let mut gated = Gated::start(database, options.places, SETTINGS, 400)?;
+    let mut gated = Gated::start(database, options.places, SETTINGS, 400, None)?;
     let port = gated.server.port();
-    prepare(database, port)?;
+    worker::prepare(database, &mut Asker::connect(database, port, "setup")?, AMOUNT)?;
     let mut workers = Vec::new();
     for number in 0..options.clients {
         workers.push(Worker::start(database, port, number)?);
@@ -160,16 +167,6 @@ fn on(database: Database, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-fn prepare(database: Database, port: u16) -> Result<()> {
-    let mut asker = Asker::connect(database, port, "setup")?;
-    let engine = if database == Database::MariaDb { " ENGINE=InnoDB" } else { "" };
-    asker.ask(&format!("CREATE TABLE account (id INT PRIMARY KEY, amount INT){engine}"))?;
-    for id in 0..ACCOUNTS {
-        asker.ask(&format!("INSERT INTO account VALUES ({id}, 1000)"))?;
-    }
-    Ok(())
-}
-
 /// Kills the daemon. Everybody passes until somebody starts it again, which happens now or with the next kill.
 fn kill_daemon(gated: &Gated, random: &mut Random) -> Result<()> {
     let daemon = gated.status()?.number("daemon_pid") as libc::pid_t;
@@ -182,7 +179,8 @@ fn kill_daemon(gated: &Gated, random: &mut Random) -> Result<()> {
     Ok(())
 }
 
-/// Kills a random connection's backend: for PostgreSQL by SIGKILL, upon which it ends all sessions and recovers.
+/// Kills a random connection's backend: for PostgreSQL by SIGKILL, upon which it ends all sessions and recovers; where
+/// connections are not processes, the connection.
 fn kill_backend(database: Database, gated: &Gated, random: &mut Random) -> Result<bool> {
     match &gated.server {
         Running::MariaDb(server) => {
@@ -195,6 +193,22 @@ fn kill_backend(database: Database, gated: &Gated, random: &mut Random) -> Resul
             );
             let Ok(id) = found else { return Ok(false) };
             let _ = admin.ask(&format!("KILL CONNECTION {id}"));
+        }
+        Running::EventLoops { server, .. } => {
+            let Ok(mut admin) = Asker::connect(database, server.port(), "killer") else {
+                return Ok(false);
+            };
+            let list = admin.ask("CLIENT LIST TYPE normal")?;
+            let workers: Vec<&str> = list
+                .lines()
+                .filter(|line| line.contains(" name=worker "))
+                .filter_map(|line| line.strip_prefix("id=")?.split_whitespace().next())
+                .collect();
+            if workers.is_empty() {
+                return Ok(false);
+            }
+            let victim = workers[random.below(workers.len() as u64) as usize];
+            let _ = admin.ask(&format!("CLIENT KILL ID {victim}"));
         }
         Running::PostgreSql(server) => {
             let children = children_of(server.pid());
@@ -247,22 +261,18 @@ fn finish(database: Database, gated: &Gated, options: &Options) -> Result<()> {
     }
     free_places(database, gated, options.places)?;
     let mut asker = Asker::connect(database, gated.server.port(), "checker")?;
-    let sum = asker.ask("SELECT SUM(amount) FROM account")?;
-    ensure!(sum == (ACCOUNTS * 1000).to_string(), "the accounts have {sum}");
+    let sum = worker::sum(database, &mut asker)?;
+    ensure!(sum == i64::from(ACCOUNTS * AMOUNT), "the accounts have {sum}");
     Ok(())
 }
 
 /// As many users as there are places are inside at the same time, and one more is not.
 pub fn free_places(database: Database, gated: &Gated, places: u32) -> Result<()> {
     let port = gated.server.port();
-    let sleeping = match database {
-        Database::MariaDb => "SELECT SLEEP(3)",
-        Database::PostgreSql => "SELECT pg_sleep(3)",
-    };
     let users: Vec<_> = (0..=places)
         .map(|number| {
             let mut asker = Asker::connect(database, port, &format!("place-{number}"))?;
-            Ok(spawn(move || asker.ask(sleeping).map(|_| ())))
+            Ok(spawn(move || asker.stay(Duration::from_secs(3))))
         })
         .collect::<Result<_>>()?;
     let seen = gated.wait("all places taken, and one user waits", |status| {

@@ -1,13 +1,15 @@
 //! The same conversations with a database as it is and behind the gate: the answers must be the same.
 //!
-//! Every *behaviour* is a script for a real client (psql, the mariadb client, a JDBC driver, a Node driver, …). It runs
+//! Every *behaviour* is a script for a real client (psql, the mariadb client, a JDBC driver, a Node driver, redis-cli, …). It runs
 //! against a server as it is and against the same server behind the gate, where a crowd keeps every place busy, so that
 //! the script's requests are held. What the client prints must be equal, and for protocols that are deterministic also
 //! every byte that the server sent. Beyond that, `cut` ends connections after every byte of a conversation, and
 //! `kills` kills daemons, backends and clients in a loop; afterwards nobody may be stuck and no place lost.
 
+mod asker;
 mod behaviour;
 mod bytes;
+mod certificate;
 mod clients;
 mod crowd;
 mod cut;
@@ -17,6 +19,7 @@ mod kills;
 mod many;
 mod relay;
 mod run;
+mod running;
 mod worker;
 
 use std::process::ExitCode;
@@ -24,7 +27,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
-use crate::database::Database;
+use crate::database::Subject;
 
 /// Compares a database as it is with the same database behind the gate.
 #[derive(Debug, Parser)]
@@ -71,10 +74,11 @@ fn main() -> ExitCode {
 }
 
 fn list() -> Result<bool> {
-    for database in Database::ALL {
-        for behaviour in behaviour::of(database)? {
+    for subject in Subject::all() {
+        for behaviour in behaviour::of(subject)? {
             let bytes = if behaviour.bytes { "  (byte for byte)" } else { "" };
-            println!("{:<12}{:<22}{}{bytes}", database.name(), behaviour.name, behaviour.about);
+            let subject = subject.to_string();
+            println!("{subject:<16}{:<22}{}{bytes}", behaviour.name, behaviour.about);
         }
     }
     Ok(true)

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::crowd::{Asker, Crowd};
+use crate::asker::Asker;
+use crate::crowd::Crowd;
 use crate::database::Database;
 use crate::gate::Gated;
 
@@ -35,7 +36,7 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     raise_descriptors()?;
     let all = options.connections + options.busy as u32 + 50;
-    let gated = Gated::start(options.database, options.places, "", all)?;
+    let gated = Gated::start(options.database, options.places, "", all, None)?;
     let port = gated.server.port();
     let begun = Instant::now();
     let mut idle = Vec::new();
@@ -53,7 +54,7 @@ pub fn run(options: &Options) -> Result<bool> {
     // Each idle connection still answers.
     let asking = Instant::now();
     for asker in &mut idle {
-        ensure!(asker.ask("SELECT 42")? == "42", "a wrong answer");
+        asker.check()?;
     }
     println!(
         "{}: {} connections made in {:.1} s, asked once each in {:.1} s; {requests} requests of {} others in {} s; \

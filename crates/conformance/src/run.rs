@@ -1,34 +1,50 @@
 //! Every behaviour, against the server as it is and behind the gate.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::thread::sleep;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
+use crate::asker::{Asker, CROWD_ADDRESS};
 use crate::behaviour::{self, Behaviour};
 use crate::bytes::{comparable, difference};
+use crate::certificate::Certificate;
 use crate::clients::{self, Printed};
-use crate::crowd::{Asker, Crowd};
-use crate::database::{Database, Place};
+use crate::crowd::Crowd;
+use crate::database::{Database, Encryption, Place, Subject};
 use crate::gate::{Gated, fresh_directory};
 use crate::relay::{Conversation, Relay};
+use crate::running::Running;
 
 /// Places of the gate, and the users that fill them.
 const PLACES: u32 = 2;
 const CROWD: usize = 6;
 
-/// A place is lent out late and nobody is let pass by a limit: whatever differs is the gate's doing.
-const SETTINGS: &str = "hold_ms_max = 600000
+/// Nobody is let pass by a limit, whatever differs is the gate's doing; and the crowd is a class of its own, by name or, where
+/// the protocol has none, by address.
+fn settings() -> String {
+    format!(
+        "hold_ms_max = 600000
 
+[[class]]
+name = \"default\"
+weight = 1000
 [[class]]
 name = \"crowd\"
 [[rule]]
 application = \"crowd-*\"
 class = \"crowd\"
-";
+[[rule]]
+address = \"{CROWD_ADDRESS}\"
+class = \"crowd\"
+"
+    )
+}
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
@@ -36,6 +52,9 @@ pub struct Options {
     /// Only this database; may be given several times
     #[arg(long)]
     database: Vec<Database>,
+    /// Only clients that encrypt, or only such that do not
+    #[arg(long)]
+    tls: Option<bool>,
     /// Only behaviours whose names contain this
     #[arg(long)]
     only: Option<String>,
@@ -57,7 +76,7 @@ enum Verdict {
 
 #[derive(Debug, Serialize)]
 struct Row {
-    database: &'static str,
+    database: String,
     behaviour: String,
     about: String,
     byte_for_byte: bool,
@@ -74,12 +93,10 @@ pub fn run(options: &Options) -> Result<bool> {
         println!("{}", clients::describe());
     }
     let mut rows = Vec::new();
-    for database in Database::ALL {
-        if !options.database.is_empty() && !options.database.contains(&database) {
-            continue;
-        }
-        if database.is_here() {
-            rows.extend(suite(database, options)?);
+    for subject in Subject::all() {
+        let wanted = options.database.is_empty() || options.database.contains(&subject.database);
+        if wanted && options.tls.is_none_or(|tls| tls == subject.tls) && subject.is_here() {
+            rows.extend(suite(subject, options).with_context(|| subject.to_string())?);
         }
     }
     let good = |row: &Row| matches!(row.verdict, Verdict::Same | Verdict::Skipped(_));
@@ -93,36 +110,54 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(all)
 }
 
-fn suite(database: Database, options: &Options) -> Result<Vec<Row>> {
-    let plain = database.start(&Place::default(), 200)?;
-    let gated = Gated::start(database, PLACES, SETTINGS, 200)?;
-    let scratch = Scratch(fresh_directory()?);
-    // Both servers have one, so that scripts meet the same server but for the gate.
-    let crowds = [
-        Crowd::gather(database, plain.port(), CROWD)?,
-        Crowd::gather(database, gated.server.port(), CROWD)?,
-    ];
+/// The two servers of a suite: as it is, and gated, each with its crowd, so that scripts meet the same server but for the gate.
+struct Pair {
+    // The crowds leave first, then the servers stop, then the certificate goes.
+    crowds: [Crowd; 2],
+    plain: Running,
+    gated: Gated,
+    scratch: Scratch,
+    _certificate: Option<Certificate>,
+}
+
+impl Pair {
+    fn start(subject: Subject) -> Result<Pair> {
+        let database = subject.database;
+        let certificate = subject.tls.then(Certificate::make).transpose()?;
+        let place = Place { certificate: certificate.as_ref(), ..Place::default() };
+        let plain = database.start(&place, 200)?;
+        let gated = Gated::start(database, PLACES, &settings(), 200, certificate.as_ref())?;
+        let crowds = [
+            Crowd::gather(database, plain.port(), CROWD)?,
+            Crowd::gather(database, gated.server.port(), CROWD)?,
+        ];
+        crowds.iter().for_each(|crowd| crowd.rest(true));
+        let scratch = Scratch(fresh_directory()?);
+        Ok(Pair { crowds, plain, gated, scratch, _certificate: certificate })
+    }
+}
+
+fn suite(subject: Subject, options: &Options) -> Result<Vec<Row>> {
+    let pair = Pair::start(subject)?;
     let mut rows = Vec::new();
-    for behaviour in behaviour::of(database)? {
+    let mut framings = BTreeSet::new();
+    for behaviour in behaviour::of(subject)? {
         if options.only.as_ref().is_some_and(|part| !behaviour.name.contains(part.as_str())) {
             continue;
         }
         let begun = Instant::now();
-        let held_before = held(&gated)?;
-        let verdict = match clients::missing(&behaviour) {
+        let held_before = held(&pair.gated)?;
+        let verdict = match clients::missing(subject.database, &behaviour) {
             Some(why) => Verdict::Skipped(why),
-            None => {
-                let ports = (plain.port(), gated.server.port());
-                compare(database, &behaviour, ports, &scratch.0)
-                    .unwrap_or_else(|error| Verdict::Differs(format!("{error:#}")))
-            }
+            None => compare(subject, &behaviour, &pair, &mut framings)
+                .unwrap_or_else(|error| Verdict::Differs(format!("{error:#}"))),
         };
         let row = Row {
-            database: database.name(),
+            database: subject.to_string(),
             about: behaviour.about,
             behaviour: behaviour.name,
             byte_for_byte: behaviour.bytes,
-            held: held(&gated)? - held_before,
+            held: held(&pair.gated)? - held_before,
             seconds: begun.elapsed().as_secs_f64(),
             verdict,
         };
@@ -131,24 +166,63 @@ fn suite(database: Database, options: &Options) -> Result<Vec<Row>> {
         }
         rows.push(row);
     }
-    for crowd in crowds {
+    ensure!(
+        pair.crowds.iter().all(|crowd| crowd.requests() > 0),
+        "a crowd did nothing: nothing was tested"
+    );
+    // A part of the behaviours may happen not to be held.
+    if options.only.is_none() {
+        let held = rows.iter().map(|row| row.held).sum();
+        really_gated(subject, held, &framings, &pair.gated)?;
+    }
+    if subject.tls && !options.json {
+        let said = Vec::from_iter(framings).join("; ");
+        println!("{subject:<16}the status says of encrypted connections: {said}");
+    }
+    leave(subject.database, pair)?;
+    Ok(rows)
+}
+
+/// Whether the comparison means something: requests were held, and encrypted connections were treated as they should be.
+fn really_gated(
+    subject: Subject,
+    held: u64,
+    framings: &BTreeSet<String>,
+    gated: &Gated,
+) -> Result<()> {
+    let left_alone = gated.status()?.counter("opaque_tls");
+    match subject.database.encryption().filter(|_| subject.tls) {
+        None => ensure!(held > 0, "the gate held nobody: nothing was tested"),
+        Some(encryption) => {
+            let followed = encryption == Encryption::Followed;
+            ensure!(!followed || held > 0, "encrypted connections are not held");
+            ensure!(followed == (left_alone == 0), "{left_alone} encrypted connections left alone");
+            let said: Vec<&str> = framings.iter().map(String::as_str).collect();
+            ensure!(said == [encryption.in_status()], "the status says of encryption: {said:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Everybody goes; nobody may be left.
+fn leave(database: Database, pair: Pair) -> Result<()> {
+    for crowd in pair.crowds {
         crowd.leave()?;
     }
-    let all = options.only.is_none();
-    ensure!(
-        !all || rows.iter().any(|row| row.held > 0),
-        "the gate held nobody: nothing was tested"
-    );
     if database == Database::MariaDb {
         // A thread that streams the log notices only by sending that its replica is gone.
-        let mut writer = Asker::connect(database, gated.server.port(), "writer")?;
+        let mut writer = Asker::connect(database, pair.gated.server.port(), "writer")?;
         for statement in ["CREATE DATABASE gone", "DROP DATABASE gone", "FLUSH LOGS"] {
             writer.ask(statement)?;
             sleep(Duration::from_millis(50));
         }
     }
-    gated.wait("nobody is left", |status| status.number("users") == 0)?;
-    Ok(rows)
+    pair.gated.wait("nobody is left", |status| status.number("users") == 0)?;
+    let status = pair.gated.status()?;
+    for name in ["panic", "hold_limit", "concurrent_use"] {
+        ensure!(status.counter(name) == 0, "{name}: {:#}", status.0);
+    }
+    Ok(())
 }
 
 /// Requests of everybody but the crowd that had to wait for a place.
@@ -168,7 +242,7 @@ fn show(row: &Row) {
         Verdict::Skipped(why) => ("skipped", why.as_str()),
     };
     println!(
-        "{:<11} {:<22} {:>6.1} s {:>5} held  {word}",
+        "{:<16}{:<22} {:>6.1} s {:>5} held  {word}",
         row.database, row.behaviour, row.seconds, row.held
     );
     for line in why.lines() {
@@ -186,30 +260,65 @@ impl Drop for Scratch {
 
 type Heard = (Printed, Vec<Conversation>);
 
-fn hear(database: Database, behaviour: &Behaviour, port: u16, scratch: &Path) -> Result<Heard> {
+fn hear(subject: Subject, behaviour: &Behaviour, port: u16, scratch: &Path) -> Result<Heard> {
     let relay = Relay::start(port)?;
     let _ = fs::remove_dir_all(scratch);
-    let printed = clients::run(database, behaviour, relay.port(), port, scratch)
+    let printed = clients::run(subject, behaviour, relay.port(), port, scratch)
         .with_context(|| behaviour.name.clone())?;
     Ok((printed, relay.finish()))
 }
 
-/// Against the server as it is, behind the gate, and again as it is: what differs without a gate proves nothing.
+/// Against the server as it is, behind the gate, and again as it is: what differs without a gate proves nothing. Notes what
+/// the status says of encryption meanwhile.
 fn compare(
-    database: Database,
+    subject: Subject,
     behaviour: &Behaviour,
-    (plain, gated): (u16, u16),
-    scratch: &Path,
+    pair: &Pair,
+    framings: &mut BTreeSet<String>,
 ) -> Result<Verdict> {
-    let hear = |port| hear(database, behaviour, port, &scratch.join("run"));
-    let (first, behind, second) = (hear(plain)?, hear(gated)?, hear(plain)?);
-    if let Some(why) = unlike(database, behaviour, &first, &second) {
+    let Pair { crowds: [plain_crowd, gated_crowd], plain, gated, .. } = pair;
+    let scratch = pair.scratch.0.join("run");
+    let hear = |server: &Running, crowd: &Crowd| {
+        crowd.rest(false);
+        let heard = hear(subject, behaviour, server.port_for(subject.tls), &scratch);
+        crowd.rest(true);
+        heard
+    };
+    let first = hear(plain, plain_crowd)?;
+    let ended = AtomicBool::new(false);
+    let behind = scope(|threads| {
+        let watcher = subject.tls.then(|| threads.spawn(|| encryptions(gated, &ended)));
+        let heard = hear(&gated.server, gated_crowd);
+        ended.store(true, Ordering::Relaxed);
+        match watcher.map(|watcher| watcher.join()) {
+            Some(Ok(seen)) => framings.extend(seen?),
+            Some(Err(_)) => bail!("the watcher of the status panicked"),
+            None => {}
+        }
+        heard
+    })?;
+    let second = hear(plain, plain_crowd)?;
+    if let Some(why) = unlike(subject.database, behaviour, &first, &second) {
         return Ok(Verdict::Unstable(why));
     }
     if first.0.text.trim().is_empty() {
         return Ok(Verdict::Unstable("it prints nothing".to_owned()));
     }
-    Ok(unlike(database, behaviour, &first, &behind).map_or(Verdict::Same, Verdict::Differs))
+    let why = unlike(subject.database, behaviour, &first, &behind);
+    Ok(why.map_or(Verdict::Same, Verdict::Differs))
+}
+
+/// How the status says that encrypted connections are followed, until the end.
+fn encryptions(gated: &Gated, ended: &AtomicBool) -> Result<BTreeSet<String>> {
+    let mut seen = BTreeSet::new();
+    while !ended.load(Ordering::Relaxed) {
+        let status = gated.status()?;
+        let connections = status.0["connections"].as_array();
+        let kinds = connections.into_iter().flatten().filter_map(|user| user["tls"].as_str());
+        seen.extend(kinds.filter(|kind| !kind.is_empty()).map(str::to_owned));
+        sleep(Duration::from_millis(50));
+    }
+    Ok(seen)
 }
 
 fn unlike(database: Database, behaviour: &Behaviour, one: &Heard, other: &Heard) -> Option<String> {

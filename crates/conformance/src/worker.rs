@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::crowd::Asker;
+use crate::asker::Asker;
 use crate::database::Database;
 
 /// Arguments of `worker`.
@@ -48,7 +48,8 @@ pub fn run(options: &Options) -> Result<bool> {
 fn rounds(asker: &mut Asker, options: &Options, round: &mut u64) -> Result<bool> {
     *round += 1;
     let stamp = u64::from(options.number) * 1_000_000_007 + *round;
-    let Ok(answer) = asker.ask(&format!("SELECT {stamp}")) else { return Ok(false) };
+    let language = Language::of(options.database)?;
+    let Ok(answer) = asker.ask(&format!("{} {stamp}", language.echo)) else { return Ok(false) };
     if answer != stamp.to_string() {
         bail!("asked for {stamp}, answered {answer}");
     }
@@ -56,18 +57,14 @@ fn rounds(asker: &mut Asker, options: &Options, round: &mut u64) -> Result<bool>
     // In order, so that two transfers cannot deadlock.
     let (low, high) = (from.min(to), from.max(to));
     let mut steps = vec![
-        "BEGIN".to_owned(),
-        format!("UPDATE account SET amount = amount - 1 WHERE id = {low}"),
-        format!("UPDATE account SET amount = amount + 1 WHERE id = {high}"),
-        "COMMIT".to_owned(),
+        language.begin.to_owned(),
+        (language.add)(low, -1),
+        (language.add)(high, 1),
+        language.commit.to_owned(),
     ];
     if round.is_multiple_of(5) {
-        let lock = match options.database {
-            Database::MariaDb => ("SELECT GET_LOCK('l', 5)", "SELECT RELEASE_LOCK('l')"),
-            Database::PostgreSql => ("SELECT pg_advisory_lock(7)", "SELECT pg_advisory_unlock(7)"),
-        };
-        steps.insert(0, lock.0.to_owned());
-        steps.push(lock.1.to_owned());
+        steps.insert(0, language.lock.to_owned());
+        steps.push(language.unlock.to_owned());
     }
     for step in steps {
         if asker.ask(&step).is_err() {
@@ -78,4 +75,73 @@ fn rounds(asker: &mut Asker, options: &Options, round: &mut u64) -> Result<bool>
     writeln!(out, "{round}")?;
     out.flush()?;
     Ok(true)
+}
+
+/// How a database is asked for what the workers and their accounts need.
+pub struct Language {
+    echo: &'static str,
+    begin: &'static str,
+    commit: &'static str,
+    lock: &'static str,
+    unlock: &'static str,
+    add: fn(u32, i32) -> String,
+}
+
+impl Language {
+    fn of(database: Database) -> Result<Language> {
+        let sql_add = |id, by| format!("UPDATE account SET amount = amount + {by} WHERE id = {id}");
+        Ok(match database {
+            Database::MariaDb => Language {
+                echo: "SELECT",
+                begin: "BEGIN",
+                commit: "COMMIT",
+                lock: "SELECT GET_LOCK('l', 5)",
+                unlock: "SELECT RELEASE_LOCK('l')",
+                add: sql_add,
+            },
+            Database::PostgreSql => Language {
+                echo: "SELECT",
+                begin: "BEGIN",
+                commit: "COMMIT",
+                lock: "SELECT pg_advisory_lock(7)",
+                unlock: "SELECT pg_advisory_unlock(7)",
+                add: sql_add,
+            },
+            // What it watches nobody changes: a transaction is never refused for that.
+            Database::Redis => Language {
+                echo: "ECHO",
+                begin: "MULTI",
+                commit: "EXEC",
+                lock: "WATCH quiet",
+                unlock: "BLPOP empty 0.01",
+                add: |id, by| format!("INCRBY account:{id} {by}"),
+            },
+            Database::Memcached | Database::MongoDb => bail!("{database} has no accounts"),
+        })
+    }
+}
+
+/// Makes the accounts, each with this amount.
+pub fn prepare(database: Database, asker: &mut Asker, amount: u32) -> Result<()> {
+    if database != Database::Redis {
+        let engine = if database == Database::MariaDb { " ENGINE=InnoDB" } else { "" };
+        asker.ask(&format!("CREATE TABLE account (id INT PRIMARY KEY, amount INT){engine}"))?;
+    }
+    for id in 0..ACCOUNTS {
+        asker.ask(&match database {
+            Database::Redis => format!("SET account:{id} {amount}"),
+            _ => format!("INSERT INTO account VALUES ({id}, {amount})"),
+        })?;
+    }
+    Ok(())
+}
+
+/// What all accounts have together.
+pub fn sum(database: Database, asker: &mut Asker) -> Result<i64> {
+    if database != Database::Redis {
+        return Ok(asker.ask("SELECT SUM(amount) FROM account")?.parse()?);
+    }
+    let names: String = (0..ACCOUNTS).map(|id| format!(" account:{id}")).collect();
+    let amounts = asker.ask(&format!("MGET{names}"))?;
+    amounts.split(' ').map(|amount| amount.parse::<i64>().map_err(anyhow::Error::from)).sum()
 }

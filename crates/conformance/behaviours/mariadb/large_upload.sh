@@ -1,5 +1,6 @@
 # about: a statement of 18 MB (more than one packet), and LOAD DATA LOCAL of 20 MB
-m() { mariadb --no-defaults --protocol=tcp --local-infile=1 --max-allowed-packet=64M -h"$HOST" -P"$PORT" -uapp rig -N "$@" 2>&1; }
+# tls: yes
+m() { mariadb --no-defaults --protocol=tcp --local-infile=1 --max-allowed-packet=64M -h"$HOST" -P"$PORT" -uapp $TLS rig -N "$@" 2>&1; }
 m -e "CREATE TABLE u (id INT, v LONGTEXT) ENGINE=InnoDB"
 (printf "INSERT INTO u VALUES (1, '"; head -c 18000000 /dev/zero | tr '\0' 'z'; printf "');") | m
 seq 1 400000 | awk '{print $1 "\trow " $1 " of a bulk load, with some text"}' > rows.txt

@@ -1,5 +1,6 @@
 # about: GET_LOCK, LOCK TABLES and row locks between sessions, each waiting for the other's end
-m() { mariadb --no-defaults --protocol=tcp -h"$HOST" -P"$PORT" -uapp rig -N "$@" 2>&1; }
+# tls: yes
+m() { mariadb --no-defaults --protocol=tcp -h"$HOST" -P"$PORT" -uapp $TLS rig -N "$@" 2>&1; }
 m -e "CREATE TABLE l (id INT PRIMARY KEY, v INT) ENGINE=InnoDB; INSERT INTO l VALUES (1, 0)"
 (echo "SELECT 'a', GET_LOCK('x', 10);"; sleep 0.5; echo "SELECT 'a', RELEASE_LOCK('x');") | m > a.txt &
 sleep 0.2

@@ -1,5 +1,6 @@
 -- about: statements prepared in text, with parameters, errors and deallocation
 -- bytes: yes
+-- tls: yes
 CREATE TABLE p (id INT AUTO_INCREMENT PRIMARY KEY, v VARCHAR(20));
 PREPARE i FROM 'INSERT INTO p (v) VALUES (?)';
 SET @a = 'x', @b = NULL;

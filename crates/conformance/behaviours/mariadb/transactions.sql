@@ -1,5 +1,6 @@
 -- about: transactions, savepoints, implicit commits, autocommit off, read-only ones
 -- bytes: yes
+-- tls: yes
 DROP TABLE IF EXISTS t, u;
 CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(40)) ENGINE=InnoDB;
 START TRANSACTION;

@@ -1,9 +1,10 @@
 # about: clients killed in the middle of transactions and locks leave nothing behind
-m() { mariadb --no-defaults --protocol=tcp -h"$HOST" -P"$PORT" -uapp rig -N "$@" 2>&1; }
+# tls: yes
+m() { mariadb --no-defaults --protocol=tcp -h"$HOST" -P"$PORT" -uapp $TLS rig -N "$@" 2>&1; }
 m -e "CREATE TABLE v (id INT PRIMARY KEY) ENGINE=InnoDB"
 for i in 1 2 3; do
     mkfifo "in$i"
-    mariadb --no-defaults --protocol=tcp -h"$HOST" -P"$PORT" -uapp rig < "in$i" > /dev/null 2>&1 &
+    mariadb --no-defaults --protocol=tcp -h"$HOST" -P"$PORT" -uapp $TLS rig < "in$i" > /dev/null 2>&1 &
     pid=$!
     exec 9> "in$i"
     echo "BEGIN; INSERT INTO v VALUES (1); SELECT GET_LOCK('v', 5);" >&9

@@ -1,4 +1,5 @@
 # about: COPY FROM STDIN of 20 MB, one that fails, one that the client breaks off, and a statement of 18 MB
+# tls: yes
 p() { psql -XAtq "$@" 2>&1; }
 p -c "CREATE TABLE u (id int, v text)"
 seq 1 400000 | awk '{print $1 "\trow " $1 " of a bulk load, with some text"}' > rows.txt

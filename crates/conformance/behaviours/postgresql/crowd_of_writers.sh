@@ -1,4 +1,5 @@
 # about: twenty clients at once add to one row
+# tls: yes
 p() { psql -XAtq "$@" 2>&1; }
 p -c "CREATE TABLE w (id int PRIMARY KEY, v int); INSERT INTO w VALUES (1, 0)"
 for i in $(seq 20); do

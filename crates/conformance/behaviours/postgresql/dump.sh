@@ -1,4 +1,5 @@
 # about: pg_dump, loaded again
+# tls: yes
 p() { psql -XAtq "$@" 2>&1; }
 p -c "CREATE TABLE d (id int PRIMARY KEY, v text)" -c "INSERT INTO d SELECT g, md5(g::text) FROM generate_series(1, 5000) g"
 pg_dump -t d postgres > dump.sql

@@ -1,5 +1,6 @@
 -- about: functions, notices, errors with details, DO blocks that commit
 -- bytes: yes
+-- tls: yes
 CREATE FUNCTION f(n int) RETURNS SETOF int LANGUAGE plpgsql AS $$
 BEGIN
   RAISE NOTICE 'n is %', n;

@@ -1,4 +1,5 @@
 # about: advisory locks, LOCK TABLE and row locks between sessions, and a deadlock
+# tls: yes
 p() { psql -XAtq "$@" 2>&1; }
 p -c "CREATE TABLE l (id int PRIMARY KEY, v int); INSERT INTO l VALUES (1, 0), (2, 0)"
 (echo "SELECT 'a', pg_advisory_lock(5);"; sleep 0.5; echo "SELECT 'a', pg_advisory_unlock(5);") | p > a.txt &

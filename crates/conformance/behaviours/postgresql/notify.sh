@@ -1,4 +1,5 @@
 # about: LISTEN and NOTIFY between sessions, also inside transactions
+# tls: yes
 p() { psql -XAtq "$@" 2>&1; }
 mkfifo in
 psql -XAtq < in > heard.txt 2>&1 &

@@ -1,4 +1,5 @@
 # about: pgbench's pipelines, in the extended and the prepared protocol
+# tls: yes
 p() { psql -XAtq "$@" 2>&1; }
 p -c "CREATE TABLE b (id int PRIMARY KEY, v int)" -c "INSERT INTO b SELECT g, 0 FROM generate_series(1, 10) g"
 cat > script.sql <<'S'

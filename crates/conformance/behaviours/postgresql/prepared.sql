@@ -1,5 +1,6 @@
 -- about: prepared statements and cursors in text
 -- bytes: yes
+-- tls: yes
 PREPARE i (int, text) AS SELECT $1 * 2, $2 || '!';
 EXECUTE i (4, 'x');
 EXECUTE i ('nonsense', 'x');

@@ -1,5 +1,6 @@
 -- about: transactions, savepoints, failed ones, prepared ones, isolation, DDL inside
 -- bytes: yes
+-- tls: yes
 CREATE TABLE t (id int PRIMARY KEY, v text);
 BEGIN;
 INSERT INTO t VALUES (1, 'one'), (2, 'two');

@@ -1,4 +1,5 @@
 # about: clients killed in the middle of transactions and locks leave nothing behind
+# tls: yes
 p() { psql -XAtq "$@" 2>&1; }
 p -c "CREATE TABLE v (id int PRIMARY KEY)"
 for i in 1 2 3; do

@@ -298,3 +298,16 @@ fn io_threads_read_and_write_past_the_loop() {
     gate.wait_empty();
     assert_eq!(gate.status().counter("concurrent_use"), 0);
 }
+
+#[test]
+fn an_encrypted_user_is_left_alone_and_the_status_says_so() {
+    let Some(gate) = Setup::redis(1).start() else { return };
+    let mut user = gate.wire();
+    // How a TLS client begins. A server without TLS waits for the end of the line.
+    user.send(b"\x16\x03\x01\x00\x05");
+    gate.wait("it is seen", |status| status.counter("opaque_tls") == 1);
+    let status = gate.status();
+    assert_eq!(status.0["connections"][0]["tls"], "encrypted, not followed");
+    drop(user);
+    gate.wait_empty();
+}

@@ -13,7 +13,7 @@ use headworks_policy::Nanos;
 use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::thread::keeping_errno;
-use headworks_region::user::UserSlot;
+use headworks_region::user::{Encryption, UserSlot};
 use headworks_region::{PassReason, Protocol, State, clock, set_waker};
 
 const IN: u32 = libc::EPOLLIN as u32;
@@ -162,6 +162,11 @@ fn follow(watch: &Watch, user: u32, inner: &mut Inner, following: Following) {
         Following::Never(counter) => {
             watch.leave_alone();
             region.count(counter);
+            if counter == Counter::OpaqueTls
+                && let Some(slot) = region.user(user)
+            {
+                slot.encryption.store(Encryption::Opaque as u32, Ordering::Relaxed);
+            }
             if let Some((identity, _)) = inner.framing.identity() {
                 apply_identity(region, user, identity);
             }

@@ -1,0 +1,66 @@
+//! Servers that run.
+
+use anyhow::Result;
+use headworks_rig::{LoopServer, PostgresServer, Server};
+
+/// A server that runs; stopped when dropped.
+#[derive(Debug)]
+pub enum Running {
+    /// See [`Database::MariaDb`](crate::database::Database::MariaDb).
+    MariaDb(Box<Server>),
+    /// See [`Database::PostgreSql`](crate::database::Database::PostgreSql).
+    PostgreSql(Box<PostgresServer>),
+    /// All others.
+    EventLoops {
+        /// The server.
+        server: Box<LoopServer>,
+        /// Where it takes encrypted connections, if that is a port of its own.
+        tls_port: Option<u16>,
+    },
+}
+
+impl Running {
+    /// Its TCP port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        match self {
+            Running::MariaDb(server) => server.port(),
+            Running::PostgreSql(server) => server.port(),
+            Running::EventLoops { server, .. } => server.port(),
+        }
+    }
+
+    /// The port for clients that encrypt, or that do not.
+    pub fn port_for(&self, tls: bool) -> u16 {
+        match self {
+            Running::EventLoops { tls_port: Some(port), .. } if tls => *port,
+            _ => self.port(),
+        }
+    }
+
+    /// Whether the library is in it.
+    pub fn is_gated(&self) -> Result<bool> {
+        match self {
+            Running::MariaDb(server) => server.has_mapped("libheadworks"),
+            Running::PostgreSql(server) => server.has_mapped("libheadworks"),
+            Running::EventLoops { server, .. } => server.has_mapped("libheadworks"),
+        }
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        match self {
+            Running::MariaDb(server) => server.is_running(),
+            Running::PostgreSql(server) => server.is_running(),
+            Running::EventLoops { server, .. } => server.is_running(),
+        }
+    }
+
+    /// The last lines of its log.
+    pub fn log_tail(&self) -> String {
+        match self {
+            Running::MariaDb(server) => server.log_tail(),
+            Running::PostgreSql(server) => server.log_tail(),
+            Running::EventLoops { server, .. } => server.log(),
+        }
+    }
+}
