@@ -1,0 +1,93 @@
+//! Which thread belongs into which group, and how much each group weighs. Pure.
+
+use headworks_policy::cpu_weight::{Demand, cpu_weights};
+use headworks_region::Mode;
+use headworks_region::State;
+use headworks_region::snapshot::Snapshot;
+use std::collections::BTreeMap;
+
+/// A group that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Index of its class.
+    pub class: u32,
+    /// Name of its class.
+    pub name: String,
+    /// Weight, where one ordinary thread is 100.
+    pub cpu_weight: u32,
+    /// Threads that belong into it, ascending.
+    pub threads: Vec<u32>,
+}
+
+/// What is wanted: a group for each class that has users with threads of their own. A thread that serves several users
+/// goes with the last of them; one that is the server's main thread is left alone, because where it is new threads and
+/// processes begin.
+pub(super) fn wanted(snapshot: &Snapshot) -> Vec<Wanted> {
+    let mut of_thread: BTreeMap<u32, u32> = BTreeMap::new();
+    for user in &snapshot.users {
+        let (_, thread) = user.thread;
+        if user.state != State::Free && !user.bypass && thread != 0 && thread != snapshot.server {
+            of_thread.insert(thread, user.class);
+        }
+    }
+    let mut groups: Vec<Wanted> = Vec::new();
+    let mut demands: Vec<Demand> = Vec::new();
+    for class in &snapshot.classes {
+        let threads: Vec<u32> = of_thread
+            .iter()
+            .filter(|(_, of)| **of == class.class)
+            .map(|(thread, _)| *thread)
+            .collect();
+        if threads.is_empty() {
+            continue;
+        }
+        // There are at most 16,384 users.
+        let users = threads.len() as u32;
+        demands.push(Demand { weight: class.weight, shared: class.shared, users });
+        groups.push(Wanted {
+            class: class.class,
+            name: class.name.clone(),
+            cpu_weight: 0,
+            threads,
+        });
+    }
+    let settings = &snapshot.settings;
+    let held = settings.mode == Mode::Enforce && !settings.off && !snapshot.stale;
+    let mut weights = vec![0; demands.len()];
+    cpu_weights(&demands, held.then_some(settings.parallelism), &mut weights);
+    for (group, weight) in groups.iter_mut().zip(weights) {
+        group.cpu_weight = weight;
+    }
+    groups
+}
+
+/// Threads to move: those that are not where they should be. `inside` says which group a thread is in.
+pub(super) fn moves<'a>(
+    wanted: &'a [Wanted],
+    inside: &'a BTreeMap<u32, u32>,
+) -> impl Iterator<Item = (u32, u32)> + 'a {
+    wanted.iter().flat_map(move |group| {
+        let elsewhere = group.threads.iter().filter(|t| inside.get(*t) != Some(&group.class));
+        elsewhere.map(|thread| (*thread, group.class))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_threads_that_are_elsewhere_move() {
+        let group = |class, threads: &[u32]| Wanted {
+            class,
+            name: String::new(),
+            cpu_weight: 100,
+            threads: threads.to_vec(),
+        };
+        let wanted = [group(0, &[10, 11]), group(3, &[12, 13])];
+        let inside = BTreeMap::from([(10, 0), (12, 0), (99, 3)]);
+        // 11 and 13 are in none, 12 is in the wrong one; 99 serves nobody and may stay.
+        let moves: Vec<(u32, u32)> = moves(&wanted, &inside).collect();
+        assert_eq!(moves, [(11, 0), (12, 3), (13, 3)]);
+    }
+}
