@@ -315,18 +315,18 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
 const COLUMNS: usize = 9;
 
 fn cells(record: &Record) -> Vec<[String; COLUMNS]> {
-    let head =
-        ["simulated", "best P", "gain", "P found", "λ_max error", "of the model", "settled, s"];
-    let keys = [
-        "optimum_p",
-        "gain",
-        "found_p",
-        "error",
-        "model_error",
-        "settling_s",
-        "error_from_16",
-        "settling_s_from_16",
+    let columns = [
+        ("simulated", ""),
+        ("best P", "optimum_p"),
+        ("gain", "gain"),
+        ("P found", "found_p"),
+        ("λ_max error", "error"),
+        ("of the model", "model_error"),
+        ("settled, s", "settling_s"),
+        ("error from 16", "error_from_16"),
+        ("settled from 16, s", "settling_s_from_16"),
     ];
+    let head = columns.map(|(head, _)| head);
     let mut lines = vec![head.map(str::to_owned)];
     for (machine, search, _) in MACHINES {
         for users in USERS {
@@ -338,7 +338,7 @@ fn cells(record: &Record) -> Vec<[String; COLUMNS]> {
             };
             lines.push(std::array::from_fn(|column| match column.checked_sub(1) {
                 None => format!("{machine}, {users} users"),
-                Some(at) => tenths(values(keys[at])),
+                Some(_) => tenths(values(columns[column].1)),
             }));
         }
     }

@@ -27,8 +27,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     report: |directory| report(directory, false),
 };
 
-const WARM_UP_S: u64 = 10;
-const WINDOW_S: u64 = 20;
+const WARM_UP_S: u64 = 20;
+const WINDOW_S: u64 = 60;
 const ROUNDS: usize = 3;
 /// Warm-up and window of a quick run.
 const QUICK_S: (u64, u64) = (2, 4);
