@@ -75,6 +75,100 @@ pub(super) fn moves<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headworks_policy::Nanos;
+    use headworks_policy::histogram::BUCKETS;
+    use headworks_region::Protocol;
+    use headworks_region::control::Settings;
+    use headworks_region::snapshot::{ClassView, Totals, UserView};
+    use headworks_region::user::Encryption;
+
+    const SERVER: u32 = 500;
+
+    fn user(number: u32, class: u32, thread: u32) -> UserView {
+        UserView {
+            user: number,
+            generation: 1,
+            state: State::Idle,
+            class,
+            class_epoch: 1,
+            bypass: false,
+            holding: 0,
+            used: 0,
+            pass_reason: None,
+            thread: (SERVER, thread),
+            identity: Default::default(),
+            local_port: 0,
+            behind: (Default::default(), 0),
+            encryption: Encryption::from_word(0),
+            connected: Nanos(0),
+            arrived: Nanos(0),
+            admitted: Nanos(0),
+            totals: Totals::default(),
+            latency_ms: (0.0, 0.0),
+            wait_max: Nanos(0),
+            latency_max: Nanos(0),
+        }
+    }
+
+    fn class(class: u32, name: &str, weight: f64) -> ClassView {
+        ClassView {
+            class,
+            name: name.to_owned(),
+            weight,
+            shared: false,
+            target: None,
+            users: 0,
+            inside: 0,
+            waiting: 0,
+            totals: Totals::default(),
+            wait: Box::new([0; BUCKETS]),
+            latency: Box::new([0; BUCKETS]),
+        }
+    }
+
+    fn snapshot(users: Vec<UserView>) -> Snapshot {
+        Snapshot {
+            now: Nanos(0),
+            settings: Settings { mode: Mode::Enforce, parallelism: 4, ..Settings::default() },
+            protocol: Protocol::MySql,
+            bonus: 0,
+            stale: false,
+            daemon: 1,
+            server: SERVER,
+            users,
+            classes: vec![class(0, "default", 1.0), class(3, "gold", 3.0), class(7, "empty", 9.0)],
+            counters: Vec::new(),
+        }
+    }
+
+    fn short(groups: &[Wanted]) -> Vec<(&str, u32, &[u32])> {
+        groups.iter().map(|g| (g.name.as_str(), g.cpu_weight, g.threads.as_slice())).collect()
+    }
+
+    #[test]
+    fn each_thread_goes_with_the_class_of_its_user_and_the_rest_stays() {
+        let administrator = UserView { bypass: true, ..user(4, 0, 14) };
+        let gone = UserView { state: State::Free, ..user(5, 3, 15) };
+        let mut of = snapshot(vec![
+            user(0, 3, 10),
+            user(1, 0, 12),
+            user(2, 0, 11),
+            // No request has come yet; and the thread from which new ones are made.
+            user(3, 0, 0),
+            user(6, 3, SERVER),
+            administrator,
+            gone,
+        ]);
+        // Three run: 300 · 2/5 and 300 · 3/5.
+        assert_eq!(
+            short(&wanted(&of)),
+            [("default", 120, &[11, 12][..]), ("gold", 180, &[10][..])]
+        );
+        of.settings.parallelism = 2;
+        assert_eq!(short(&wanted(&of))[1].1, 120, "two places are 200");
+        of.settings.mode = Mode::Observe;
+        assert_eq!(short(&wanted(&of))[1].1, 180, "nobody is held");
+    }
 
     #[test]
     fn only_threads_that_are_elsewhere_move() {
