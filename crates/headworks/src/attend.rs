@@ -6,6 +6,7 @@
 //! server ends, it waits for the next one. If it is killed, everybody passes, and the next one takes
 //! over the region that the server uses.
 
+use crate::cgroup::{Companion, Worker};
 use crate::cli::Attend;
 use crate::config::{self, Config};
 use crate::daemon::{self, apply_config};
@@ -38,6 +39,7 @@ pub fn run(args: &Attend) -> Result<()> {
         profile: profile.name.clone(),
         profile_file: profile.file.as_ref().map(std::fs::canonicalize).transpose()?,
         attended: true,
+        cpu_weights: config.cpu_weights,
     };
     instance.rewrite_note(&note)?;
     apply_config(&region, &config, note.extra_port, &profile.bypass);
@@ -47,7 +49,11 @@ pub fn run(args: &Attend) -> Result<()> {
         profile.name,
         instance.region_path().display()
     );
-    daemon::run(instance, Some(Manager), false)
+    let companion = match config.cpu_weights {
+        true => Companion::Own(Box::new(Worker::new(&instance.name))),
+        false => Companion::None,
+    };
+    daemon::run(instance, Some(Manager), false, companion)
 }
 
 /// The region of the instance: the one that is there, if this build can use it, else a fresh one.

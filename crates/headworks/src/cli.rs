@@ -236,6 +236,12 @@ pub struct Run {
     /// Profile of the server: a name from `profile list`, or a file [default: by the program's name]
     #[arg(long, value_name = "NAME|FILE")]
     pub profile: Option<String>,
+    /// Give the threads of each class processor time by its weight, with control groups
+    ///
+    /// As `cpu_weights = true` in the configuration. Needs root, or a group that may be divided;
+    /// where that is missing, everything else goes on (`headworks doctor` says what is missing).
+    #[arg(long)]
+    pub cgroups: bool,
     /// Start the database without the gate if the gate cannot be set up
     ///
     /// For services: a mistake in a configuration, or a missing library, must not keep a database

@@ -35,6 +35,8 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// Where Prometheus is served beside the Unix socket.
     pub metrics: Option<SocketAddr>,
+    /// Threads get processor time by the weights of their users' classes; only read at the start.
+    pub cpu_weights: bool,
 }
 
 /// One class of users.
@@ -79,6 +81,7 @@ impl Default for Config {
             classes: vec![ClassConfig::default_class()],
             rules: Vec::new(),
             metrics: None,
+            cpu_weights: false,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! and removes the instance.
 
 use crate::attend;
+use crate::cgroup::Companion;
 use crate::config::Config;
 use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
@@ -178,6 +179,7 @@ struct Daemon {
     tuning: Tuning,
     quota: Quota,
     slo: Slo,
+    companion: Companion,
     metrics: Metrics,
     log: Log,
     config_error: Option<String>,
@@ -188,6 +190,7 @@ impl Daemon {
         let now = clock::now();
         self.recorder.collect(&self.region);
         self.tuning.tick(&self.region, now);
+        self.companion.tick(&self.region);
         if self.history.back().is_none_or(|last| now.since(last.now) >= TICK) {
             let snapshot = self.region.snapshot(now);
             self.log.look(&snapshot);
@@ -208,6 +211,7 @@ impl Daemon {
                 let mut status = Status::build(&self.instance.name, before, &now);
                 status.config_error = self.config_error.clone();
                 status.targets = self.slo.status();
+                status.cgroup = self.companion.status();
                 status.metrics = vec![format!("unix:{}", self.instance.metrics_path().display())];
                 status
                     .metrics
@@ -301,7 +305,12 @@ impl Daemon {
 
 /// Runs until the database ends. `ready` gets a line once the daemon serves; from then on a
 /// `detached` one holds nothing of whoever started it.
-pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) -> Result<()> {
+pub fn run(
+    instance: Instance,
+    mut ready: Option<impl Write>,
+    detached: bool,
+    companion: Companion,
+) -> Result<()> {
     // A client that goes without its answer, or a log that nobody reads any more, ends nobody.
     // SAFETY: sets a disposition, before any thread exists.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
@@ -346,6 +355,7 @@ pub fn run(instance: Instance, mut ready: Option<impl Write>, detached: bool) ->
         tuning: Tuning::new(),
         quota: Quota::default(),
         slo: Slo::default(),
+        companion,
         config_error: None,
     };
     if let Some(Ok(config)) = daemon.note.config.as_ref().map(|path| crate::config::load(path))

@@ -42,6 +42,9 @@ pub struct Note {
     /// The daemon was there before the server, and stays when it ends (`headworks attend`).
     #[serde(default)]
     pub attended: bool,
+    /// Threads get processor time by the weights of their users' classes.
+    #[serde(default)]
+    pub cpu_weights: bool,
 }
 
 /// The directory below which instances live: `HEADWORKS_RUN_DIR`, or one in memory, because the

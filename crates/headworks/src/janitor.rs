@@ -5,12 +5,21 @@
 //! which is root's. So the process that root starts splits: the child gives its rights up and is
 //! the daemon, and the parent does nothing but wait for its end and remove the directory if it is
 //! empty, which that of a later instance never is.
+//!
+//! If processor time is to follow weights, the parent also cares for the control groups, which are
+//! root's too (see [`crate::cgroup`]). Of what the region says it believes nothing but who serves
+//! whom, and it moves only threads of the server.
 
+use crate::cgroup::{Companion, Reporter, Reports, Worker};
 use crate::instance::Instance;
 use anyhow::{Context, Result};
 use std::fs::File;
 use std::io::Error;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Time between two looks whether the daemon lives, while there are groups to care for.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// User and group ids on the command line.
 pub fn parse_ids(text: &str) -> Result<(u32, u32), String> {
@@ -19,14 +28,27 @@ pub fn parse_ids(text: &str) -> Result<(u32, u32), String> {
     ids.ok_or_else(|| "two numbers with a colon in between".to_owned())
 }
 
-/// Splits; returns in the daemon's process only, which belongs to this user and group. To be
-/// called before there are threads.
-pub fn split(instance: &Instance, ready: Option<&File>, (uid, gid): (u32, u32)) -> Result<()> {
+/// Splits; returns in the daemon's process only, which belongs to this user and group, and says who
+/// cares for control groups. To be called before there are threads.
+pub fn split(
+    instance: &Instance,
+    ready: Option<&File>,
+    (uid, gid): (u32, u32),
+) -> Result<Companion> {
+    let (read, write) = match instance.note()?.cpu_weights {
+        true => crate::run::pipe().map(|(read, write)| (Some(read), Some(write)))?,
+        false => (None, None),
+    };
     // SAFETY: there is one thread, so the child may go on as any process would.
     match unsafe { libc::fork() } {
         -1 => Err(Error::last_os_error()).context("cannot fork"),
-        0 => give_up_rights(uid, gid).context("cannot become the database's user"),
+        0 => {
+            drop(write);
+            give_up_rights(uid, gid).context("cannot become the database's user")?;
+            Ok(read.map_or(Companion::None, |pipe| Companion::Janitor(Reports::new(pipe))))
+        }
         daemon => {
+            drop(read);
             if let Some(ready) = ready {
                 // SAFETY: the child has its own copy, and this process ends without using it again.
                 unsafe { libc::close(ready.as_raw_fd()) };
@@ -34,12 +56,39 @@ pub fn split(instance: &Instance, ready: Option<&File>, (uid, gid): (u32, u32)) 
             crate::daemon::release_stderr();
             // SAFETY: the name is a C string; it tells people which of the two this is.
             unsafe { libc::prctl(libc::PR_SET_NAME, c"hw-janitor".as_ptr()) };
+            if let Some(pipe) = write {
+                care(instance, daemon, pipe);
+            }
             // SAFETY: waits for our own child; no status is wanted.
             while unsafe { libc::waitpid(daemon, std::ptr::null_mut(), 0) } < 0
                 && Error::last_os_error().raw_os_error() == Some(libc::EINTR)
             {}
             let _ = std::fs::remove_dir(&instance.dir);
             std::process::exit(0)
+        }
+    }
+}
+
+/// Cares for control groups until the daemon ends, and then removes them.
+fn care(instance: &Instance, daemon: i32, pipe: OwnedFd) {
+    // The daemon may end first.
+    // SAFETY: sets a disposition; this process has one thread.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    let Ok(region) = instance.open_region() else { return };
+    let (mut worker, mut reporter) = (Worker::new(&instance.name), Reporter::new(pipe));
+    // SAFETY: all zero bytes are a valid structure.
+    let mut ended: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    loop {
+        worker.tick(&region);
+        reporter.tell(worker.status());
+        std::thread::sleep(LOOK);
+        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // The child stays to be waited for. It is ours, so its number is not negative.
+        // SAFETY: the structure outlives the call.
+        let asked = unsafe { libc::waitid(libc::P_PID, daemon as u32, &raw mut ended, how) };
+        // SAFETY: waitid has filled the structure, or left it as zeros.
+        if asked != 0 || unsafe { ended.si_pid() } != 0 {
+            return;
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The `headworks` command.
 
 mod attend;
+mod cgroup;
 mod cli;
 mod config;
 mod control;
@@ -98,10 +99,14 @@ fn dispatch(command: Command) -> Result<ExitCode> {
                 use std::os::fd::FromRawFd;
                 // SAFETY: the parent made this descriptor for us and says so on the command line.
                 let ready = args.ready_fd.map(|fd| unsafe { std::fs::File::from_raw_fd(fd) });
-                if let Some(ids) = args.run_as {
-                    janitor::split(&instance, ready.as_ref(), ids)?;
-                }
-                daemon::run(instance, ready, args.detach)?;
+                let companion = match args.run_as {
+                    Some(ids) => janitor::split(&instance, ready.as_ref(), ids)?,
+                    None if instance.note()?.cpu_weights => {
+                        cgroup::Companion::Own(Box::new(cgroup::Worker::new(&instance.name)))
+                    }
+                    None => cgroup::Companion::None,
+                };
+                daemon::run(instance, ready, args.detach, companion)?;
             } else {
                 // SAFETY: geteuid has no preconditions.
                 let root = unsafe { libc::geteuid() } == 0;

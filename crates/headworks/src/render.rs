@@ -112,6 +112,7 @@ pub fn status_text(status: &Status, width: usize, color: bool) -> String {
     figures(&mut out, status, ink, width);
     section(&mut out, ink, "Classes", &class_table(&status.classes).render(width, ink));
     section(&mut out, ink, "Latency targets", &targets(status, ink));
+    section(&mut out, ink, "Processor time by weight", &cpu_weights(status, ink));
     users(&mut out, status, ink, width);
     counters(&mut out, status, ink, width);
     if let Some(counterfactual) = &status.counterfactual {
@@ -144,6 +145,31 @@ fn targets(status: &Status, ink: Ink) -> String {
             target.windows_held,
             target.windows
         );
+    }
+    out
+}
+
+/// A line for each control group, or why there is none.
+fn cpu_weights(status: &Status, ink: Ink) -> String {
+    let Some(cgroup) = &status.cgroup else { return String::new() };
+    let mut out = String::new();
+    for group in &cgroup.groups {
+        let _ = writeln!(
+            out,
+            "  {}: as {:.1} threads, {} in {}",
+            printable(&group.class),
+            f64::from(group.cpu_weight) / f64::from(headworks_policy::cpu_weight::ONE_THREAD),
+            group.threads,
+            printable(&group.directory)
+        );
+    }
+    if cgroup.state != "active" {
+        let reason = cgroup.reason.as_deref().unwrap_or("no look was taken yet");
+        let state = ink.tone(Tone::Notice, &printable(&cgroup.state));
+        let _ = writeln!(out, "  {state}: {}", printable(reason));
+    }
+    if let Some(mend) = &cgroup.mend {
+        let _ = writeln!(out, "  {} {}", ink.faint("mend:"), ink.bold(&printable(mend)));
     }
     out
 }

@@ -121,6 +121,7 @@ fn override_settings(config: &mut Config, args: &Run) {
     if let Some(mode) = args.mode {
         settings.mode = mode.into();
     }
+    config.cpu_weights |= args.cgroups;
 }
 
 /// Whether few threads serve all connections, so that users are held by hiding that they are ready.
@@ -360,6 +361,7 @@ impl Plan<'_> {
             profile: self.profile.name.clone(),
             profile_file: self.profile.file.as_ref().map(std::fs::canonicalize).transpose()?,
             attended: false,
+            cpu_weights: self.config.cpu_weights,
         })
     }
 }

@@ -68,6 +68,9 @@ pub struct Status {
     pub counters: BTreeMap<String, u64>,
     /// What went wrong with the last reload of the configuration; the one before it is in force.
     pub config_error: Option<String>,
+    /// How it stands with processor time by weights; `None` if it was not asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<crate::cgroup::CgroupStatus>,
     /// Where Prometheus is served; empty without a daemon.
     #[serde(default)]
     pub metrics: Vec<String>,
@@ -279,6 +282,7 @@ impl Status {
             parallelism: settings.parallelism,
             parallelism_auto: settings.auto,
             parallelism_search: None,
+            cgroup: None,
             stall_bonus: now.bonus,
             quota_requests: settings.zeta,
             server_pid: now.server,

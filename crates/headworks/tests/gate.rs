@@ -12,6 +12,8 @@ const POOL: bool = false;
 mod bypass;
 #[path = "gate/certificate.rs"]
 mod certificate;
+#[path = "gate/cgroups.rs"]
+mod cgroups;
 #[path = "gate/common.rs"]
 mod common;
 #[path = "gate/conversation.rs"]

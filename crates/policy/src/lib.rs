@@ -11,6 +11,7 @@ pub mod aimd;
 pub mod block;
 pub mod bucket;
 pub mod counterfactual;
+pub mod cpu_weight;
 pub mod drr;
 pub mod fair;
 pub mod gate;

@@ -281,7 +281,7 @@ impl Bench<'_> {
         }
         let mut run = measure(&report, sensitive, round);
         if matches!(task.arm.server, ServerKind::Gate(_)) {
-            let (status, search) = self.gate()?;
+            let (status, search) = self.gate(task.arm.server)?;
             add_status(&mut run, &status);
             add_search(&mut run, &search);
         }
@@ -289,8 +289,9 @@ impl Bench<'_> {
         Ok(run)
     }
 
-    /// What the gate says of itself and of its search for P. An arm whose gate is not closed would measure nothing.
-    fn gate(&self) -> Result<(serde_json::Value, serde_json::Value)> {
+    /// What the gate says of itself and of its search for P. An arm whose gate is not closed, though it should be, or
+    /// whose control groups are not there, would measure nothing.
+    fn gate(&self, server: ServerKind) -> Result<(serde_json::Value, serde_json::Value)> {
         let ask = |arguments: &[&str]| -> Result<serde_json::Value> {
             let output = Command::new(&self.headworks)
                 .args(arguments)
@@ -302,11 +303,17 @@ impl Bench<'_> {
             })
         };
         let status = ask(&["status"])?;
+        let wants = |text: &str| matches!(server, ServerKind::Gate(c) if c.contains(text));
         ensure!(
-            status["mode"] == "enforce" && status["gate"] == "closed",
+            status["mode"] == "enforce" && status["gate"] == "closed" || wants("\"observe\""),
             "the gate is {} in mode {}: it does not hold anybody",
             status["gate"],
             status["mode"]
+        );
+        ensure!(
+            !wants("cpu_weights = true") || status["cgroup"]["state"] == "active",
+            "there are no control groups with CPU weights: {}; `headworks doctor` says what gives them",
+            status["cgroup"]["reason"]
         );
         Ok((status, ask(&["explain", "parallelism"])?))
     }

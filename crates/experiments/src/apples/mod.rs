@@ -3,10 +3,14 @@
 //! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in [`EXPERIMENTS`].
 
 mod bounds;
+mod cgroups;
 mod collect;
+mod cores;
 mod figure;
+mod map;
 mod matching;
 mod measure;
+mod schedulers;
 mod shift;
 mod slo;
 #[cfg(test)]
@@ -25,12 +29,16 @@ use figure::Figure;
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
     users::EXPERIMENT,
+    map::EXPERIMENT,
     bounds::EXPERIMENT,
     matching::STANDARD,
     matching::READ_MOSTLY,
     matching::WRITE_HEAVY,
     shift::EXPERIMENT,
     slo::EXPERIMENT,
+    cgroups::EXPERIMENT,
+    schedulers::EXPERIMENT,
+    cores::EXPERIMENT,
 ];
 
 /// Tables are kept from experiment to experiment; whoever runs them ends with this.

@@ -12,7 +12,9 @@ fn names_are_unique_and_times_are_promised() {
     let ids: std::collections::BTreeSet<_> = EXPERIMENTS.iter().map(|e| e.id).collect();
     assert_eq!(ids.len(), EXPERIMENTS.len());
     assert!(EXPERIMENTS.iter().all(|e| e.id.starts_with("apples-")));
-    assert!(EXPERIMENTS.iter().all(|e| e.expected_quick_s < 400 && e.expected_s > 300));
+    assert!(EXPERIMENTS.iter().all(|e| e.expected_quick_s < 400));
+    // A simulation needs neither a database nor much time.
+    assert!(EXPERIMENTS.iter().all(|e| e.needs.is_empty() || e.expected_s > 300));
 }
 
 /// A server that takes two milliseconds.

@@ -106,7 +106,9 @@ fn legend(panel: &Panel, width: i32) -> Vec<Vec<(i32, &Line)>> {
     let mut rows: Vec<Vec<(i32, &Line)>> = Vec::new();
     let mut x = width;
     let mut seen: Vec<&str> = Vec::new();
-    for line in &panel.lines {
+    // Rows of a map have their names beside them.
+    let lines = if matches!(panel.kind, Kind::Heat(_)) { &[][..] } else { &panel.lines[..] };
+    for line in lines {
         if line.label.is_empty() || seen.contains(&line.label.as_str()) {
             continue;
         }
@@ -150,6 +152,7 @@ fn draw_panel(
     let plot = area.clone().shrink((0, top), (all_width as i32, all_height as i32 - top));
     match panel.kind {
         Kind::Bars => super::draw_bars::draw(&plot, record, panel),
+        Kind::Heat(best) => super::draw_heat::draw(&plot, record, show.sweep_label, panel, best),
         Kind::Sweep | Kind::Time => draw_lines(&plot, record, show, panel),
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod analyse;
 mod claim;
 mod draw;
 mod draw_bars;
+mod draw_heat;
 pub(crate) mod found;
 pub(crate) mod panel;
 pub(crate) mod record;

@@ -20,6 +20,15 @@ pub(crate) enum Kind {
     Time,
     /// Categories, with a bar for each line.
     Bars,
+    /// Points of the sweep; a row of coloured cells for each line.
+    Heat(Best),
+}
+
+/// Which end of a number is the good one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Best {
+    High,
+    Low,
 }
 
 /// A line, or one bar.
@@ -63,6 +72,11 @@ impl Panel {
     /// Bars.
     pub(crate) fn bars(title: &str, y_label: &str) -> Self {
         Self::new(Kind::Bars, title, y_label)
+    }
+
+    /// A map: each line is a row, each point of the sweep a column.
+    pub(crate) fn heat(title: &str, best: Best) -> Self {
+        Self::new(Kind::Heat(best), title, "")
     }
 
     /// Draws the vertical axis at least up to here.

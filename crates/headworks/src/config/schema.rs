@@ -57,6 +57,9 @@ pub(super) struct GateSection {
     /// 3600000 ms. Default 500. Smaller: hidden locks are found sooner, but a few long queries
     /// count as a stall. Larger: the other way round.
     pub stall_ms: Number,
+    /// Whether threads get processor time by the weights of their users' classes, through control
+    /// groups. Default false. Only read when the database is started.
+    pub cpu_weights: Option<Spanned<bool>>,
     /// Address on which Prometheus is served by TCP, such as "127.0.0.1:9090". Default: none, only
     /// the instance's Unix socket. Whoever reaches it reads names of classes and all figures.
     pub metrics: Words,
@@ -190,7 +193,7 @@ fn mend_of(key: &str, message: &str) -> String {
     }
     match key {
         "weight" => "Write a number from 0.001 to 1000, without quotes.".to_owned(),
-        "bypass" => "Write `bypass = true`, or remove it.".to_owned(),
+        "bypass" | "cpu_weights" => format!("Write `{key} = true`, or remove it."),
         "gate" => "Write the section as `[gate]`.".to_owned(),
         "class" | "rule" => {
             format!(

@@ -18,7 +18,8 @@ pub(super) fn validate(file: File, place: &Place<'_>) -> Result<Config, ConfigEr
     let classes = classes(&file.class, place)?;
     let rules = rules(&file.rule, &classes, place)?;
     let metrics = metrics(&file.gate.metrics, place)?;
-    Ok(Config { settings, classes, rules, metrics })
+    let cpu_weights = file.gate.cpu_weights.is_some_and(|value| *value.get_ref());
+    Ok(Config { settings, classes, rules, metrics, cpu_weights })
 }
 
 /// A whole number in its range, or `None` if the file does not say it.

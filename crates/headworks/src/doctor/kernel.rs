@@ -3,12 +3,13 @@
 
 use super::Finding;
 use super::machine::read;
+use crate::cgroup::{Place, Refusal};
 use headworks_volume::ublk::Unavailable;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
 pub(super) fn all() -> Vec<Finding> {
-    vec![pressure(), cgroup(), cachestat(), nowait(), tracefs(), bpf(), ublk()]
+    vec![pressure(), cgroup(), cpu_weights(), cachestat(), nowait(), tracefs(), bpf(), ublk()]
 }
 
 /// Says what a thing is used for.
@@ -26,6 +27,30 @@ fn pressure() -> Finding {
         format!("/proc/pressure is not readable: {what}"),
         "sudo sed -i 's/^GRUB_CMDLINE_LINUX=\"/&psi=1 /' /etc/default/grub && sudo update-grub   # then restart the machine",
     )
+}
+
+fn cpu_weights() -> Finding {
+    cpu_weights_finding(crate::cgroup::locate(std::process::id()))
+}
+
+fn cpu_weights_finding(found: Result<Place, Refusal>) -> Finding {
+    let (name, what) =
+        ("CPU weights", "processor time by weights of classes, `headworks run --cgroups`");
+    match found {
+        Ok(Place { version, dir }) => Finding::ok(
+            name,
+            format!(
+                "control groups, version {}, below {}: {what}",
+                version.number(),
+                dir.display()
+            ),
+        ),
+        Err(Refusal { reason, mend }) => Finding::warning(
+            name,
+            format!("{reason}: {what}"),
+            mend.unwrap_or_else(|| "sudo headworks doctor".to_owned()),
+        ),
+    }
 }
 
 fn cgroup() -> Finding {
@@ -158,6 +183,15 @@ fn ublk_finding(error: Option<&Unavailable>) -> Finding {
 mod tests {
     use super::*;
     use crate::doctor::State;
+
+    #[test]
+    fn cpu_weights_are_there_or_missing_with_the_command_that_gives_them() {
+        let here = crate::cgroup::locate(std::process::id());
+        assert_eq!(cpu_weights_finding(here.clone()).state == State::Ok, here.is_ok());
+        let refusal = Refusal { reason: "no".to_owned(), mend: Some("echo +cpu".to_owned()) };
+        let missing = cpu_weights_finding(Err(refusal));
+        assert_eq!((missing.state, missing.mend.as_deref()), (State::Warning, Some("echo +cpu")));
+    }
 
     #[test]
     fn ublk_is_there_or_missing_with_what_would_give_it() {

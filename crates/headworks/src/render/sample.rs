@@ -94,6 +94,7 @@ pub(crate) fn busy() -> Status {
         wait: percentiles(81.0),
         classes: vec![class("default", 1.0, 224, 14, 175), class("reports", 0.5, 32, 2, 25)],
         targets: vec![],
+        cgroup: None,
         connections: (0..256).map(user).collect(),
         counters: BTreeMap::from([
             ("lent".to_owned(), 12),

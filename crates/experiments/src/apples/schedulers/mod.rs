@@ -1,0 +1,173 @@
+//! With and without the gate, above the kernel's I/O schedulers.
+
+mod collect;
+mod volume;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::record::Outcome;
+use crate::registry::{Experiment, RunOptions};
+use crate::sweep::found::Seed;
+use crate::sweep::panel::Panel;
+use crate::sweep::{self, Bound, Claim, Presentation};
+
+const ID: &str = "apples-schedulers";
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: ID,
+    title: "With and without the gate, above each of the kernel's I/O schedulers",
+    paper: "AppleS",
+    figure: "Figures 11 and 16",
+    expected_s: 300 + 8 * (WARM_UP_S + WINDOW_S + AROUND_S) * ROUNDS as u64,
+    expected_quick_s: 30 + 8 * (QUICK_S.0 + QUICK_S.1 + AROUND_S),
+    needs: &["mariadb-server-core", "e2fsprogs", "root", "loop devices", "10 GB of disk"],
+    run,
+    report: |directory| report(directory, false),
+};
+
+const WARM_UP_S: u64 = 20;
+const WINDOW_S: u64 = 60;
+const ROUNDS: usize = 3;
+/// Warm-up and window of a quick run.
+const QUICK_S: (u64, u64) = (2, 4);
+/// Starting, connecting, stopping.
+const AROUND_S: u64 = 12;
+
+const USERS: usize = 256;
+
+/// A scheduler with the arms without and with the gate.
+#[derive(Debug, Clone, Copy)]
+struct Pair {
+    scheduler: &'static str,
+    plain: &'static str,
+    gated: &'static str,
+}
+
+const PAIRS: [Pair; 4] = [
+    Pair { scheduler: "none", plain: "none, as it is", gated: "none, gate" },
+    Pair { scheduler: "mq-deadline", plain: "mq-deadline, as it is", gated: "mq-deadline, gate" },
+    Pair { scheduler: "kyber", plain: "kyber, as it is", gated: "kyber, gate" },
+    Pair { scheduler: "bfq", plain: "bfq, as it is", gated: "bfq, gate" },
+];
+
+/// With the bound of unfairness of the paper's comparison.
+const GATE: &str = "[gate]\nparallelism = 16\nunfairness_max = 0.1\n";
+
+/// The one point of every arm.
+const AT: f64 = USERS as f64;
+const KEY: &str = "throughput_per_s";
+
+/// Of what each scheduler that this kernel has says, the lowest or the highest; not a number if there is none.
+fn over(seed: &Seed<'_>, value: fn(&Seed<'_>, &Pair) -> f64, pick: fn(f64, f64) -> f64) -> f64 {
+    let values = PAIRS.iter().map(|pair| value(seed, pair));
+    values.filter(|value| value.is_finite()).reduce(pick).unwrap_or(f64::NAN)
+}
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        statement: "the gate costs no throughput under any scheduler",
+        paper: "more for all seven, up to +17.3 % (Figure 11); at most 2.5 % less (Figure 16)",
+        unit: "throughput / that without the gate, lowest of the schedulers",
+        ours: |seed| {
+            over(
+                seed,
+                |seed, pair| seed.get(pair.gated, AT, KEY) / seed.get(pair.plain, AT, KEY),
+                f64::min,
+            )
+        },
+        bound: Bound::AtLeast(0.975),
+        note: "",
+    },
+    Claim {
+        statement: "under some scheduler there is clearly more",
+        paper: "+17.3 % with mq-deadline (Figure 11)",
+        unit: "throughput / that without the gate, highest of the schedulers",
+        ours: |seed| {
+            over(
+                seed,
+                |seed, pair| seed.get(pair.gated, AT, KEY) / seed.get(pair.plain, AT, KEY),
+                f64::max,
+            )
+        },
+        bound: Bound::AtLeast(1.10),
+        note: "",
+    },
+    Claim {
+        statement: "service is much fairer under every scheduler",
+        paper: "4.6 x to 7.3 x (Figure 11), 4.6 x to 39.6 x (Figure 16)",
+        unit: "U_f over statements without the gate / with it, lowest of the schedulers",
+        ours: |seed| {
+            let ratio = |seed: &Seed<'_>, pair: &Pair| {
+                seed.get(pair.plain, AT, "unfairness") / seed.get(pair.gated, AT, "unfairness")
+            };
+            over(seed, ratio, f64::min)
+        },
+        bound: Bound::AtLeast(4.6),
+        note: "",
+    },
+    Claim {
+        statement: "unfairness stays near its bound of 10 %",
+        paper: "11.7 % at most (Figure 11)",
+        unit: "U_f over statements, highest of the schedulers",
+        ours: |seed| over(seed, |seed, pair| seed.get(pair.gated, AT, "unfairness"), f64::max),
+        bound: Bound::AtMost(0.117),
+        note: "",
+    },
+];
+
+fn panels() -> Vec<Panel> {
+    let panel = |title: &str, unit: &str, key: &str| {
+        PAIRS.iter().fold(Panel::bars(title, unit), |panel, pair| {
+            panel.bar(pair.scheduler, "MariaDB as it is", pair.plain, AT, key).bar(
+                pair.scheduler,
+                "behind the gate",
+                pair.gated,
+                AT,
+                key,
+            )
+        })
+    };
+    vec![
+        panel("Throughput", "transactions/s", KEY),
+        panel("Unfairness U_f over statements", "", "unfairness"),
+        panel("P99", "ms", "latency_p99_ms"),
+        panel("Variation of a user's latency", "", "latency_cv"),
+    ]
+}
+
+fn run(options: &RunOptions) -> Result<Outcome> {
+    sweep::write(&options.out, &collect::collect(options)?)?;
+    report(&options.out, true)
+}
+
+fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
+    let record = sweep::read(directory, ID)?;
+    let skipped: Vec<String> =
+        record.arms.iter().filter_map(|arm| arm.setup.get("skipped").cloned()).collect();
+    let show = Presentation {
+        id: ID,
+        figure: EXPERIMENT.figure,
+        about: "256 terminals of TPC-C without pauses, standard mix, on a MariaDB whose data is several times its \
+                buffer pool and lies on a volume that behaves like an SSD (SSD-C of LRU-C, Table 1); under each I/O \
+                scheduler of the kernel, with its queue cut to 32 requests so that it has something to choose from.",
+        sweep_label: "users",
+        time_label: "s since the begin",
+        runs: "rounds",
+        caption: format!("TPC-C on MariaDB, 256 users, windows of {} s", record.counted_s),
+        quick: "little data, short windows and one round; it measures nothing well",
+        appendix: skipped
+            .iter()
+            .map(|why| format!("<p>{}</p>\n", crate::html::escape(why)))
+            .collect(),
+        derive: |_| {},
+        claims: CLAIMS,
+        panels: panels(),
+    };
+    let mut outcome = sweep::report(&show, record, directory, fresh)?;
+    for why in skipped {
+        outcome.text += &format!("  {why}\n");
+    }
+    Ok(outcome)
+}

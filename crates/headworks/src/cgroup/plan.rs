@@ -1,0 +1,187 @@
+//! Which thread belongs into which group, and how much each group weighs. Pure.
+
+use headworks_policy::cpu_weight::{Demand, cpu_weights};
+use headworks_region::Mode;
+use headworks_region::State;
+use headworks_region::snapshot::Snapshot;
+use std::collections::BTreeMap;
+
+/// A group that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// Index of its class.
+    pub class: u32,
+    /// Name of its class.
+    pub name: String,
+    /// Weight, where one ordinary thread is 100.
+    pub cpu_weight: u32,
+    /// Threads that belong into it, ascending.
+    pub threads: Vec<u32>,
+}
+
+/// What is wanted: a group for each class that has users with threads of their own. A thread that serves several users
+/// goes with the last of them; one that is the server's main thread is left alone, because where it is new threads and
+/// processes begin.
+pub(super) fn wanted(snapshot: &Snapshot) -> Vec<Wanted> {
+    let mut of_thread: BTreeMap<u32, u32> = BTreeMap::new();
+    for user in &snapshot.users {
+        let (_, thread) = user.thread;
+        if user.state != State::Free && !user.bypass && thread != 0 && thread != snapshot.server {
+            of_thread.insert(thread, user.class);
+        }
+    }
+    let mut groups: Vec<Wanted> = Vec::new();
+    let mut demands: Vec<Demand> = Vec::new();
+    for class in &snapshot.classes {
+        let threads: Vec<u32> = of_thread
+            .iter()
+            .filter(|(_, of)| **of == class.class)
+            .map(|(thread, _)| *thread)
+            .collect();
+        if threads.is_empty() {
+            continue;
+        }
+        // There are at most 16,384 users.
+        let users = threads.len() as u32;
+        demands.push(Demand { weight: class.weight, shared: class.shared, users });
+        groups.push(Wanted {
+            class: class.class,
+            name: class.name.clone(),
+            cpu_weight: 0,
+            threads,
+        });
+    }
+    let settings = &snapshot.settings;
+    let held = settings.mode == Mode::Enforce && !settings.off && !snapshot.stale;
+    let mut weights = vec![0; demands.len()];
+    cpu_weights(&demands, held.then_some(settings.parallelism), &mut weights);
+    for (group, weight) in groups.iter_mut().zip(weights) {
+        group.cpu_weight = weight;
+    }
+    groups
+}
+
+/// Threads to move: those that are not where they should be. `inside` says which group a thread is in.
+pub(super) fn moves<'a>(
+    wanted: &'a [Wanted],
+    inside: &'a BTreeMap<u32, u32>,
+) -> impl Iterator<Item = (u32, u32)> + 'a {
+    wanted.iter().flat_map(move |group| {
+        let elsewhere = group.threads.iter().filter(|t| inside.get(*t) != Some(&group.class));
+        elsewhere.map(|thread| (*thread, group.class))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use headworks_policy::Nanos;
+    use headworks_policy::histogram::BUCKETS;
+    use headworks_region::Protocol;
+    use headworks_region::control::Settings;
+    use headworks_region::snapshot::{ClassView, Totals, UserView};
+    use headworks_region::user::Encryption;
+
+    const SERVER: u32 = 500;
+
+    fn user(number: u32, class: u32, thread: u32) -> UserView {
+        UserView {
+            user: number,
+            generation: 1,
+            state: State::Idle,
+            class,
+            class_epoch: 1,
+            bypass: false,
+            holding: 0,
+            used: 0,
+            pass_reason: None,
+            thread: (SERVER, thread),
+            identity: Default::default(),
+            local_port: 0,
+            behind: (Default::default(), 0),
+            encryption: Encryption::from_word(0),
+            connected: Nanos(0),
+            arrived: Nanos(0),
+            admitted: Nanos(0),
+            totals: Totals::default(),
+            latency_ms: (0.0, 0.0),
+            wait_max: Nanos(0),
+            latency_max: Nanos(0),
+        }
+    }
+
+    fn class(class: u32, name: &str, weight: f64) -> ClassView {
+        ClassView {
+            class,
+            name: name.to_owned(),
+            weight,
+            shared: false,
+            target: None,
+            users: 0,
+            inside: 0,
+            waiting: 0,
+            totals: Totals::default(),
+            wait: Box::new([0; BUCKETS]),
+            latency: Box::new([0; BUCKETS]),
+        }
+    }
+
+    fn snapshot(users: Vec<UserView>) -> Snapshot {
+        Snapshot {
+            now: Nanos(0),
+            settings: Settings { mode: Mode::Enforce, parallelism: 4, ..Settings::default() },
+            protocol: Protocol::MySql,
+            bonus: 0,
+            stale: false,
+            daemon: 1,
+            server: SERVER,
+            users,
+            classes: vec![class(0, "default", 1.0), class(3, "gold", 3.0), class(7, "empty", 9.0)],
+            counters: Vec::new(),
+        }
+    }
+
+    fn short(groups: &[Wanted]) -> Vec<(&str, u32, &[u32])> {
+        groups.iter().map(|g| (g.name.as_str(), g.cpu_weight, g.threads.as_slice())).collect()
+    }
+
+    #[test]
+    fn each_thread_goes_with_the_class_of_its_user_and_the_rest_stays() {
+        let administrator = UserView { bypass: true, ..user(4, 0, 14) };
+        let gone = UserView { state: State::Free, ..user(5, 3, 15) };
+        let mut of = snapshot(vec![
+            user(0, 3, 10),
+            user(1, 0, 12),
+            user(2, 0, 11),
+            // No request has come yet; and the thread from which new ones are made.
+            user(3, 0, 0),
+            user(6, 3, SERVER),
+            administrator,
+            gone,
+        ]);
+        // Three run: 300 · 2/5 and 300 · 3/5.
+        assert_eq!(
+            short(&wanted(&of)),
+            [("default", 120, &[11, 12][..]), ("gold", 180, &[10][..])]
+        );
+        of.settings.parallelism = 2;
+        assert_eq!(short(&wanted(&of))[1].1, 120, "two places are 200");
+        of.settings.mode = Mode::Observe;
+        assert_eq!(short(&wanted(&of))[1].1, 180, "nobody is held");
+    }
+
+    #[test]
+    fn only_threads_that_are_elsewhere_move() {
+        let group = |class, threads: &[u32]| Wanted {
+            class,
+            name: String::new(),
+            cpu_weight: 100,
+            threads: threads.to_vec(),
+        };
+        let wanted = [group(0, &[10, 11]), group(3, &[12, 13])];
+        let inside = BTreeMap::from([(10, 0), (12, 0), (99, 3)]);
+        // 11 and 13 are in none, 12 is in the wrong one; 99 serves nobody and may stay.
+        let moves: Vec<(u32, u32)> = moves(&wanted, &inside).collect();
+        assert_eq!(moves, [(11, 0), (12, 3), (13, 3)]);
+    }
+}
