@@ -1,5 +1,6 @@
 //! Records: a key, and ten fields of 100 bytes.
 
+use crate::db::DbError;
 use crate::random::{Random, scramble};
 
 /// Fields of a record.
@@ -51,6 +52,22 @@ impl Record {
     pub fn loaded(seed: u64, number: u64) -> Self {
         let mut random = Random::new(seed, STREAM_RECORDS ^ number);
         Self::random(&mut random)
+    }
+
+    /// A record from its fields with their names, in any order. All of them must be there.
+    pub(super) fn from_fields(fields: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Self, DbError> {
+        let mut record = Self(Default::default());
+        let mut missing = FIELDS;
+        for (name, value) in fields {
+            if let Some(at) = FIELD_NAMES.iter().position(|own| own.as_bytes() == name) {
+                record.0[at] = value;
+                missing = missing.saturating_sub(1);
+            }
+        }
+        if missing > 0 {
+            return Err(DbError::data(format!("a record lacks {missing} of its {FIELDS} fields")));
+        }
+        Ok(record)
     }
 
     /// Any record.
