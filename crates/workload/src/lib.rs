@@ -4,6 +4,7 @@
 //! * [`driver`]: any number of users in a closed or an open loop, with latencies, throughput and fairness.
 //! * [`redis`]: many connections to a Redis, counted one by one.
 //! * [`tpcc`]: the TPC-C workload: population, terminals, consistency.
+//! * [`ycsb`]: the six standard workloads of YCSB.
 //!
 //! A workload knows nothing of Headworks, so that it measures a database with and without it alike.
 #![forbid(unsafe_code)]
@@ -14,3 +15,4 @@ pub mod metrics;
 pub mod random;
 pub mod redis;
 pub mod tpcc;
+pub mod ycsb;

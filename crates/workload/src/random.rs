@@ -12,6 +12,11 @@ pub struct Random {
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// A number that looks random and belongs to `value` alone: the map is one to one.
+pub(crate) fn scramble(value: u64) -> u64 {
+    mix(value.wrapping_add(GOLDEN))
+}
+
 fn mix(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

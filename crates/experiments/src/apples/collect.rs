@@ -1,24 +1,19 @@
-//! Runs the arms in turn: a MariaDB with TPC-C's tables, users in this process. Nothing here judges a number.
+//! Runs the arms in turn: a server with its data, users in this process. Nothing here judges a number.
 
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use headworks_rig::machine::{Load as MachineLoad, Machine};
-use headworks_rig::{Server, ServerBuilder};
-use headworks_workload::db::{Database, DbError};
-use headworks_workload::driver::{self, Progress as Told, RunOptions as Driving, Stop};
-use headworks_workload::tpcc::{
-    Home, LoadOptions, MixHandle, Pace, Population, Terminal, TerminalOptions, check, load,
-};
+use headworks_workload::driver::{RunOptions as Driving, Stop};
 
 use super::figure::{AROUND_S, Arm, Figure, LOAD_S, QUICK, ServerKind, Time};
 use super::measure::{add_search, add_status, measure};
+use super::site::{Drive, Front, Place, Server, Site};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::record::{Header, unix_now_s};
@@ -27,46 +22,29 @@ use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
 
-/// Options of the server in every arm; everything else is MariaDB's default.
-const SERVER_OPTIONS: [&str; 5] = [
-    "--innodb-buffer-pool-size=5G",
-    "--innodb-log-file-size=2G",
-    "--max-connections=2000",
-    "--back-log=2000",
-    "--thread-stack=256K",
-];
-
-/// Warehouses of a full and of a quick run. At 32 the tables (3.2 GB) fit into the buffer pool.
-const WAREHOUSES: (i64, i64) = (32, 2);
-
-/// What a quick run divides the tables by.
-const QUICK_SCALE: i64 = 30;
-
-const STOP_DEADLINE: Duration = Duration::from_secs(120);
-const DATABASE: &str = "tpcc";
-
-/// Accounts of the users, the sensitive ones first.
-const ACCOUNTS: [&str; 2] = ["ls", "be"];
+/// The file name of our library, by which it is found in a server's memory map.
+const LIBRARY: &str = "libheadworks";
 
 struct Bench<'a> {
+    site: Site,
     figure: &'a Figure,
     options: &'a RunOptions,
     headworks: PathBuf,
     time: Time,
     work: &'a Work,
-    population: Population,
     progress: Progress,
 }
 
-/// Filled tables, for all experiments of one command: filling them takes longer than some of these.
+/// The data of a site, for all experiments of one command: making it takes longer than some of these.
 static DATA: Mutex<Option<Data>> = Mutex::new(None);
 
 struct Data {
     work: Work,
-    population: Population,
+    site: Site,
+    quick: bool,
 }
 
-/// Removes the tables.
+/// Removes the data.
 pub(super) fn forget_data() {
     *DATA.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
@@ -78,8 +56,13 @@ struct Task<'a> {
     at: f64,
 }
 
-/// Runs everything.
+/// Runs everything on MariaDB under TPC-C.
 pub(super) fn collect(figure: &Figure, options: &RunOptions) -> Result<Record> {
+    collect_on(Site::MariaDb, figure, options)
+}
+
+/// Runs everything.
+pub(super) fn collect_on(site: Site, figure: &Figure, options: &RunOptions) -> Result<Record> {
     let headworks = options
         .headworks_exe
         .clone()
@@ -95,29 +78,26 @@ pub(super) fn collect(figure: &Figure, options: &RunOptions) -> Result<Record> {
         rounds: options.repeat.unwrap_or(planned.rounds).max(1),
         ..planned
     };
-    let (warehouses, scale) =
-        if options.quick { (WAREHOUSES.1, QUICK_SCALE) } else { (WAREHOUSES.0, 1) };
     let expected = Duration::from_secs(figure.expected_s(options.quick));
-    let population = Population::new(warehouses, scale, 1)?;
     let mut shared = DATA.lock().unwrap_or_else(PoisonError::into_inner);
-    let kept = shared.take().filter(|data| data.population == population);
+    let kept = shared.take().filter(|data| (data.site, data.quick) == (site, options.quick));
     let filled = kept.is_some();
     let data = match kept {
         Some(data) => data,
-        None => Data { work: Work::new(options, 8 << 30)?, population },
+        None => Data { work: Work::new(options, site.disk_bytes())?, site, quick: options.quick },
     };
     let mut bench = Bench {
+        site,
         figure,
         options,
         headworks,
         time,
         work: &data.work,
-        population,
         progress: Progress::new(&format!("{}: {}", figure.id, figure.title), expected),
     };
     let (began, recorded_at_unix_s, load_before) =
         (Instant::now(), unix_now_s(), MachineLoad::read());
-    if !filled {
+    if !filled && site.keeps_data() {
         bench.prepare()?;
     }
     let arms = bench.rounds()?;
@@ -149,34 +129,30 @@ pub(super) fn collect(figure: &Figure, options: &RunOptions) -> Result<Record> {
 impl Bench<'_> {
     fn prepare(&mut self) -> Result<()> {
         let seconds = if self.options.quick { LOAD_S.1 } else { LOAD_S.0 };
-        let title = format!("filling {} warehouses", self.population.warehouses);
+        let title = format!("making the data: {}", self.site.title());
         self.progress.step(&title, Duration::from_secs(seconds));
-        // Durable only at the end: the shutdown writes everything.
-        let mut server = self.server(None).option("--innodb-flush-log-at-trx-commit=0").start()?;
-        server.sql(&format!("CREATE DATABASE {DATABASE}"))?;
-        for account in ACCOUNTS {
-            server.sql(&format!("CREATE USER {account}@'%'"))?;
-            server.sql(&format!("GRANT ALL ON {DATABASE}.* TO {account}@'%'"))?;
-        }
-        let options = LoadOptions { threads: 4, ..LoadOptions::default() };
-        load(&database(&server, "be")?, &self.population, &options, &mut |_, _| {
+        let mut server = self.site.start(self.place(), &Front::default(), true)?;
+        server.fill(&mut || {
             self.progress.tick();
             interrupt::check().is_ok()
         })?;
         interrupt::check()?;
-        server.stop(STOP_DEADLINE)?;
-        Ok(())
+        server.stop()
     }
 
-    /// The consistency conditions, after everything.
+    /// Consistency, after everything.
     fn check(&mut self) -> Result<()> {
+        if !self.site.keeps_data() {
+            return Ok(());
+        }
         self.progress.step("checking the data", Duration::from_secs(5));
-        let mut server = self.server(None).start()?;
-        let conditions = check(database(&server, "be")?.connect()?.as_mut())?;
-        server.stop(STOP_DEADLINE)?;
-        let broken: Vec<_> = conditions.iter().filter(|condition| !condition.holds).collect();
-        ensure!(broken.is_empty(), "the data is not consistent: {broken:?}");
-        Ok(())
+        let mut server = self.site.start(self.place(), &Front::default(), false)?;
+        server.check()?;
+        server.stop()
+    }
+
+    fn place(&self) -> Place<'_> {
+        Place { work: self.work.path(), quick: self.options.quick }
     }
 
     fn rounds(&mut self) -> Result<Vec<ArmRecord>> {
@@ -199,7 +175,7 @@ impl Bench<'_> {
         }
         let arms = figure.arms.iter().map(|arm| ArmRecord {
             arm: arm.label.to_owned(),
-            setup: [("server".to_owned(), describe(arm.server))].into(),
+            setup: [("server".to_owned(), describe(self.site, arm.server))].into(),
             points: arm
                 .points
                 .iter()
@@ -212,16 +188,6 @@ impl Bench<'_> {
         Ok(arms.collect())
     }
 
-    /// Reads the tables whose rows are drawn at random, so that no arm pays for having been started last.
-    fn warm(&self, server: &Server) -> Result<()> {
-        for sum in ["LENGTH(s_data)) FROM {}.stock", "LENGTH(c_data)) FROM {}.customer"] {
-            interrupt::check()?;
-            self.progress.tick();
-            server.sql(&format!("SELECT SUM({}", sum.replace("{}", DATABASE)))?;
-        }
-        Ok(())
-    }
-
     fn run(&mut self, task: Task<'_>, round: u64, title: &str) -> Result<Run> {
         interrupt::check()?;
         let (warm_up_s, window_s) = match task.arm.time {
@@ -230,21 +196,14 @@ impl Bench<'_> {
         };
         let expected = Duration::from_secs(warm_up_s + window_s + AROUND_S);
         self.progress.step(title, expected);
-        let mut server = self.server(Some(task)).start()?;
-        self.warm(&server)?;
+        let mut server = self.server(task)?;
+        server.make_ready(&mut || {
+            self.progress.tick();
+            interrupt::check().is_ok()
+        })?;
+        interrupt::check()?;
         let users = task.arm.load.count(task.at);
         let sensitive = task.arm.load.sensitive;
-        let databases = ACCOUNTS
-            .map(|account| database(&server, account))
-            .into_iter()
-            .collect::<Result<Vec<_>>>()?;
-        let terminals = TerminalOptions {
-            population: self.population,
-            seed: self.options.seed.wrapping_add(round),
-            mix: MixHandle::new(task.arm.load.mix),
-            home: Home::Fixed,
-            pace: Pace::default(),
-        };
         let how = Driving {
             users,
             warm_up: Duration::from_secs(warm_up_s),
@@ -252,21 +211,18 @@ impl Bench<'_> {
             trace: true,
             ..Driving::default()
         };
-        let connect = |number: usize| -> Result<Terminal, DbError> {
-            Terminal::connect(&databases[usize::from(number >= sensitive)], &terminals, number)
-        };
-        let (stop, flipped) = (Stop::default(), AtomicBool::new(false));
-        let report = driver::run(&how, Terminal::KINDS, &connect, &stop, &mut |told: &Told| {
-            self.progress.tick();
-            if interrupt::check().is_err() {
-                stop.stop();
-            }
-            if let Some(then) = task.arm.load.then
-                && told.elapsed >= how.warm_up
-                && !flipped.swap(true, Ordering::Relaxed)
-            {
-                terminals.mix.set(then);
-            }
+        let stop = Stop::default();
+        let report = server.drive(Drive {
+            load: &task.arm.load,
+            how: &how,
+            seed: self.options.seed.wrapping_add(round),
+            stop: &stop,
+            tick: &mut || {
+                self.progress.tick();
+                if interrupt::check().is_err() {
+                    stop.stop();
+                }
+            },
         });
         interrupt::check()?;
         let report = report.map_err(|error| {
@@ -277,7 +233,7 @@ impl Bench<'_> {
             }
         })?;
         if let Some(failure) = &report.first_failure {
-            bail!("a transaction was given up: {failure}");
+            bail!("a request was given up: {failure}");
         }
         let mut run = measure(&report, sensitive, round);
         if matches!(task.arm.server, ServerKind::Gate(_)) {
@@ -285,7 +241,7 @@ impl Bench<'_> {
             add_status(&mut run, &status);
             add_search(&mut run, &search);
         }
-        server.stop(STOP_DEADLINE)?;
+        server.stop()?;
         Ok(run)
     }
 
@@ -318,35 +274,34 @@ impl Bench<'_> {
         Ok((status, ask(&["explain", "parallelism"])?))
     }
 
-    fn server(&self, task: Option<Task<'_>>) -> ServerBuilder {
-        let builder = Server::builder()
-            .data_directory(self.work.path().join("data"))
-            .cache(self.work.path().join("template"))
-            .options(SERVER_OPTIONS)
-            .remove_when_orphaned(self.work.path())
-            .start_deadline(Duration::from_secs(120));
-        let kind = task.map_or(ServerKind::Plain(&[]), |task| task.arm.server);
-        match kind {
-            ServerKind::Plain(options) => std::env::vars_os()
-                .map(|(name, _)| name)
-                .filter(|name| name.to_string_lossy().starts_with("HEADWORKS"))
-                .fold(builder.options(options), ServerBuilder::env_remove),
+    /// The server of an arm, which is what the arm is called: our library is in it or not.
+    fn server(&self, task: Task<'_>) -> Result<Box<dyn Server>> {
+        let front = match task.arm.server {
+            ServerKind::Plain(options) => Front { options, ..Front::default() },
             ServerKind::Gate(config) => {
-                let at = task.map_or(0.0, |task| task.at);
                 let path = self.work.path().join("gate.toml");
-                // A configuration that cannot be written shows when the gate does not find it.
-                let _ = fs::write(&path, config.replace("{x}", &at.to_string()));
+                fs::write(&path, config.replace("{x}", &task.at.to_string()))?;
                 let words = ["run", "--name", &instance(), "--config"].map(OsString::from);
-                let prefix = std::iter::once(self.headworks.clone().into()).chain(words);
-                builder.prefix(prefix.chain([path.into(), "--".into()]))
+                let words = std::iter::once(self.headworks.clone().into()).chain(words);
+                let words = words.chain([path.into()]);
+                let profile = self.site.profile().iter().map(OsString::from);
+                let gate = words.chain(profile).chain(["--".into()]).collect();
+                Front { gate, ..Front::default() }
             }
-        }
+        };
+        let server = self.site.start(self.place(), &front, false)?;
+        ensure!(
+            server.has_mapped(LIBRARY)? != front.gate.is_empty(),
+            "the arm is not what it is called: our library is{} in the server's memory",
+            if front.gate.is_empty() { "" } else { " not" }
+        );
+        Ok(server)
     }
 }
 
-fn describe(server: ServerKind) -> String {
+fn describe(site: Site, server: ServerKind) -> String {
     match server {
-        ServerKind::Plain([]) => "MariaDB as it is".to_owned(),
+        ServerKind::Plain([]) => site.server().to_owned(),
         ServerKind::Plain(options) => options.join(" "),
         ServerKind::Gate(config) => config.trim().to_owned(),
     }
@@ -355,9 +310,4 @@ fn describe(server: ServerKind) -> String {
 /// Name of the gate's instance.
 fn instance() -> String {
     format!("apples-{}", std::process::id())
-}
-
-fn database(server: &Server, account: &str) -> Result<Database> {
-    let address = format!("mysql://{account}@127.0.0.1:{}/{DATABASE}", server.port());
-    Ok(address.parse::<Database>()?)
 }

@@ -1,4 +1,5 @@
-//! Figures of the AppleS paper: the gate in front of a MariaDB under TPC-C.
+//! Figures of the AppleS paper: the gate in front of a MariaDB or a PostgreSQL under TPC-C, and of key-value stores under
+//! YCSB ([`site::Site`]).
 //!
 //! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in [`EXPERIMENTS`].
 
@@ -12,10 +13,12 @@ mod matching;
 mod measure;
 mod schedulers;
 mod shift;
+mod site;
 mod slo;
 #[cfg(test)]
 mod tests;
 mod users;
+mod users_on;
 
 use std::path::Path;
 
@@ -23,8 +26,10 @@ use anyhow::Result;
 
 use crate::record::Outcome;
 use crate::registry::{Experiment, RunOptions};
+use crate::sweep::record::Record;
 use crate::sweep::{self, Presentation};
 use figure::Figure;
+use site::Site;
 
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
@@ -34,6 +39,14 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     matching::STANDARD,
     matching::READ_MOSTLY,
     matching::WRITE_HEAVY,
+    matching::POSTGRESQL,
+    matching::REDIS,
+    matching::REDIS_READS,
+    matching::MONGODB,
+    matching::MONGODB_READS,
+    users_on::POSTGRESQL,
+    users_on::REDIS,
+    users_on::MONGODB,
     shift::EXPERIMENT,
     slo::EXPERIMENT,
     cgroups::EXPERIMENT,
@@ -47,16 +60,34 @@ pub(crate) fn forget_data() {
 }
 
 fn run(figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect(figure, options)?)?;
-    report_on(figure, &options.out, true)
+    run_on(Site::MariaDb, figure, options)
 }
 
 fn report(figure: &'static Figure, directory: &Path) -> Result<Outcome> {
-    report_on(figure, directory, false)
+    report_on(Site::MariaDb, figure, directory, false)
 }
 
-fn report_on(figure: &'static Figure, directory: &Path, fresh: bool) -> Result<Outcome> {
-    let record = sweep::read(directory, figure.id)?;
+fn run_on(site: Site, figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
+    sweep::write(&options.out, &collect::collect_on(site, figure, options)?)?;
+    report_on(site, figure, &options.out, true)
+}
+
+fn report_on(
+    site: Site,
+    figure: &'static Figure,
+    directory: &Path,
+    fresh: bool,
+) -> Result<Outcome> {
+    present(site, figure, sweep::read(directory, figure.id)?, directory, fresh)
+}
+
+fn present(
+    site: Site,
+    figure: &'static Figure,
+    record: Record,
+    directory: &Path,
+    fresh: bool,
+) -> Result<Outcome> {
     let show = Presentation {
         id: figure.id,
         figure: figure.figure,
@@ -64,7 +95,7 @@ fn report_on(figure: &'static Figure, directory: &Path, fresh: bool) -> Result<O
         sweep_label: figure.sweep.1,
         time_label: "s since the begin",
         runs: "rounds",
-        caption: format!("TPC-C on MariaDB, windows of {} s", record.counted_s),
+        caption: format!("{}, windows of {} s", site.title(), record.counted_s),
         quick: "little data, short windows and one round; it measures nothing well",
         appendix: String::new(),
         derive: |_| {},

@@ -1,0 +1,164 @@
+//! What a figure is measured on: a database with its data, and the workload that its users bring.
+//!
+//! A figure says how many users there are and how the server is run; everything that differs from database to
+//! database is here, behind [`Server`].
+
+mod sql;
+mod ycsb;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use anyhow::Result;
+use headworks_workload::db::DbError;
+use headworks_workload::driver::{Report, RunOptions as Driving, Stop};
+use headworks_workload::ycsb::Core;
+
+use super::figure::{Figure, LOAD_S, Load};
+use crate::record::Outcome;
+use crate::registry::{Experiment, RunOptions};
+
+/// A database and a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Site {
+    /// TPC-C on MariaDB.
+    MariaDb,
+    /// TPC-C on PostgreSQL.
+    PostgreSql,
+    /// YCSB on Redis, all in memory. A load's mix of TPC-C means nothing here.
+    Redis(Core),
+    /// YCSB on mongo-java-server, which speaks MongoDB's protocol and keeps all in memory, too.
+    MongoDb(Core),
+}
+
+/// A running server with its data. Dropping it takes it down.
+pub(super) trait Server {
+    /// Makes the data, once for all runs. `tick` says whether to go on.
+    fn fill(&mut self, tick: &mut dyn FnMut() -> bool) -> Result<()>;
+
+    /// Brings it into the state that every run begins with.
+    fn make_ready(&mut self, tick: &mut dyn FnMut() -> bool) -> Result<()>;
+
+    /// Lets users work.
+    fn drive(&self, drive: Drive<'_>) -> Result<Report, DbError>;
+
+    /// Whether the data is consistent, after all runs.
+    fn check(&self) -> Result<()>;
+
+    /// Whether it still runs.
+    fn is_running(&mut self) -> bool;
+
+    /// Whether a library whose path contains `part` is mapped into it.
+    fn has_mapped(&self, part: &str) -> Result<bool>;
+
+    /// The end of its log.
+    fn log_tail(&self) -> String;
+
+    /// Ends it in good order.
+    fn stop(&mut self) -> Result<()>;
+}
+
+/// What users do, and for how long.
+pub(super) struct Drive<'a> {
+    pub(super) load: &'a Load,
+    pub(super) how: &'a Driving,
+    pub(super) seed: u64,
+    pub(super) stop: &'a Stop,
+    /// Called ten times a second.
+    pub(super) tick: &'a mut dyn FnMut(),
+}
+
+/// Where a server keeps its data, and how much that is.
+#[derive(Clone, Copy)]
+pub(super) struct Place<'a> {
+    /// The directory of the experiment's data.
+    pub(super) work: &'a Path,
+    /// Little data.
+    pub(super) quick: bool,
+}
+
+/// What is in front of a server, and its options.
+#[derive(Default)]
+pub(super) struct Front {
+    /// The gate's command; empty without one.
+    pub(super) gate: Vec<OsString>,
+    /// Options of the server: arguments, and for PostgreSQL settings as `name=value`.
+    pub(super) options: &'static [&'static str],
+}
+
+impl Site {
+    /// Starts it. While `filling`, nothing has to be durable before the server is stopped.
+    pub(super) fn start(
+        self,
+        place: Place<'_>,
+        front: &Front,
+        filling: bool,
+    ) -> Result<Box<dyn Server>> {
+        Ok(match self {
+            Self::MariaDb => Box::new(sql::mariadb(place, front, filling)?),
+            Self::PostgreSql => Box::new(sql::postgresql(place, front, filling)?),
+            Self::Redis(core) => Box::new(ycsb::redis(core, place, front, filling)?),
+            Self::MongoDb(core) => Box::new(ycsb::mongodb(core, place, front)?),
+        })
+    }
+
+    /// Workload and database, for people.
+    pub(super) fn title(self) -> String {
+        match self {
+            Self::MariaDb => "TPC-C on MariaDB".to_owned(),
+            Self::PostgreSql => "TPC-C on PostgreSQL".to_owned(),
+            Self::Redis(core) => format!("YCSB {core} on Redis"),
+            Self::MongoDb(core) => format!("YCSB {core} on mongo-java-server"),
+        }
+    }
+
+    /// The database as it is, for people.
+    pub(super) fn server(self) -> &'static str {
+        match self {
+            Self::MariaDb => "MariaDB as it is",
+            Self::PostgreSql => "PostgreSQL as it is",
+            Self::Redis(_) => "Redis as it is",
+            Self::MongoDb(_) => "mongo-java-server as it is",
+        }
+    }
+
+    /// What `headworks run` has to be told about a program whose name does not say what it speaks.
+    pub(super) fn profile(self) -> &'static [&'static str] {
+        match self {
+            Self::MongoDb(_) => &["--profile", "mongodb-loops"],
+            _ => &[],
+        }
+    }
+
+    /// Whether runs find the data that earlier runs left.
+    pub(super) fn keeps_data(self) -> bool {
+        !matches!(self, Self::MongoDb(_))
+    }
+
+    /// Free space that the data needs.
+    pub(super) fn disk_bytes(self) -> u64 {
+        match self {
+            Self::MariaDb | Self::PostgreSql => 8 << 30,
+            Self::Redis(_) | Self::MongoDb(_) => 1 << 30,
+        }
+    }
+
+    /// What the registry knows of a figure on this site.
+    pub(super) const fn experiment(
+        self,
+        figure: &Figure,
+        run: fn(&RunOptions) -> Result<Outcome>,
+        report: fn(&Path) -> Result<Outcome>,
+    ) -> Experiment {
+        let known = figure.experiment(run, report);
+        let needs: &'static [&'static str] = match self {
+            Self::MariaDb => return known,
+            Self::PostgreSql => &["postgresql", "8 GB of disk", "4 GB of memory"],
+            Self::Redis(_) => &["redis-server", "1 GB of memory"],
+            Self::MongoDb(_) => &["default-jdk-headless", "maven", "scripts/setup java"],
+        };
+        // Records of YCSB are made in seconds.
+        let less_s = if matches!(self, Self::PostgreSql) { 0 } else { LOAD_S.0 };
+        Experiment { needs, expected_s: known.expected_s - less_s, ..known }
+    }
+}

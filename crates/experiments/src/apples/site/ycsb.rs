@@ -1,0 +1,146 @@
+//! YCSB on Redis and on mongo-java-server.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use headworks_rig::{LoopKind, LoopServer};
+use headworks_workload::db::DbError;
+use headworks_workload::driver::{self, Report};
+use headworks_workload::ycsb::{Address, Core, Key, Records, User, UserOptions, load};
+
+use super::{Drive, Front, Place, Server};
+
+/// Records (of 1 KB) of a full and of a quick run, in Redis.
+const IN_REDIS: (u64, u64) = (100_000, 5_000);
+
+/// The same in mongo-java-server, whose heap has 512 MB and which is filled anew for each run.
+const IN_MONGODB: (u64, u64) = (50_000, 2_000);
+
+/// The seed of what is loaded.
+const SEED: u64 = 1;
+
+/// Connections that load. Fewer than any P, so that a gate does not hold them.
+const LOADERS: usize = 2;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A server with records.
+pub(super) struct Ycsb {
+    server: LoopServer,
+    address: Address,
+    core: Core,
+    records: u64,
+    /// Filled before each run, because it forgets.
+    forgets: bool,
+}
+
+/// The records lie in a file, which the server reads when it starts and never writes afterwards.
+pub(super) fn redis(core: Core, place: Place<'_>, front: &Front, filling: bool) -> Result<Ycsb> {
+    let server = LoopServer::builder(LoopKind::Redis)
+        .arguments(["--maxclients", "4000", "--tcp-backlog", "4096"])
+        .arguments(["--dbfilename", "ycsb.rdb", "--dir"])
+        .arguments([place.work])
+        .arguments(front.options)
+        .prefix(front.gate.clone())
+        .remove_when_orphaned(place.work)
+        .start()?;
+    let records = if place.quick { IN_REDIS.1 } else { IN_REDIS.0 };
+    let address: Address = format!("redis://{}", server.address()).parse()?;
+    let site = Ycsb { server, address, core, records, forgets: false };
+    if !filling {
+        site.wait()?;
+    }
+    Ok(site)
+}
+
+pub(super) fn mongodb(core: Core, place: Place<'_>, front: &Front) -> Result<Ycsb> {
+    ensure!(
+        LoopKind::MongoJava.is_here_or_skip(),
+        "no mongo-java-server to run under a JVM; `scripts/setup java` fetches it"
+    );
+    let server = LoopServer::builder(LoopKind::MongoJava)
+        .arguments(front.options)
+        .prefix(front.gate.clone())
+        .remove_when_orphaned(place.work)
+        .start()?;
+    let records = if place.quick { IN_MONGODB.1 } else { IN_MONGODB.0 };
+    let address: Address = format!("mongodb://{}/ycsb", server.address()).parse()?;
+    Ok(Ycsb { server, address, core, records, forgets: true })
+}
+
+impl Ycsb {
+    /// Waits until the last record has been read from the file.
+    fn wait(&self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let read = self.address.connect().and_then(|mut s| s.read(Key::of(self.records - 1)));
+            match read {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) | Err(_) if begun.elapsed() < DEADLINE => sleep(Duration::from_millis(20)),
+                Ok(None) => anyhow::bail!("the records are not there"),
+                Err(error) => return Err(error).context("the server does not answer"),
+            }
+        }
+    }
+
+    fn load(&self, tick: &mut dyn FnMut() -> bool) -> Result<()> {
+        load(&self.address, self.records, SEED, LOADERS, &mut |_| tick())?;
+        Ok(())
+    }
+}
+
+impl Server for Ycsb {
+    fn fill(&mut self, tick: &mut dyn FnMut() -> bool) -> Result<()> {
+        self.load(tick)?;
+        let mut stream = TcpStream::connect(self.server.address())?;
+        stream.set_read_timeout(Some(DEADLINE))?;
+        stream.write_all(b"SAVE\r\n")?;
+        let mut said = [0; 5];
+        stream.read_exact(&mut said)?;
+        ensure!(&said == b"+OK\r\n", "Redis does not save its records:\n{}", self.server.log());
+        Ok(())
+    }
+
+    fn make_ready(&mut self, tick: &mut dyn FnMut() -> bool) -> Result<()> {
+        if self.forgets { self.load(tick) } else { Ok(()) }
+    }
+
+    fn drive(&self, drive: Drive<'_>) -> Result<Report, DbError> {
+        let options = UserOptions {
+            core: self.core,
+            popularity: self.core.popularity(),
+            records: Records::loaded(self.records),
+            seed: drive.seed,
+        };
+        let connect = |number: usize| User::connect(&self.address, &options, number);
+        let observe = &mut |_: &_| (drive.tick)();
+        driver::run(drive.how, User::KINDS, &connect, drive.stop, observe)
+    }
+
+    /// Users check what they read: a record that is missing or not whole is an error of a run.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn is_running(&mut self) -> bool {
+        self.server.is_running()
+    }
+
+    fn has_mapped(&self, part: &str) -> Result<bool> {
+        self.server.has_mapped(part)
+    }
+
+    fn log_tail(&self) -> String {
+        let log = self.server.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(25)..].join("\n")
+    }
+
+    fn stop(&mut self) -> Result<()> {
+        self.server.end(libc::SIGTERM, DEADLINE)?;
+        Ok(())
+    }
+}

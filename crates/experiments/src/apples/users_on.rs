@@ -1,0 +1,147 @@
+//! More and more users, on databases other than MariaDB.
+
+use headworks_workload::tpcc::Mix;
+use headworks_workload::ycsb::Core;
+
+use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::site::Site;
+use super::{report_on, run_on};
+use crate::registry::Experiment;
+use crate::sweep::found::Seed;
+use crate::sweep::panel::Panel;
+
+const ON_POSTGRESQL: Site = Site::PostgreSql;
+const ON_REDIS: Site = Site::Redis(Core::A);
+const ON_MONGODB: Site = Site::MongoDb(Core::A);
+
+pub(super) const POSTGRESQL: Experiment = ON_POSTGRESQL.experiment(
+    &TPCC,
+    |options| run_on(ON_POSTGRESQL, &TPCC, options),
+    |directory| report_on(ON_POSTGRESQL, &TPCC, directory, false),
+);
+
+pub(super) const REDIS: Experiment = ON_REDIS.experiment(
+    &IN_REDIS,
+    |options| run_on(ON_REDIS, &IN_REDIS, options),
+    |directory| report_on(ON_REDIS, &IN_REDIS, directory, false),
+);
+
+pub(super) const MONGODB: Experiment = ON_MONGODB.experiment(
+    &IN_MONGODB,
+    |options| run_on(ON_MONGODB, &IN_MONGODB, options),
+    |directory| report_on(ON_MONGODB, &IN_MONGODB, directory, false),
+);
+
+const AS_IS: &str = "as it is";
+const GATE: &str = "behind the gate";
+const KEY: &str = "throughput_per_s";
+const POINTS: &[f64] = &[4.0, 16.0, 64.0, 256.0, 512.0];
+const LOAD: Load = Load::of(Users::Point, Mix::STANDARD);
+
+/// A number behind the gate relative to that without it, at 256 and 512 users: the smaller one.
+fn least(seed: &Seed<'_>, key: &str) -> f64 {
+    let at = |users| seed.get(GATE, users, key) / seed.get(AS_IS, users, key);
+    at(256.0).min(at(512.0))
+}
+
+/// How many times fairer service is behind the gate, at 256 users.
+fn fairer(seed: &Seed<'_>) -> f64 {
+    seed.get(AS_IS, 256.0, "unfairness") / seed.get(GATE, 256.0, "unfairness")
+}
+
+const fn arm(label: &'static str, server: ServerKind) -> Arm {
+    Arm { label, server, points: POINTS, load: LOAD, time: None }
+}
+
+const fn arms(config: &'static str) -> [Arm; 2] {
+    [arm(AS_IS, ServerKind::Plain(&[])), arm(GATE, ServerKind::Gate(config))]
+}
+
+const fn claims(throughput: (&'static str, f64), fairness: (&'static str, f64)) -> [Claim; 3] {
+    [
+        Claim {
+            statement: "256 and 512 users: throughput against the server as it is",
+            paper: throughput.0,
+            unit: "lower ratio of throughput of the two",
+            ours: |seed| least(seed, KEY),
+            bound: Bound::AtLeast(throughput.1),
+            note: "",
+        },
+        Claim {
+            statement: "256 users: service is fairer than from the server as it is",
+            paper: fairness.0,
+            unit: "ratio of U_f over requests",
+            ours: fairer,
+            bound: Bound::AtLeast(fairness.1),
+            note: "",
+        },
+        Claim {
+            statement: "4 users, fewer than P: the gate costs next to nothing",
+            paper: "about 100 ns for each intercepted call (section 3.4)",
+            unit: "ratio of throughput",
+            ours: |seed| seed.get(GATE, 4.0, KEY) / seed.get(AS_IS, 4.0, KEY),
+            bound: Bound::AtLeast(0.97),
+            note: "",
+        },
+    ]
+}
+
+fn panels(unit: &str) -> Vec<Panel> {
+    let panel = |title: &str, unit: &str, key: &str| {
+        Panel::sweep(title, unit).line(AS_IS, AS_IS, key).line(GATE, GATE, key)
+    };
+    vec![
+        panel("Throughput", unit, KEY),
+        panel("Unfairness U_f", "", "unfairness"),
+        panel("P99", "ms", "latency_p99_ms"),
+        panel("Variation of a user's latency", "", "latency_cv"),
+    ]
+}
+
+const TPCC: Figure = Figure {
+    id: "apples-users-postgresql",
+    title: "Throughput, fairness and tails with more and more users: PostgreSQL",
+    figure: "Figures 1 and 9, on another database",
+    about: "TPC-C's terminals without pauses, standard mix: PostgreSQL as it is, and behind the gate with P = 8 x cores.",
+    sweep: ("users", "users"),
+    arms: &arms("[gate]\nparallelism = 16\n"),
+    time: Time { warm_up_s: 4, window_s: 20, rounds: 3 },
+    claims: &claims(
+        ("+9.8 % to +28.1 % (Figure 9, MySQL)", 1.10),
+        ("31.8 x to 101.5 x (Figures 12 and 14)", 30.0),
+    ),
+    panels: || panels("transactions/s"),
+};
+
+const IN_REDIS: Figure = Figure {
+    id: "apples-users-ycsb-redis",
+    title: "Throughput, fairness and tails with more and more users: YCSB A on Redis",
+    figure: "Figure 16, on another database",
+    about: "Half reads, half updates of 1 KB records by Zipf's law, 100,000 records, all in memory: Redis as it is, and \
+            behind the gate with P = 64, which is what one return of its event loop serves.",
+    arms: &arms("[gate]\nparallelism = 64\n"),
+    claims: &claims(
+        ("at most 2.5 % less (Figure 16, MongoDB)", 0.975),
+        ("4.6 x to 39.6 x (Figure 16, MongoDB)", 4.6),
+    ),
+    panels: || panels("operations/s"),
+    ..TPCC
+};
+
+const IN_MONGODB: Figure = Figure {
+    id: "apples-users-ycsb-mongodb",
+    title: "Throughput, fairness and tails with more and more users: YCSB A on MongoDB's protocol",
+    figure: "Figures 14 and 16",
+    about: "Half reads, half updates of 1 KB records by Zipf's law, 50,000 records, all in memory, in mongo-java-server, \
+            which is not MongoDB but speaks its protocol: as it is, and behind the gate with P = 8 x cores.",
+    arms: &arms("[gate]\nparallelism = 16\n"),
+    claims: &claims(
+        (
+            "at most 2.5 % less (Figure 16), up to 28.6 % more with control groups (Figure 14)",
+            0.975,
+        ),
+        ("4.6 x to 39.6 x (Figure 16)", 4.6),
+    ),
+    panels: || panels("operations/s"),
+    ..TPCC
+};

@@ -1,0 +1,76 @@
+//! What YCSB asks of a database, and where it is.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::inputs::Change;
+use super::mongodb::{self, MongoDb};
+use super::record::{Key, Record};
+use super::redis::{self, Redis};
+use crate::db::DbError;
+
+/// One connection.
+pub trait Store: Send {
+    /// Adds records. What is there already is no error: an insert whose answer was lost is tried again.
+    fn insert(&mut self, records: &[(Key, &Record)]) -> Result<(), DbError>;
+
+    /// Reads all fields of a record; `None` if it is not there.
+    fn read(&mut self, key: Key) -> Result<Option<Record>, DbError>;
+
+    /// Writes one field of a record that is there.
+    fn update(&mut self, key: Key, change: &Change) -> Result<(), DbError>;
+
+    /// Reads up to `count` records in the order of their keys, from `from` on.
+    fn scan(&mut self, from: Key, count: usize) -> Result<Vec<Record>, DbError>;
+
+    /// Requests that the server was sent so far, as its protocol counts them.
+    fn requests(&self) -> u64;
+}
+
+/// Where a store is and what it speaks.
+#[derive(Clone)]
+pub struct Address(Target);
+
+#[derive(Clone)]
+enum Target {
+    Redis(::redis::Client),
+    MongoDb(mongodb::Address),
+}
+
+impl fmt::Debug for Address {
+    /// Without the address, which may hold a password.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self.0 {
+            Target::Redis(_) => "Address(Redis)",
+            Target::MongoDb(_) => "Address(MongoDb)",
+        })
+    }
+}
+
+impl FromStr for Address {
+    type Err = DbError;
+
+    /// `redis://[account:password@]host:port`, or `mongodb://host:port/database`.
+    fn from_str(url: &str) -> Result<Self, DbError> {
+        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+        Ok(Self(match scheme {
+            "redis" => Target::Redis(redis::client(url)?),
+            "mongodb" => Target::MongoDb(url.parse()?),
+            _ => {
+                return Err(DbError::usage(
+                    "the address of a store begins with redis:// or mongodb://",
+                ));
+            }
+        }))
+    }
+}
+
+impl Address {
+    /// Opens a connection.
+    pub fn connect(&self) -> Result<Box<dyn Store>, DbError> {
+        Ok(match &self.0 {
+            Target::Redis(client) => Box::new(Redis::connect(client)?),
+            Target::MongoDb(address) => Box::new(MongoDb::connect(address)?),
+        })
+    }
+}

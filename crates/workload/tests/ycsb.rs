@@ -1,0 +1,154 @@
+//! YCSB against real servers.
+
+use std::time::Duration;
+
+use headworks_rig::{LoopKind, LoopServer};
+use headworks_workload::db::ErrorKind;
+use headworks_workload::driver::{self, Report, RunOptions, Stop};
+use headworks_workload::ycsb::{
+    Address, Change, Core, Key, Record, Records, User, UserOptions, load,
+};
+
+const RECORDS: u64 = 500;
+const SEED: u64 = 9;
+
+fn server(kind: LoopKind) -> Option<(LoopServer, Address)> {
+    if !kind.is_here_or_skip() {
+        return None;
+    }
+    let server = LoopServer::builder(kind).start().unwrap();
+    let scheme = if kind == LoopKind::Redis { "redis" } else { "mongodb" };
+    let address = format!("{scheme}://127.0.0.1:{}", server.port()).parse().unwrap();
+    Some((server, address))
+}
+
+fn loaded(address: &Address) {
+    let mut told = 0;
+    load(address, RECORDS, SEED, 2, &mut |there| {
+        assert!(told <= there && there <= RECORDS);
+        told = there;
+        true
+    })
+    .unwrap();
+}
+
+/// What is written is what is read.
+fn keeps(address: &Address) {
+    let mut store = address.connect().unwrap();
+    for number in (0..RECORDS).step_by(50) {
+        let record = store.read(Key::of(number)).unwrap();
+        assert_eq!(record, Some(Record::loaded(SEED, number)), "{number}");
+    }
+    assert_eq!(store.read(Key::of(RECORDS)).unwrap(), None);
+    let change = Change { field: 3, value: b"other".to_vec() };
+    store.update(Key::of(7), &change).unwrap();
+    let mut record = Record::loaded(SEED, 7);
+    record.0[3] = change.value.clone();
+    assert_eq!(store.read(Key::of(7)).unwrap().as_ref(), Some(&record));
+    // An insert that is tried again is no error, and neither loses what is there nor doubles it.
+    record = Record::loaded(SEED, 8);
+    store.insert(&[(Key::of(8), &record)]).unwrap();
+    assert_eq!(store.read(Key::of(8)).unwrap(), Some(record));
+    let error = store.update(Key::of(RECORDS + 1), &change).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Data, "{error}");
+}
+
+/// A scan has the records that follow, in the order of their keys.
+fn scans(address: &Address) {
+    let mut store = address.connect().unwrap();
+    let mut keys: Vec<(Key, u64)> = (0..RECORDS).map(|number| (Key::of(number), number)).collect();
+    keys.sort();
+    let expect = |from: usize, count: usize| -> Vec<Record> {
+        let numbers = keys.iter().skip(from).take(count);
+        numbers.map(|&(_, number)| Record::loaded(SEED, number)).collect()
+    };
+    assert_eq!(store.scan(keys[100].0, 20).unwrap(), expect(100, 20));
+    assert_eq!(store.scan(keys[RECORDS as usize - 5].0, 20).unwrap(), expect(495, 20));
+    assert_eq!(store.scan(keys[0].0, 1).unwrap(), expect(0, 1));
+}
+
+fn run(address: &Address, core: Core, records: &Records) -> Report {
+    let options =
+        UserOptions { core, popularity: core.popularity(), records: records.clone(), seed: 3 };
+    let how = RunOptions {
+        users: 6,
+        warm_up: Duration::from_millis(100),
+        window: Duration::from_millis(900),
+        ..RunOptions::default()
+    };
+    let connect = |number: usize| User::connect(address, &options, number);
+    driver::run(&how, User::KINDS, &connect, &Stop::default(), &mut |_| {}).unwrap()
+}
+
+/// All six workloads, one after the other on the same records.
+fn serves(address: &Address) {
+    let records = Records::loaded(RECORDS);
+    for core in Core::ALL {
+        let before = records.there();
+        let report = run(address, core, &records);
+        assert_eq!(report.first_failure, None, "{core}: {:?}", report.failures);
+        assert!(report.users.len() == 6 && report.users.iter().all(|user| user.count > 0));
+        for (kind, share) in report.kinds.iter().zip(core.mix()) {
+            assert!((share > 0) || kind.count == 0, "{core}: {} {}", kind.count, kind.name);
+            if share >= 50 {
+                assert!(kind.count > 0 && kind.latency.p50_us > 0, "{core}: no {}", kind.name);
+            }
+        }
+        let requests: u64 = report.users.iter().map(|user| user.requests).sum();
+        match core {
+            // Each operation is one request.
+            Core::A | Core::B | Core::C => assert_eq!(requests, report.count),
+            // Half of them are two.
+            Core::F => assert!(requests > report.count && requests < 2 * report.count),
+            _ => {}
+        }
+        let inserts = core.mix()[2] > 0;
+        assert_eq!(records.there() > before, inserts, "{core}: {before}, {}", records.there());
+        println!("{core}: {:.0}/s, P99 {} us", report.per_s, report.latency.p99_us);
+    }
+    let mut store = address.connect().unwrap();
+    for number in RECORDS..records.there() {
+        assert!(store.read(Key::of(number)).unwrap().is_some(), "{number} was acknowledged");
+    }
+}
+
+#[test]
+fn redis() {
+    let Some((_server, address)) = server(LoopKind::Redis) else { return };
+    loaded(&address);
+    scans(&address);
+    keeps(&address);
+    serves(&address);
+}
+
+#[test]
+fn mongodb() {
+    let Some((_server, address)) = server(LoopKind::MongoJava) else { return };
+    loaded(&address);
+    scans(&address);
+    keeps(&address);
+    serves(&address);
+}
+
+/// A server that goes away under way is an error that is counted, not a panic or a hang.
+#[test]
+fn a_killed_server_is_survived() {
+    let Some((mut server, address)) = server(LoopKind::Redis) else { return };
+    loaded(&address);
+    let killer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        server.end(libc::SIGKILL, Duration::from_secs(5)).unwrap();
+    });
+    let report = run(&address, Core::A, &Records::loaded(RECORDS));
+    killer.join().unwrap();
+    assert!(report.retries.contains_key(&ErrorKind::Connection) || report.first_failure.is_some());
+}
+
+#[test]
+fn addresses_that_are_none() {
+    for bad in ["", "mysql://x:1", "redis://[", "mongodb://x"] {
+        assert_eq!(bad.parse::<Address>().unwrap_err().kind, ErrorKind::Usage, "{bad}");
+    }
+    let nobody: Address = "redis://127.0.0.1:1".parse().unwrap();
+    assert_eq!(nobody.connect().err().unwrap().kind, ErrorKind::Connection);
+}
