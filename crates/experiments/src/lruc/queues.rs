@@ -6,10 +6,11 @@ use headworks_policy::Nanos;
 use headworks_policy::block::{
     Added, BlockScheduler, Dispatch, Index, IoClass, Operation, REQUESTS, Request,
 };
+use headworks_region::cause::Causes;
 
 /// What the scheduler is told of a request, beside its place: class, level (0 to 7, 0 is highest) and whether somebody
 /// waits for it.
-pub(crate) type Rank = fn(IoTag) -> (IoClass, u8, bool);
+pub(crate) type Rank = Box<dyn Fn(IoTag) -> (IoClass, u8, bool) + Send>;
 
 /// Whoever waits comes first: misses, stalls and the log before the flusher, and that before checkpoints.
 pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
@@ -20,19 +21,54 @@ pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
     }
 }
 
+/// Every user gets of the device what its class weighs, whatever it does there: misses of its own, and writes of
+/// pages that it dirtied. For [`SchedulerKind::Afq`](headworks_policy::block::SchedulerKind::Afq).
+///
+/// The log, for which everybody waits, goes first. So do batches of doublewrite copies, which are for many users at
+/// once: each pays for its copies with the writes in place that follow
+/// ([`PolicyQueue::charging_writes`] with the cost of both).
+pub(crate) fn by_user(
+    level: impl Fn(u32) -> u8 + Send + 'static,
+) -> impl Fn(IoTag) -> (IoClass, u8, bool) + Send {
+    move |tag| match tag.kind {
+        IoKind::Log | IoKind::Doublewrite => (IoClass::RealTime, 0, true),
+        IoKind::Miss | IoKind::StallFlush => (IoClass::BestEffort, level(tag.cause), true),
+        IoKind::Prefetch | IoKind::LruFlush | IoKind::CheckpointFlush | IoKind::Other => {
+            (IoClass::BestEffort, level(tag.cause), false)
+        }
+    }
+}
+
+/// [`by_user`] with the users and weights of a region.
+pub(crate) fn by_user_of(causes: Causes) -> impl Fn(IoTag) -> (IoClass, u8, bool) + Send {
+    by_user(move |cause| causes.level(cause))
+}
+
 /// A block scheduler as the order of a pool's requests.
 ///
-/// Between two pages it sees a gap of a sector, so that it joins nobody: a pool writes page by page.
+/// Between two pages it sees a gap, so that it joins nobody: a pool writes page by page.
 pub(crate) struct PolicyQueue {
     scheduler: Box<dyn BlockScheduler>,
     rank: Rank,
     page_sectors: u32,
+    /// Reads that a write of a page is charged as.
+    write_cost: u32,
 }
 
 impl PolicyQueue {
     /// `page_sectors` is a page's length in sectors.
-    pub(crate) fn new(scheduler: Box<dyn BlockScheduler>, rank: Rank, page_sectors: u32) -> Self {
-        Self { scheduler, rank, page_sectors }
+    pub(crate) fn new(
+        scheduler: Box<dyn BlockScheduler>,
+        rank: impl Fn(IoTag) -> (IoClass, u8, bool) + Send + 'static,
+        page_sectors: u32,
+    ) -> Self {
+        Self { scheduler, rank: Box::new(rank), page_sectors, write_cost: 1 }
+    }
+
+    /// Charges a written page as so many read ones, at least 1: on flash it keeps the device that much longer. A
+    /// scheduler that charges by length sees writes so much longer.
+    pub(crate) fn charging_writes(self, reads: u32) -> Self {
+        Self { write_cost: reads.max(1), ..self }
     }
 }
 
@@ -48,12 +84,14 @@ impl IoScheduler for PolicyQueue {
 
     fn add(&mut self, now_ns: u64, id: IoId, request: &IoRequest) {
         let (class, level, sync) = (self.rank)(request.tag);
-        let with_gap = self.page_sectors + 1;
+        let cost = if request.write { self.write_cost } else { 1 };
+        // Far enough apart for the longest.
+        let with_gap = self.page_sectors * self.write_cost + 1;
         let described = Request {
             operation: if request.write { Operation::Write } else { Operation::Read },
             sector: request.first.0 * u64::from(with_gap),
             // A log's request has no pages: a sector is the least that there is.
-            sectors: (request.pages * with_gap).saturating_sub(1).max(1),
+            sectors: (request.pages * self.page_sectors * cost).max(1),
             fua: false,
             sync,
             cause: request.tag.cause,
@@ -157,7 +195,9 @@ mod tests {
         (pool(500, Arc::new(QueuedStorage::new(Arc::clone(&noted) as _, queue))), noted)
     }
 
-    fn ranked(rank: Rank) -> Box<dyn IoScheduler> {
+    fn ranked(
+        rank: impl Fn(IoTag) -> (IoClass, u8, bool) + Send + 'static,
+    ) -> Box<dyn IoScheduler> {
         Box::new(PolicyQueue::new(SchedulerKind::Cfq.build_for(false), rank, 8))
     }
 
