@@ -45,6 +45,8 @@ pub(super) struct Setup {
     /// From one round of the flusher to the next.
     pub(super) flush_interval: Duration,
     pub(super) doublewrite: bool,
+    /// Batches of doublewrite that can be under way at a time. InnoDB up to 8.0.19 has one.
+    pub(super) doublewrite_batches: usize,
     pub(super) queue: QueueOrder,
 }
 
@@ -88,6 +90,7 @@ impl Setup {
             ("scan_depth", self.scan_depth.to_string()),
             ("flush_interval_ms", setup_ms(self.flush_interval)),
             ("doublewrite", self.doublewrite.to_string()),
+            ("doublewrite_batches", self.doublewrite_batches.to_string()),
             ("mix", format!("{:?}", self.mix)),
             ("queue", format!("{:?}", self.queue)),
         ];
@@ -158,14 +161,16 @@ pub(super) fn run(
     seed: u64,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<BTreeMap<String, f64>> {
-    let area_pages = Doublewrite::AREA_PAGES;
+    let batches = setup.doublewrite_batches;
+    let area_pages = Doublewrite::AREA_PAGES * batches as u64;
     let timing = setup.device.timing(data.pages() + area_pages)?;
     let device =
         Arc::new(SimDevice::with_timing(data.fresh(area_pages), timing, HostQueue::default()));
     device.set_free(true);
     let whole = setup.queue.before(Arc::clone(&device) as _);
     let area = data.stretch(&whole, data.pages(), area_pages)?;
-    let area = setup.doublewrite.then(|| Doublewrite::new(area).map(Arc::new)).transpose()?;
+    let area = setup.doublewrite.then(|| Doublewrite::with_batches(area, batches).map(Arc::new));
+    let area = area.transpose()?;
     let log = Arc::new(MemLog::starting_at(LOG_SYNC, LOG_START));
     let config = EngineConfig { pool: pool_config(setup, data), lock_limit: LOCK_LIMIT };
     let pages = data.stretch(&whole, 0, data.pages())?;

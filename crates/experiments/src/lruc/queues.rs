@@ -126,15 +126,22 @@ mod tests {
         DeviceModel, Fifo, IoQueue, MemStorage, QueuedStorage, SimDevice, Storage,
     };
     use headworks_bufferpool::{
-        BufferPool, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind, cause,
+        BufferPool, CauseSource, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind, cause,
     };
     use headworks_engine::{LogDevice, MemLog, QueuedLog};
     use headworks_policy::block::SchedulerKind;
+    use headworks_region::lock::thread_id;
+    use headworks_region::{Mapping, clock};
     use parking_lot::Mutex;
+    use std::cell::Cell;
+    use std::ffi::CString;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     const PAGE_BYTES: usize = 4096;
     const PAGES: u64 = 2000;
+    const READ_MS: u64 = 2;
+    const WRITE_MS: u64 = 8;
 
     /// Notes the order in which requests come to the device.
     struct Noted {
@@ -172,11 +179,21 @@ mod tests {
         }
     }
 
-    /// A pool behind a queue of one place before a device that does one thing at a time: a read in 2 ms, a write in 4.
+    /// A pool behind a queue of one place before a device that does one thing at a time: a read in 2 ms, a write in 8.
     fn slow(scheduler: Box<dyn IoScheduler>) -> (BufferPool, Arc<Noted>) {
+        slow_for(scheduler, None)
+    }
+
+    /// As [`slow`], with somebody who knows for whom threads work.
+    fn slow_for(
+        scheduler: Box<dyn IoScheduler>,
+        causes: Option<Arc<dyn CauseSource>>,
+    ) -> (BufferPool, Arc<Noted>) {
         let storage: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_BYTES, PAGES));
+        let causes = causes.unwrap_or_else(|| Arc::new(|| 0));
         let pool = |frames, storage| {
-            BufferPool::new(config(frames), storage, Arc::new(NoWal), None).unwrap()
+            let (config, wal, causes) = (config(frames), Arc::new(NoWal), Arc::clone(&causes));
+            BufferPool::with_causes(config, storage, wal, None, causes).unwrap()
         };
         let filling = pool(2100, Arc::clone(&storage));
         for page in 0..PAGES {
@@ -185,8 +202,8 @@ mod tests {
         filling.close().unwrap();
         let model = DeviceModel {
             units: 1,
-            read_ns: 2_000_000,
-            write_ns: 4_000_000,
+            read_ns: READ_MS * 1_000_000,
+            write_ns: WRITE_MS * 1_000_000,
             ..DeviceModel::ssd_a()
         };
         let device = Arc::new(SimDevice::new(storage, model));
@@ -260,6 +277,126 @@ mod tests {
         };
         assert!(misses_before(Box::<Fifo>::default()) >= 6);
         assert!(misses_before(ranked(favour_seven)) <= 3);
+    }
+
+    /// What the device was given while user 2's writes waited, in ms of its time: for reads, and for writes.
+    ///
+    /// `readers` threads miss all the time, each on behalf of what `enter` makes it; user 2's pages are dirtied on a
+    /// thread of its own, and written by another that works for nobody.
+    fn shares_ms(
+        scheduler: Box<dyn IoScheduler>,
+        causes: Option<Arc<dyn CauseSource>>,
+        readers: usize,
+        enter: &(dyn Fn(usize) + Sync),
+    ) -> (u64, u64) {
+        const WRITES: u64 = 24;
+        let (pool, noted) = slow_for(scheduler, causes);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                enter(usize::MAX);
+                for page in 0..WRITES {
+                    pool.write(PageId(page)).unwrap().change(Lsn(1))[40] = 1;
+                }
+            });
+        });
+        noted.order.lock().clear();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (pool, done) = (&pool, &done);
+            for reader in 0..readers {
+                scope.spawn(move || {
+                    enter(reader);
+                    let own = (500..PAGES).filter(|page| *page as usize % readers == reader);
+                    for page in own {
+                        if done.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        drop(pool.pin(PageId(page)).unwrap());
+                    }
+                });
+            }
+            // Readers wait when the writes come.
+            while noted.order.lock().len() < 2 * readers {
+                std::thread::yield_now();
+            }
+            pool.flush_all().unwrap();
+            done.store(true, Ordering::Relaxed);
+        });
+        let order = noted.order.lock();
+        let is_write = |at: &usize| order[*at].0.kind == IoKind::CheckpointFlush;
+        let writes: Vec<usize> = (0..order.len()).filter(is_write).collect();
+        assert_eq!(writes.len() as u64, WRITES);
+        let (first, last) = (writes[0], writes[writes.len() - 1]);
+        let reads = (last - first + 1) as u64 - WRITES;
+        (reads * READ_MS, WRITES * WRITE_MS)
+    }
+
+    fn afq(level: impl Fn(u32) -> u8 + Send + 'static) -> Box<dyn IoScheduler> {
+        let afq = SchedulerKind::Afq.build_for(false);
+        let queue = PolicyQueue::new(afq, by_user(level), 8);
+        Box::new(queue.charging_writes((WRITE_MS / READ_MS) as u32))
+    }
+
+    thread_local! {
+        static SERVES: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// As threads of an engine say it themselves: readers work for 1, the other for 2.
+    fn say(reader: usize) {
+        let user = if reader == usize::MAX { 2 } else { 1 };
+        SERVES.set(user);
+    }
+
+    /// Somebody who knows what [`say`] said.
+    fn told() -> Option<Arc<dyn CauseSource>> {
+        Some(Arc::new(|| SERVES.get()))
+    }
+
+    /// User 1 misses with eight threads, user 2's 24 dirty pages are written back. A write takes 8 ms, a read 2.
+    ///
+    /// Equal weights: for the 192 ms of its writes user 1 gets 192 ms, which are 96 reads, but for a request of each at
+    /// either end (AFQ's bound without a quantum: the longest request of each). Weights 8 and 4: 384 ms. Without
+    /// causes the pool is one user, and its requests go as they come: 8 readers and 17 writes wait at a time, so
+    /// that for a write of 8 ms there is half a read or one.
+    #[test]
+    fn users_share_the_device_by_their_weights_whoever_writes_their_pages() {
+        let (bound_ms, late_ms) = (2 * (READ_MS + WRITE_MS), 6 * READ_MS);
+        let near = |(reads_ms, writes_ms): (u64, u64), times: u64| {
+            let off_ms = reads_ms.abs_diff(times * writes_ms);
+            assert!(off_ms <= times * bound_ms + late_ms, "{reads_ms} ms, {writes_ms} ms");
+        };
+        near(shares_ms(afq(|_| 0), told(), 8, &say), 1);
+        near(shares_ms(afq(|user| if user == 1 { 0 } else { 4 }), told(), 8, &say), 2);
+        let (reads_ms, writes_ms) = shares_ms(afq(|_| 0), None, 8, &say);
+        assert!(2 * reads_ms < writes_ms, "{reads_ms} ms, {writes_ms} ms");
+    }
+
+    /// The same with users of a region's file, which three clients' threads and a fourth's are: the writer's pages are
+    /// charged to it although its thread is gone, and it gets a quarter of the device.
+    #[test]
+    fn a_regions_users_share_the_device() {
+        let path = format!("/dev/shm/headworks-pool-test-{}", std::process::id());
+        let c_path = CString::new(path.as_str()).unwrap();
+        let region = Mapping::create(&c_path, None).unwrap().region();
+        std::fs::remove_file(&path).unwrap();
+        let causes = Causes::new(region);
+        let users: Vec<u32> = (0..4)
+            .map(|_| region.register(std::process::id(), clock::now()).expect("a fresh region"))
+            .collect();
+        // As the gate's hooks do it for a request; the last user is the writer.
+        let enter = |reader: usize| {
+            let user = users[reader.min(3)];
+            let slot = region.user(user).expect("registered");
+            slot.thread.store(thread_id(), Ordering::Relaxed);
+            region.enter(user, clock::now());
+        };
+        let source: Option<Arc<dyn CauseSource>> = Some(Arc::new(move || causes.current()));
+        let queue = PolicyQueue::new(SchedulerKind::Afq.build_for(false), by_user_of(causes), 8);
+        let queue = Box::new(queue.charging_writes((WRITE_MS / READ_MS) as u32));
+        let (reads_ms, writes_ms) = shares_ms(queue, source, 3, &enter);
+        // Each reader has one request at a time: when it is late its turn is another's, so some is lost.
+        let share = writes_ms as f64 / (reads_ms + writes_ms) as f64;
+        assert!((0.22..0.32).contains(&share), "{reads_ms} ms, {writes_ms} ms");
     }
 
     /// A log's sync has no page and goes with the others.
