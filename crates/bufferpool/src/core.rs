@@ -305,8 +305,14 @@ impl Core {
         }
         let kind = if mode == Mode::Ahead { IoKind::Prefetch } else { IoKind::Miss };
         let tag = IoTag { kind, cause: self.cause() };
+        let start = Instant::now();
         self.storage.read(page, bytes, tag)?;
-        bump(&self.instances[at].counters.reads[kind.index()]);
+        let counters = &self.instances[at].counters;
+        if kind == IoKind::Miss {
+            // A wait of 584 years would overflow.
+            counters.read_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+        bump(&counters.reads[kind.index()]);
         match page::verify(bytes, page) {
             Err(PoolError::NeverWritten { .. }) if mode == Mode::OrZero => Ok(()),
             other => other,
