@@ -227,7 +227,11 @@ fn a_source_says_for_whom_threads_work() {
         change(1, 7);
         change(1, 9);
         cause::with(3, || change(2, 7));
-        assert_eq!(flushed(), [(0, 9), (1, 7), (2, 3)], "most; first of equals; what it says itself");
+        assert_eq!(
+            flushed(),
+            [(0, 9), (1, 7), (2, 3)],
+            "most; first of equals; what it says itself"
+        );
         change(0, 7);
         assert_eq!(flushed(), [(0, 7)], "what 9 did was written before");
         SERVES.set(8);

@@ -1,7 +1,7 @@
 //! Where the log is kept.
 
-use headworks_bufferpool::{CauseSource, PageId, cause};
 use headworks_bufferpool::storage::{IoKind, IoQueue, IoRequest, IoTag};
+use headworks_bufferpool::{CauseSource, PageId, cause};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
