@@ -1,5 +1,6 @@
 //! The parts of a pool, and what happens to a page on its way in and out.
 
+use crate::cause::{self, CauseSource};
 use crate::config::PoolConfig;
 use crate::doublewrite::Doublewrite;
 use crate::error::PoolError;
@@ -120,6 +121,7 @@ pub(crate) struct Core {
     pub(crate) storage: Arc<dyn Storage>,
     pub(crate) wal: Arc<dyn Wal>,
     pub(crate) doublewrite: Option<Arc<Doublewrite>>,
+    causes: Option<Arc<dyn CauseSource>>,
     pub(crate) instances: Box<[Instance]>,
     pub(crate) strategies: Box<[Box<dyn Strategy>]>,
     frames_per_instance: u32,
@@ -132,6 +134,7 @@ impl Core {
         storage: Arc<dyn Storage>,
         wal: Arc<dyn Wal>,
         doublewrite: Option<Arc<Doublewrite>>,
+        causes: Option<Arc<dyn CauseSource>>,
     ) -> Result<Self, PoolError> {
         config.check(storage.page_size())?;
         let each = config.frames / config.instances;
@@ -152,6 +155,7 @@ impl Core {
             storage,
             wal,
             doublewrite,
+            causes,
             instances,
             strategies,
             frames_per_instance: each,
@@ -300,9 +304,15 @@ impl Core {
             return Ok(());
         }
         let kind = if mode == Mode::Ahead { IoKind::Prefetch } else { IoKind::Miss };
-        let tag = IoTag { kind, cause: crate::cause::current() };
+        let tag = IoTag { kind, cause: self.cause() };
+        let start = Instant::now();
         self.storage.read(page, bytes, tag)?;
-        bump(&self.instances[at].counters.reads[kind.index()]);
+        let counters = &self.instances[at].counters;
+        if kind == IoKind::Miss {
+            // A wait of 584 years would overflow.
+            counters.read_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        }
+        bump(&counters.reads[kind.index()]);
         match page::verify(bytes, page) {
             Err(PoolError::NeverWritten { .. }) if mode == Mode::OrZero => Ok(()),
             other => other,
@@ -361,12 +371,26 @@ impl Core {
         self.table.remove(page, frame);
     }
 
+    /// For whom the calling thread works.
+    fn cause(&self) -> u32 {
+        cause::of(self.causes.as_deref())
+    }
+
     /// Notes that the holder of the exclusive latch is about to change a page.
     ///
     /// `rec_lsn` is a lower bound for the position of the change in the log.
     pub(crate) fn mark_dirty(&self, frame: FrameId, rec_lsn: Lsn) {
+        self.mark_dirty_for(self.cause(), frame, rec_lsn);
+    }
+
+    /// As [`Core::mark_dirty`], for a change of somebody else's.
+    pub(crate) fn mark_dirty_for(&self, cause: u32, frame: FrameId, rec_lsn: Lsn) {
         let it = self.frames.get(frame);
-        it.cause.store(crate::cause::current(), Ordering::Relaxed);
+        let dirtiers = self.frames.dirtiers(frame);
+        if it.flags() & DIRTY == 0 {
+            dirtiers.reset();
+        }
+        dirtiers.add(cause);
         if it.flags() & (DIRTY | crate::frames::WRITING) == DIRTY {
             return;
         }

@@ -3,6 +3,11 @@
 //!
 //! As in InnoDB up to 8.0.19, the area has room for a batch of the flusher and a few slots for
 //! pages that are written one by one; a read stall waits for a slot when all are taken.
+//!
+//! A batch costs two flushes of the device's cache, one after the other, and no batch may overwrite the
+//! copies of one whose pages are not durable in their places yet. With one place for a batch, a flusher
+//! therefore waits for flushes most of its time, however much it has to write. As InnoDB from 8.0.20 on, an
+//! area can have several places ([`Doublewrite::with_batches`]): their batches overlap, and share flushes.
 
 use crate::error::{PoolError, StorageError};
 use crate::ids::{Lsn, PageId};
@@ -22,11 +27,40 @@ const SINGLE_SLOTS: u64 = 8;
 pub struct Doublewrite {
     area: Arc<dyn Storage>,
     batch_pages: u64,
-    batch: Mutex<()>,
-    free: Mutex<Vec<PageId>>,
-    came_free: Condvar,
+    batches: usize,
+    /// First pages of the places that no batch uses.
+    places: Slots,
+    /// Slots for single pages.
+    singles: Slots,
     /// A batch was written but could not be made durable.
     sync_error: Mutex<Option<StorageError>>,
+}
+
+/// Parts of the area that are free.
+struct Slots {
+    free: Mutex<Vec<PageId>>,
+    came_free: Condvar,
+}
+
+impl Slots {
+    fn new(free: Vec<PageId>) -> Self {
+        Self { free: Mutex::new(free), came_free: Condvar::new() }
+    }
+
+    fn take(&self) -> PageId {
+        let mut free = self.free.lock();
+        loop {
+            match free.pop() {
+                Some(slot) => return slot,
+                None => self.came_free.wait(&mut free),
+            }
+        }
+    }
+
+    fn give_back(&self, slot: PageId) {
+        self.free.lock().push(slot);
+        self.came_free.notify_one();
+    }
 }
 
 impl Doublewrite {
@@ -41,21 +75,48 @@ impl Doublewrite {
     /// # Errors
     /// [`PoolError::Config`] if the area has fewer than [`Doublewrite::AREA_PAGES`] pages.
     pub fn new(area: Arc<dyn Storage>) -> Result<Self, PoolError> {
-        if area.pages() < Self::AREA_PAGES {
-            let reason =
-                format!("{} pages, at least {} are needed", area.pages(), Self::AREA_PAGES);
-            return Err(PoolError::Config { setting: "doublewrite area", reason });
+        Self::with_batches(area, 1)
+    }
+
+    /// Uses `area` for so many batches at a time: its last 8 pages for each of them for single pages, the
+    /// rest in equal parts for the batches.
+    ///
+    /// More batches keep the device busy while others wait for its flushes; each costs memory for a batch's
+    /// pages and a thread while it is written.
+    ///
+    /// # Errors
+    /// [`PoolError::Config`] if there are no batches, or fewer than [`Doublewrite::AREA_PAGES`] pages for
+    /// each.
+    pub fn with_batches(area: Arc<dyn Storage>, batches: usize) -> Result<Self, PoolError> {
+        let wrong = |reason| Err(PoolError::Config { setting: "doublewrite area", reason });
+        let Some(each) = area.pages().checked_div(batches as u64) else {
+            return wrong("no batches, at least 1 is needed".into());
+        };
+        if each < Self::AREA_PAGES {
+            return wrong(format!(
+                "{} pages, at least {} are needed",
+                area.pages(),
+                // What is too many for any area need not be exact.
+                Self::AREA_PAGES.saturating_mul(batches as u64)
+            ));
         }
-        let batch_pages = area.pages() - SINGLE_SLOTS;
-        let free = (batch_pages..area.pages()).map(PageId).collect();
+        let batch_pages = each - SINGLE_SLOTS;
+        let first_single = area.pages() - SINGLE_SLOTS * batches as u64;
+        let places = (0..batches as u64).map(|at| PageId(at * batch_pages)).collect();
+        let singles = (first_single..area.pages()).map(PageId).collect();
         Ok(Self {
             area,
             batch_pages,
-            batch: Mutex::new(()),
-            free: Mutex::new(free),
-            came_free: Condvar::new(),
+            batches,
+            places: Slots::new(places),
+            singles: Slots::new(singles),
             sync_error: Mutex::default(),
         })
+    }
+
+    /// Batches that can be written at a time.
+    pub(crate) fn batches(&self) -> usize {
+        self.batches
     }
 
     /// Most pages of one batch.
@@ -71,15 +132,7 @@ impl Doublewrite {
         write: PageWrite<'_>,
     ) -> Result<(), StorageError> {
         self.check_synced()?;
-        let slot = {
-            let mut free = self.free.lock();
-            loop {
-                match free.pop() {
-                    Some(slot) => break slot,
-                    None => self.came_free.wait(&mut free),
-                }
-            }
-        };
+        let slot = self.singles.take();
         let copy = IoTag { kind: IoKind::Doublewrite, ..write.tag };
         let written = self
             .area
@@ -87,8 +140,7 @@ impl Doublewrite {
             .and_then(|()| self.area.sync())
             .and_then(|()| storage.write(write.page, write.bytes, write.tag))
             .and_then(|()| storage.sync());
-        self.free.lock().push(slot);
-        self.came_free.notify_one();
+        self.singles.give_back(slot);
         written
     }
 
@@ -100,13 +152,14 @@ impl Doublewrite {
         writes: &[PageWrite<'_>],
         done: &mut dyn FnMut(usize, Result<(), StorageError>),
     ) {
-        let _batch = self.batch.lock();
+        let place = self.places.take();
         let copy = IoTag::of(IoKind::Doublewrite);
         let copied = self
             .check_synced()
-            .and_then(|()| self.area.write_run(PageId(0), bytes, copy))
+            .and_then(|()| self.area.write_run(place, bytes, copy))
             .and_then(|()| self.area.sync());
         if let Err(error) = copied {
+            self.places.give_back(place);
             for at in 0..writes.len() {
                 done(at, Err(error.clone()));
             }
@@ -118,6 +171,8 @@ impl Doublewrite {
             // Nobody can tell which pages are durable, and those frames may hold others already.
             self.sync_error.lock().get_or_insert(error);
         }
+        // Only now: the copies were needed until the sync.
+        self.places.give_back(place);
     }
 
     /// Refuses once a sync has failed. No checkpoint may trust the pages any more: recovery from the

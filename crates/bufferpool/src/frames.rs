@@ -4,6 +4,7 @@
 //! (holds a page; hits pin it) → closed again by [`Nodes::claim`], which succeeds only while nobody
 //! has a pin and the page is clean.
 
+use crate::cause::Dirtiers;
 use crate::ids::{FrameId, Lsn, NIL, PageId};
 use crate::lru::node::Node;
 use crate::lru::{Claim, Nodes};
@@ -39,8 +40,6 @@ pub(crate) struct Frame {
     /// Next frame of the same bucket of the page table.
     pub(crate) chain: AtomicU32,
     pub(crate) node: Node,
-    /// Whoever dirtied the page last (see [`crate::storage::IoTag`]).
-    pub(crate) cause: AtomicU32,
 }
 
 /// When a dirty page was first changed.
@@ -56,6 +55,7 @@ pub(crate) struct FlushState {
 pub(crate) struct Frames {
     frames: Box<[Frame]>,
     flush: Box<[Mutex<FlushState>]>,
+    dirtiers: Box<[Dirtiers]>,
 }
 
 impl Frames {
@@ -67,12 +67,12 @@ impl Frames {
             flags: AtomicU32::new(0),
             chain: AtomicU32::new(NIL),
             node: Node::new(),
-            cause: AtomicU32::new(0),
         };
         let flush = |_| Mutex::new(FlushState { oldest: Lsn::MAX, redirtied: None });
         Arc::new(Self {
             frames: (0..count).map(frame).collect(),
             flush: (0..count).map(flush).collect(),
+            dirtiers: (0..count).map(|_| Dirtiers::default()).collect(),
         })
     }
 
@@ -83,6 +83,10 @@ impl Frames {
 
     pub(crate) fn flush_state(&self, frame: FrameId) -> &Mutex<FlushState> {
         &self.flush[frame as usize]
+    }
+
+    pub(crate) fn dirtiers(&self, frame: FrameId) -> &Dirtiers {
+        &self.dirtiers[frame as usize]
     }
 }
 

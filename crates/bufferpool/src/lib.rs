@@ -38,6 +38,7 @@ mod table;
 mod wal;
 mod write;
 
+pub use cause::CauseSource;
 pub use config::{PoolConfig, StrategyKind};
 pub use doublewrite::Doublewrite;
 pub use error::{PoolError, StorageError, WalError};

@@ -1,5 +1,6 @@
 //! The pool as its users see it.
 
+use crate::cause::CauseSource;
 use crate::config::PoolConfig;
 use crate::core::{Core, Mode};
 use crate::doublewrite::Doublewrite;
@@ -54,7 +55,38 @@ impl BufferPool {
         wal: Arc<dyn Wal>,
         doublewrite: Option<Arc<Doublewrite>>,
     ) -> Result<Self, PoolError> {
-        let core = Arc::new(Core::new(config, storage, wal, doublewrite)?);
+        Self::assemble(config, storage, wal, doublewrite, None)
+    }
+
+    /// As [`BufferPool::new`], with somebody who knows for whom threads work. Threads that say it
+    /// themselves ([`crate::cause::with`]) are not asked about.
+    ///
+    /// Reads are then tagged with the cause of the thread that misses, writes with the cause of whoever
+    /// changed the page most, whichever thread writes it.
+    ///
+    /// # Errors
+    /// As [`BufferPool::new`].
+    ///
+    /// # Panics
+    /// If the system gives no threads.
+    pub fn with_causes(
+        config: PoolConfig,
+        storage: Arc<dyn Storage>,
+        wal: Arc<dyn Wal>,
+        doublewrite: Option<Arc<Doublewrite>>,
+        causes: Arc<dyn CauseSource>,
+    ) -> Result<Self, PoolError> {
+        Self::assemble(config, storage, wal, doublewrite, Some(causes))
+    }
+
+    fn assemble(
+        config: PoolConfig,
+        storage: Arc<dyn Storage>,
+        wal: Arc<dyn Wal>,
+        doublewrite: Option<Arc<Doublewrite>>,
+        causes: Option<Arc<dyn CauseSource>>,
+    ) -> Result<Self, PoolError> {
+        let core = Arc::new(Core::new(config, storage, wal, doublewrite, causes)?);
         let mut threads = Vec::new();
         if config.background {
             for at in 0..core.instances.len() {

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 #[repr(align(64))]
 pub(crate) struct Counters {
     pub(crate) misses: AtomicU64,
+    pub(crate) read_ns: AtomicU64,
     pub(crate) from_free_list: AtomicU64,
     pub(crate) clean_victims: AtomicU64,
     pub(crate) scanned: AtomicU64,
@@ -36,6 +37,8 @@ pub struct PoolStats {
     pub hits: u64,
     /// Pages that had to be read or created.
     pub misses: u64,
+    /// Time that misses waited for storage to read their pages, added up.
+    pub read_ns: u64,
     /// Frames that a miss found in the free list.
     pub from_free_list: u64,
     /// Frames that a miss took from a clean page.
@@ -86,6 +89,7 @@ impl PoolStats {
     pub(crate) fn add(&mut self, from: &Counters) {
         let pairs = [
             (&mut self.misses, &from.misses),
+            (&mut self.read_ns, &from.read_ns),
             (&mut self.from_free_list, &from.from_free_list),
             (&mut self.clean_victims, &from.clean_victims),
             (&mut self.scanned, &from.scanned),
@@ -116,6 +120,7 @@ impl PoolStats {
         let minus = |a: &mut u64, b: u64| *a = a.wrapping_sub(b);
         minus(&mut out.hits, earlier.hits);
         minus(&mut out.misses, earlier.misses);
+        minus(&mut out.read_ns, earlier.read_ns);
         minus(&mut out.from_free_list, earlier.from_free_list);
         minus(&mut out.clean_victims, earlier.clean_victims);
         minus(&mut out.scanned, earlier.scanned);

@@ -5,14 +5,15 @@
 //! change after the copy leaves the page dirty from that change on.
 
 use crate::core::{Core, Instance};
-use crate::error::PoolError;
+use crate::error::{PoolError, StorageError};
 use crate::frames::{DIRTY, WRITING};
 use crate::ids::{FrameId, Lsn, PageId};
 use crate::memory::AlignedBuffer;
 use crate::page;
 use crate::stats::bump;
 use crate::storage::{IoKind, IoTag, PageWrite};
-use std::sync::atomic::Ordering;
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 impl Core {
     /// Begins the write of a dirty page, unless it is clean, or being written, or on its way out.
@@ -44,6 +45,8 @@ impl Core {
                 } else {
                     it.clear_flags(DIRTY);
                 }
+            } else {
+                self.frames.dirtiers(frame).note_failure();
             }
             state.redirtied = None;
             it.clear_flags(WRITING);
@@ -57,11 +60,13 @@ impl Core {
         into.copy_from_slice(&bytes);
         // Under the latch nobody changes the page: the copy has every change so far.
         self.frames.flush_state(frame).lock().redirtied = None;
+        let dirtiers = self.frames.dirtiers(frame);
+        let cause = dirtiers.most();
+        dirtiers.note_copy();
         drop(bytes);
-        let it = self.frames.get(frame);
-        let page = it.page();
+        let page = self.frames.get(frame).page();
         page::stamp(into, page);
-        Some((page, page::page_lsn(into), it.cause.load(Ordering::Relaxed)))
+        Some((page, page::page_lsn(into), cause))
     }
 
     /// Writes one page whose write has begun. `Ok(false)`: somebody was changing it.
@@ -105,6 +110,39 @@ impl Core {
         }
     }
 
+    /// Works through `items` in batches of a size that storage and doublewrite area take: as many at a time
+    /// as the area has room for, one without it. `work` gets the index of a batch's first item.
+    pub(crate) fn in_batches<T: Sync>(
+        &self,
+        items: &[T],
+        work: &(dyn Fn(usize, &[T], &mut AlignedBuffer) + Sync),
+    ) {
+        if items.is_empty() {
+            return;
+        }
+        let (mut size, mut at_once) = (self.config.io_batch.min(items.len()), 1);
+        if let Some(area) = &self.doublewrite {
+            size = size.min(area.batch_pages());
+            at_once = area.batches();
+        }
+        let next = AtomicUsize::new(0);
+        let run = || {
+            let mut copies = AlignedBuffer::new(size * self.config.page_size);
+            while let first = next.fetch_add(size, Ordering::Relaxed)
+                && first < items.len()
+            {
+                let end = (first + size).min(items.len());
+                work(first, &items[first..end], &mut copies);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..at_once.min(items.len().div_ceil(size)) {
+                scope.spawn(run);
+            }
+            run();
+        });
+    }
+
     /// Writes pages whose writes have begun, in batches. `after` is called for each that is clean.
     ///
     /// All writes have ended on return; the first error is returned, the pages concerned are dirty.
@@ -113,63 +151,68 @@ impl Core {
         instance: &Instance,
         frames: &[FrameId],
         kind: IoKind,
-        after: &mut dyn FnMut(FrameId),
+        after: &(dyn Fn(FrameId) + Sync),
+    ) -> Result<(), PoolError> {
+        let first_error = Mutex::new(None);
+        self.in_batches(frames, &|_, batch, copies| {
+            if let Err(error) = self.write_batch(instance, batch, kind, copies, after) {
+                first_error.lock().get_or_insert(error);
+            }
+        });
+        first_error.into_inner().map_or(Ok(()), Err)
+    }
+
+    fn write_batch(
+        &self,
+        instance: &Instance,
+        batch: &[FrameId],
+        kind: IoKind,
+        copies: &mut AlignedBuffer,
+        after: &(dyn Fn(FrameId) + Sync),
     ) -> Result<(), PoolError> {
         let page_size = self.config.page_size;
-        let mut batch = self.config.io_batch.min(frames.len().max(1));
-        if let Some(area) = &self.doublewrite {
-            batch = batch.min(area.batch_pages());
+        let mut order = Vec::with_capacity(batch.len());
+        let mut newest = Lsn(0);
+        for &frame in batch {
+            let at = order.len() * page_size;
+            match self.copy_out(frame, &mut copies[at..at + page_size]) {
+                Some((page, lsn, cause)) => {
+                    newest = newest.max(lsn);
+                    order.push((frame, page, cause));
+                }
+                None => self.end_write(frame, false),
+            }
         }
-        let mut copies = AlignedBuffer::new(batch * page_size);
+        if let Err(error) = self.wal.flush_to(newest) {
+            for (frame, ..) in order {
+                self.count_write(instance, kind, false);
+                self.end_write(frame, false);
+            }
+            return Err(PoolError::from(error));
+        }
+        let writes: Vec<_> = order
+            .iter()
+            .zip(copies.chunks(page_size))
+            .map(|(&(_, page, cause), bytes)| PageWrite { page, bytes, tag: IoTag { kind, cause } })
+            .collect();
         let mut first_error = None;
-        for chunk in frames.chunks(batch) {
-            let mut order = Vec::with_capacity(chunk.len());
-            let mut newest = Lsn(0);
-            for &frame in chunk {
-                let at = order.len() * page_size;
-                match self.copy_out(frame, &mut copies[at..at + page_size]) {
-                    Some((page, lsn, cause)) => {
-                        newest = newest.max(lsn);
-                        order.push((frame, page, cause));
-                    }
-                    None => self.end_write(frame, false),
-                }
+        let mut done = |at: usize, result: Result<(), StorageError>| {
+            let frame = order[at].0;
+            self.count_write(instance, kind, result.is_ok());
+            self.end_write(frame, result.is_ok());
+            match result {
+                Ok(()) => after(frame),
+                Err(error) => drop(first_error.get_or_insert(PoolError::from(error))),
             }
-            if let Err(error) = self.wal.flush_to(newest) {
-                for (frame, ..) in order {
-                    self.count_write(instance, kind, false);
-                    self.end_write(frame, false);
-                }
-                first_error.get_or_insert(PoolError::from(error));
-                continue;
-            }
-            let writes: Vec<_> = order
-                .iter()
-                .zip(copies.chunks(page_size))
-                .map(|(&(_, page, cause), bytes)| PageWrite {
-                    page,
-                    bytes,
-                    tag: IoTag { kind, cause },
-                })
-                .collect();
-            let mut done = |at: usize, result: Result<(), crate::error::StorageError>| {
-                let frame = order[at].0;
-                self.count_write(instance, kind, result.is_ok());
-                self.end_write(frame, result.is_ok());
-                match result {
-                    Ok(()) => after(frame),
-                    Err(error) => drop(first_error.get_or_insert(PoolError::from(error))),
-                }
-            };
-            match &self.doublewrite {
-                Some(area) => area.write_batch(
-                    &*self.storage,
-                    &copies[..order.len() * page_size],
-                    &writes,
-                    &mut done,
-                ),
-                None => self.storage.write_batch(&writes, &mut done),
-            }
+        };
+        match &self.doublewrite {
+            Some(area) => area.write_batch(
+                &*self.storage,
+                &copies[..order.len() * page_size],
+                &writes,
+                &mut done,
+            ),
+            None => self.storage.write_batch(&writes, &mut done),
         }
         first_error.map_or(Ok(()), Err)
     }
@@ -191,8 +234,10 @@ impl Core {
         let end = instance.first + instance.count;
         let begun: Vec<FrameId> =
             oldest.into_iter().filter(|&frame| frame < end && self.begin_write(frame)).collect();
-        let mut written = 0;
-        self.write_many(instance, &begun, IoKind::CheckpointFlush, &mut |_| written += 1)?;
-        Ok(written)
+        let written = AtomicUsize::new(0);
+        self.write_many(instance, &begun, IoKind::CheckpointFlush, &|_| {
+            written.fetch_add(1, Ordering::Relaxed);
+        })?;
+        Ok(written.into_inner())
     }
 }

@@ -6,6 +6,7 @@ use headworks_bufferpool::storage::{IoKind, IoTag, MemStorage, Storage};
 use headworks_bufferpool::{
     BufferPool, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind, cause,
 };
+use std::cell::Cell;
 use std::sync::{Arc, Mutex};
 
 const PAGE_SIZE: usize = 4096;
@@ -178,6 +179,96 @@ fn requests_say_why_and_for_whom() {
     // The write is for whoever dirtied the page, not for whoever asked for the flush.
     assert_eq!(seen[1], (PageId(0), IoTag { kind: IoKind::CheckpointFlush, cause: 7 }));
     assert_eq!(cause::current(), 0);
+}
+
+thread_local! {
+    /// Whose request the thread has in hand, as an engine would know it.
+    static SERVES: Cell<u32> = const { Cell::new(0) };
+}
+
+/// A pool that asks a source, whose pages 0 to 63 were never read.
+fn asking(strategy: StrategyKind) -> (Arc<Recorder>, BufferPool) {
+    let inner = MemStorage::new(PAGE_SIZE, 1000);
+    let storage = Arc::new(Recorder { inner, seen: Mutex::default() });
+    let config = PoolConfig {
+        frames: FRAMES as usize,
+        page_size: PAGE_SIZE,
+        strategy,
+        background: false,
+        ..PoolConfig::default()
+    };
+    let source = Arc::new(|| SERVES.get());
+    let pool =
+        BufferPool::with_causes(config, storage.clone(), Arc::new(NoWal), None, source).unwrap();
+    (storage, pool)
+}
+
+/// The pool asks whom a thread serves: reads are the reader's, writes of those who changed the page most, and
+/// what was changed after a copy is charged anew.
+#[test]
+fn a_source_says_for_whom_threads_work() {
+    for strategy in [StrategyKind::Vanilla, StrategyKind::WAR, StrategyKind::LRU_C] {
+        let (storage, pool) = asking(strategy);
+        let change = |page: u64, user: u32| {
+            SERVES.set(user);
+            pool.write(PageId(page)).unwrap().change(Lsn(1))[40] ^= 1;
+            SERVES.set(0);
+        };
+        let flushed = || {
+            pool.flush_all().unwrap();
+            let seen = storage.take();
+            seen.into_iter().map(|(page, tag)| (page.0, tag.cause)).collect::<Vec<_>>()
+        };
+        (0..3).for_each(|page| drop(pool.create(PageId(page), Lsn(1)).unwrap()));
+        assert_eq!(flushed(), [(0, 0), (1, 0), (2, 0)], "nobody's");
+        change(0, 7);
+        change(0, 9);
+        change(0, 9);
+        change(1, 7);
+        change(1, 9);
+        cause::with(3, || change(2, 7));
+        assert_eq!(
+            flushed(),
+            [(0, 9), (1, 7), (2, 3)],
+            "most; first of equals; what it says itself"
+        );
+        change(0, 7);
+        assert_eq!(flushed(), [(0, 7)], "what 9 did was written before");
+        SERVES.set(8);
+        (100..164).for_each(|page| drop(pool.write_or_zero(PageId(page)).unwrap()));
+        SERVES.set(0);
+        assert!(storage.take().iter().all(|(_, tag)| tag.cause == 8 && tag.kind == IoKind::Miss));
+    }
+}
+
+/// A page that WAR holds aside keeps its causes on the way back into a frame.
+#[test]
+fn a_page_that_was_set_aside_is_still_its_dirtiers() {
+    let inner = MemStorage::new(PAGE_SIZE, 1000);
+    let storage = Arc::new(Recorder { inner, seen: Mutex::default() });
+    let config = PoolConfig {
+        frames: 16,
+        page_size: PAGE_SIZE,
+        strategy: StrategyKind::War { buffer_pages: 8 },
+        scan_depth: 4,
+        flush_interval: std::time::Duration::from_secs(3600),
+        ..PoolConfig::default()
+    };
+    let source = Arc::new(|| SERVES.get());
+    let pool =
+        BufferPool::with_causes(config, storage.clone(), Arc::new(NoWal), None, source).unwrap();
+    for page in 0..200 {
+        SERVES.set(1 + page as u32 % 2);
+        drop(pool.create(PageId(page), Lsn(1)).unwrap());
+    }
+    // Whoever looks at them is not who dirtied them.
+    SERVES.set(5);
+    (0..200).for_each(|page| drop(pool.read(PageId(page)).unwrap()));
+    SERVES.set(0);
+    pool.close().unwrap();
+    for (page, tag) in storage.take().iter().filter(|(_, tag)| tag.kind != IoKind::Miss) {
+        assert_eq!(u64::from(tag.cause), 1 + page.0 % 2, "{page}: {:?}", tag.kind);
+    }
 }
 
 #[test]

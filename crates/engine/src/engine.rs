@@ -10,7 +10,7 @@ use crate::recovery::{RecoveryReport, Tail};
 use crate::store::{MAX_TABLES, Store, TableId, root_of};
 use crate::txn::{self, Transaction};
 use headworks_bufferpool::storage::Storage;
-use headworks_bufferpool::{BufferPool, Doublewrite, PoolConfig, Wal};
+use headworks_bufferpool::{BufferPool, CauseSource, Doublewrite, PoolConfig, Wal};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Engine {
             "{} tables, {MAX_TABLES} are possible",
             heaps.len()
         );
-        let engine = Self::assemble(config, storage, log, FIRST, doublewrite)?;
+        let engine = Self::assemble(config, storage, log, FIRST, doublewrite, None)?;
         engine.store.format(heaps)?;
         engine.flush()?;
         Ok(engine)
@@ -79,12 +79,37 @@ impl Engine {
         log: Arc<dyn LogDevice>,
         doublewrite: Option<Arc<Doublewrite>>,
     ) -> Result<(Self, RecoveryReport), EngineError> {
+        Self::open_and_recover(config, storage, log, doublewrite, None)
+    }
+
+    /// As [`Engine::open`], with somebody who knows for whom threads work: their pages' I/O is tagged
+    /// with it ([`BufferPool::with_causes`]).
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn open_with_causes(
+        config: EngineConfig,
+        storage: Arc<dyn Storage>,
+        log: Arc<dyn LogDevice>,
+        doublewrite: Option<Arc<Doublewrite>>,
+        causes: Arc<dyn CauseSource>,
+    ) -> Result<(Self, RecoveryReport), EngineError> {
+        Self::open_and_recover(config, storage, log, doublewrite, Some(causes))
+    }
+
+    fn open_and_recover(
+        config: EngineConfig,
+        storage: Arc<dyn Storage>,
+        log: Arc<dyn LogDevice>,
+        doublewrite: Option<Arc<Doublewrite>>,
+        causes: Option<Arc<dyn CauseSource>>,
+    ) -> Result<(Self, RecoveryReport), EngineError> {
         let mended = match &doublewrite {
             Some(area) => area.recover(&*storage)?.len(),
             None => 0,
         };
         let tail = Tail::read(&*log)?;
-        let engine = Self::assemble(config, storage, log, tail.end, doublewrite)?;
+        let engine = Self::assemble(config, storage, log, tail.end, doublewrite, causes)?;
         let mut report = tail.replay(&engine.store)?;
         report.mended = mended as u64;
         engine.flush()?;
@@ -97,11 +122,17 @@ impl Engine {
         log: Arc<dyn LogDevice>,
         end: u64,
         doublewrite: Option<Arc<Doublewrite>>,
+        causes: Option<Arc<dyn CauseSource>>,
     ) -> Result<Self, EngineError> {
         let log = Arc::new(Log::new(log, end));
         let pages = storage.pages();
         let wal: Arc<dyn Wal> = Arc::clone(&log) as Arc<dyn Wal>;
-        let pool = BufferPool::new(config.pool, storage, wal, doublewrite)?;
+        let pool = match causes {
+            Some(causes) => {
+                BufferPool::with_causes(config.pool, storage, wal, doublewrite, causes)?
+            }
+            None => BufferPool::new(config.pool, storage, wal, doublewrite)?,
+        };
         Ok(Self {
             store: Store::new(pool, log, pages),
             locks: LockTable::new(config.lock_limit),

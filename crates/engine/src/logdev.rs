@@ -1,7 +1,7 @@
 //! Where the log is kept.
 
-use headworks_bufferpool::PageId;
 use headworks_bufferpool::storage::{IoKind, IoQueue, IoRequest, IoTag};
+use headworks_bufferpool::{CauseSource, PageId, cause};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -174,13 +174,20 @@ impl LogDevice for MemLog {
 pub struct QueuedLog {
     inner: Arc<dyn LogDevice>,
     queue: Arc<IoQueue>,
+    causes: Option<Arc<dyn CauseSource>>,
 }
 
 impl QueuedLog {
     /// Puts `inner` behind `queue`.
     #[must_use]
     pub fn new(inner: Arc<dyn LogDevice>, queue: Arc<IoQueue>) -> Self {
-        Self { inner, queue }
+        Self { inner, queue, causes: None }
+    }
+
+    /// With somebody who knows for whom threads work, as the pool has it.
+    #[must_use]
+    pub fn with_causes(self, causes: Arc<dyn CauseSource>) -> Self {
+        Self { causes: Some(causes), ..self }
     }
 }
 
@@ -190,7 +197,7 @@ impl LogDevice for QueuedLog {
     }
 
     fn sync(&self) -> std::io::Result<()> {
-        let tag = IoTag { kind: IoKind::Log, cause: headworks_bufferpool::cause::current() };
+        let tag = IoTag { kind: IoKind::Log, cause: cause::of(self.causes.as_deref()) };
         let request = IoRequest { write: true, first: PageId(0), pages: 0, tag };
         let _turn = self.queue.enter(request);
         self.inner.sync()

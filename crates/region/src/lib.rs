@@ -10,6 +10,7 @@
 //! no shared cache line is written on the path that a user takes while fewer than P are inside.
 
 pub mod admission;
+pub mod cause;
 pub mod clock;
 pub mod control;
 pub mod entered;

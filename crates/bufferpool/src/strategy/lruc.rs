@@ -65,7 +65,7 @@ impl Strategy for LruC {
             set_free(core, instance, frame);
         }
         self.flushing.store(!dirty.is_empty(), Ordering::Release);
-        let written = core.write_many(instance, &dirty, IoKind::LruFlush, &mut |frame| {
+        let written = core.write_many(instance, &dirty, IoKind::LruFlush, &|frame| {
             if instance.lru.evict(frame, true) {
                 set_free(core, instance, frame);
             }

@@ -46,7 +46,7 @@ pub(super) fn scan_round(core: &Core, instance: &Instance, batch: usize) -> Resu
     for frame in clean {
         set_free(core, instance, frame);
     }
-    core.write_many(instance, &dirty, IoKind::LruFlush, &mut |frame| {
+    core.write_many(instance, &dirty, IoKind::LruFlush, &|frame| {
         if instance.lru.evict(frame, false) {
             set_free(core, instance, frame);
         }

@@ -19,7 +19,7 @@ use crate::stats::bump;
 use crate::storage::{IoKind, IoTag, PageWrite};
 use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy)]
@@ -113,7 +113,7 @@ impl War {
             list.insert((state.oldest, self.key(slot)));
             state.oldest
         };
-        let cause = it.cause.load(Ordering::Relaxed);
+        let cause = core.frames.dirtiers(frame).most();
         // In the buffer before it leaves the table: whoever misses it looks here.
         self.buffer.lock().entries.insert(page, Entry { slot, oldest, cause, writing: false });
         self.changed.notify_all();
@@ -140,56 +140,67 @@ impl War {
                 })
                 .collect()
         };
-        let mut written = vec![false; batch.len()];
-        let mut first_error = None;
-        let limit = core.doublewrite.as_ref().map_or(usize::MAX, |area| area.batch_pages());
-        let page_size = core.config.page_size;
-        let size = core.config.io_batch.min(limit).min(batch.len().max(1));
-        let mut copies = AlignedBuffer::new(size * page_size);
-        for (chunk, done_flags) in batch.chunks(size).zip(written.chunks_mut(size)) {
-            let mut newest = Lsn(0);
-            for ((_, entry), copy) in chunk.iter().zip(copies.chunks_mut(page_size)) {
-                copy.copy_from_slice(&self.slots[entry.slot].lock());
-                newest = newest.max(page::page_lsn(copy));
+        let written: Vec<AtomicBool> = batch.iter().map(|_| AtomicBool::new(false)).collect();
+        let first_error = Mutex::new(None);
+        core.in_batches(&batch, &|first, chunk, copies| {
+            let flags = &written[first..first + chunk.len()];
+            if let Err(error) = self.write_chunk(core, instance, chunk, copies, flags) {
+                first_error.lock().get_or_insert(error);
             }
-            if let Err(error) = core.wal.flush_to(newest) {
-                first_error.get_or_insert(PoolError::from(error));
-                continue;
-            }
-            let tag = |cause| IoTag { kind: IoKind::LruFlush, cause };
-            let writes: Vec<_> = chunk
-                .iter()
-                .zip(copies.chunks(page_size))
-                .map(|(&(page, entry), bytes)| PageWrite { page, bytes, tag: tag(entry.cause) })
-                .collect();
-            let mut done = |at: usize, result: Result<(), StorageError>| match result {
-                Ok(()) => {
-                    done_flags[at] = true;
-                    bump(&instance.counters.writes[IoKind::LruFlush.index()]);
-                    if core.doublewrite.is_some() {
-                        bump(&instance.counters.writes[IoKind::Doublewrite.index()]);
-                    }
-                }
-                Err(error) => {
-                    bump(&instance.counters.write_errors);
-                    first_error.get_or_insert(PoolError::from(error));
-                }
-            };
-            let bytes = &copies[..chunk.len() * page_size];
-            match &core.doublewrite {
-                Some(area) => area.write_batch(&*core.storage, bytes, &writes, &mut done),
-                None => core.storage.write_batch(&writes, &mut done),
-            }
-        }
+        });
         let mut buffer = self.buffer.lock();
         for ((page, _), written) in batch.into_iter().zip(written) {
-            if written {
+            if written.into_inner() {
                 self.forget(instance, &mut buffer, page);
             } else if let Some(entry) = buffer.entries.get_mut(&page) {
                 entry.writing = false;
             }
         }
         self.changed.notify_all();
+        first_error.into_inner().map_or(Ok(()), Err)
+    }
+
+    /// Writes pages of the buffer as one batch; `written` tells which got to storage.
+    fn write_chunk(
+        &self,
+        core: &Core,
+        instance: &Instance,
+        chunk: &[(PageId, Entry)],
+        copies: &mut AlignedBuffer,
+        written: &[AtomicBool],
+    ) -> Result<(), PoolError> {
+        let page_size = core.config.page_size;
+        let mut newest = Lsn(0);
+        for ((_, entry), copy) in chunk.iter().zip(copies.chunks_mut(page_size)) {
+            copy.copy_from_slice(&self.slots[entry.slot].lock());
+            newest = newest.max(page::page_lsn(copy));
+        }
+        core.wal.flush_to(newest)?;
+        let tag = |cause| IoTag { kind: IoKind::LruFlush, cause };
+        let writes: Vec<_> = chunk
+            .iter()
+            .zip(copies.chunks(page_size))
+            .map(|(&(page, entry), bytes)| PageWrite { page, bytes, tag: tag(entry.cause) })
+            .collect();
+        let mut first_error = None;
+        let mut done = |at: usize, result: Result<(), StorageError>| match result {
+            Ok(()) => {
+                written[at].store(true, Ordering::Relaxed);
+                bump(&instance.counters.writes[IoKind::LruFlush.index()]);
+                if core.doublewrite.is_some() {
+                    bump(&instance.counters.writes[IoKind::Doublewrite.index()]);
+                }
+            }
+            Err(error) => {
+                bump(&instance.counters.write_errors);
+                first_error.get_or_insert(PoolError::from(error));
+            }
+        };
+        let bytes = &copies[..chunk.len() * page_size];
+        match &core.doublewrite {
+            Some(area) => area.write_batch(&*core.storage, bytes, &writes, &mut done),
+            None => core.storage.write_batch(&writes, &mut done),
+        }
         first_error.map_or(Ok(()), Err)
     }
 }
@@ -237,7 +248,7 @@ impl Strategy for War {
             }
             if let Some(bytes) = target {
                 bytes.copy_from_slice(&self.slots[entry.slot].lock());
-                core.mark_dirty(frame, entry.oldest);
+                core.mark_dirty_for(entry.cause, frame, entry.oldest);
             }
             self.forget(instance, &mut buffer, page);
             self.changed.notify_all();

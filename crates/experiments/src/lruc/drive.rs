@@ -45,6 +45,8 @@ pub(super) struct Setup {
     /// From one round of the flusher to the next.
     pub(super) flush_interval: Duration,
     pub(super) doublewrite: bool,
+    /// Batches of doublewrite that can be under way at a time. InnoDB up to 8.0.19 has one.
+    pub(super) doublewrite_batches: usize,
     pub(super) queue: QueueOrder,
 }
 
@@ -88,6 +90,7 @@ impl Setup {
             ("scan_depth", self.scan_depth.to_string()),
             ("flush_interval_ms", setup_ms(self.flush_interval)),
             ("doublewrite", self.doublewrite.to_string()),
+            ("doublewrite_batches", self.doublewrite_batches.to_string()),
             ("mix", format!("{:?}", self.mix)),
             ("queue", format!("{:?}", self.queue)),
         ];
@@ -158,14 +161,16 @@ pub(super) fn run(
     seed: u64,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<BTreeMap<String, f64>> {
-    let area_pages = Doublewrite::AREA_PAGES;
+    let batches = setup.doublewrite_batches;
+    let area_pages = Doublewrite::AREA_PAGES * batches as u64;
     let timing = setup.device.timing(data.pages() + area_pages)?;
     let device =
         Arc::new(SimDevice::with_timing(data.fresh(area_pages), timing, HostQueue::default()));
     device.set_free(true);
     let whole = setup.queue.before(Arc::clone(&device) as _);
     let area = data.stretch(&whole, data.pages(), area_pages)?;
-    let area = setup.doublewrite.then(|| Doublewrite::new(area).map(Arc::new)).transpose()?;
+    let area = setup.doublewrite.then(|| Doublewrite::with_batches(area, batches).map(Arc::new));
+    let area = area.transpose()?;
     let log = Arc::new(MemLog::starting_at(LOG_SYNC, LOG_START));
     let config = EngineConfig { pool: pool_config(setup, data), lock_limit: LOCK_LIMIT };
     let pages = data.stretch(&whole, 0, data.pages())?;
@@ -334,6 +339,7 @@ fn numbers(
     let mean_ms = latencies_us.iter().map(|&us| f64::from(us)).sum::<f64>() / count / 1000.0;
     let per_s = |count: u64| count as f64 / seconds;
     let each = |sum: u64, count: u64| sum as f64 / (count as f64).max(1.0);
+    let of_users = |ns: u64| 100.0 * ns as f64 / 1e9 / seconds / setup.threads as f64;
     let reads_per_s = per_s(after.device.reads - before.device.reads);
     let writes_per_s = per_s(pool.pages_written());
     let copies_per_s = per_s(pool.writes[IoKind::Doublewrite.index()]);
@@ -360,6 +366,13 @@ fn numbers(
         ("buffer_wait_percent", 100.0 * each(pool.buffer_waits, pool.misses)),
         ("lru_mutex_wait_mean_us", each(pool.lru_mutex_wait_ns, pool.lru_mutex_acquired) / 1e3),
         ("lru_mutex_wait_ms_per_s", per_s(pool.lru_mutex_wait_ns) / 1e6),
+        ("read_mean_ms", each(pool.read_ns, pool.reads[IoKind::Miss.index()]) / 1e6),
+        // Of what users have in hand, who are always in a transaction.
+        ("in_reads_percent", of_users(pool.read_ns)),
+        ("in_stalls_percent", of_users(pool.read_stall_ns)),
+        ("in_frame_waits_percent", of_users(pool.frame_wait_ns + pool.buffer_wait_ns)),
+        ("in_lru_mutex_percent", of_users(pool.lru_mutex_wait_ns)),
+        ("device_syncs_per_s", per_s(after.device.syncs - before.device.syncs)),
         ("scanned_per_miss", each(pool.scanned, pool.misses)),
         ("miss_percent", 100.0 * pool.miss_ratio()),
         ("hits_per_transaction", pool.hits as f64 / count),

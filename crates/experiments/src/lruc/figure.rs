@@ -108,6 +108,7 @@ pub(super) fn usual(strategy: StrategyKind, quick: bool) -> Setup {
         scan_depth: if quick { 64 } else { 1024 },
         flush_interval: Duration::from_micros(if quick { 62_500 } else { 1_000_000 }),
         doublewrite: true,
+        doublewrite_batches: 1,
         queue: QueueOrder::Straight,
     }
 }

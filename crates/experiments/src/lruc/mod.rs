@@ -11,6 +11,7 @@ mod collect;
 mod data;
 mod device;
 mod devices;
+mod doublewrite;
 mod drive;
 mod figure;
 mod queues;
@@ -42,6 +43,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     sweeps::CHANNELS,
     devices::DEVICES,
     sweeps::QUEUES,
+    doublewrite::DOUBLEWRITE,
 ];
 
 /// Databases and sweeps are kept from experiment to experiment; whoever runs them ends with this.

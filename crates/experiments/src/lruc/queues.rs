@@ -6,10 +6,11 @@ use headworks_policy::Nanos;
 use headworks_policy::block::{
     Added, BlockScheduler, Dispatch, Index, IoClass, Operation, REQUESTS, Request,
 };
+use headworks_region::cause::Causes;
 
 /// What the scheduler is told of a request, beside its place: class, level (0 to 7, 0 is highest) and whether somebody
 /// waits for it.
-pub(crate) type Rank = fn(IoTag) -> (IoClass, u8, bool);
+pub(crate) type Rank = Box<dyn Fn(IoTag) -> (IoClass, u8, bool) + Send>;
 
 /// Whoever waits comes first: misses, stalls and the log before the flusher, and that before checkpoints.
 pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
@@ -20,19 +21,54 @@ pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
     }
 }
 
+/// Every user gets of the device what its class weighs, whatever it does there: misses of its own, and writes of
+/// pages that it dirtied. For [`SchedulerKind::Afq`](headworks_policy::block::SchedulerKind::Afq).
+///
+/// The log, for which everybody waits, goes first. So do batches of doublewrite copies, which are for many users at
+/// once: each pays for its copies with the writes in place that follow
+/// ([`PolicyQueue::charging_writes`] with the cost of both).
+pub(crate) fn by_user(
+    level: impl Fn(u32) -> u8 + Send + 'static,
+) -> impl Fn(IoTag) -> (IoClass, u8, bool) + Send {
+    move |tag| match tag.kind {
+        IoKind::Log | IoKind::Doublewrite => (IoClass::RealTime, 0, true),
+        IoKind::Miss | IoKind::StallFlush => (IoClass::BestEffort, level(tag.cause), true),
+        IoKind::Prefetch | IoKind::LruFlush | IoKind::CheckpointFlush | IoKind::Other => {
+            (IoClass::BestEffort, level(tag.cause), false)
+        }
+    }
+}
+
+/// [`by_user`] with the users and weights of a region.
+pub(crate) fn by_user_of(causes: Causes) -> impl Fn(IoTag) -> (IoClass, u8, bool) + Send {
+    by_user(move |cause| causes.level(cause))
+}
+
 /// A block scheduler as the order of a pool's requests.
 ///
-/// Between two pages it sees a gap of a sector, so that it joins nobody: a pool writes page by page.
+/// Between two pages it sees a gap, so that it joins nobody: a pool writes page by page.
 pub(crate) struct PolicyQueue {
     scheduler: Box<dyn BlockScheduler>,
     rank: Rank,
     page_sectors: u32,
+    /// Reads that a write of a page is charged as.
+    write_cost: u32,
 }
 
 impl PolicyQueue {
     /// `page_sectors` is a page's length in sectors.
-    pub(crate) fn new(scheduler: Box<dyn BlockScheduler>, rank: Rank, page_sectors: u32) -> Self {
-        Self { scheduler, rank, page_sectors }
+    pub(crate) fn new(
+        scheduler: Box<dyn BlockScheduler>,
+        rank: impl Fn(IoTag) -> (IoClass, u8, bool) + Send + 'static,
+        page_sectors: u32,
+    ) -> Self {
+        Self { scheduler, rank: Box::new(rank), page_sectors, write_cost: 1 }
+    }
+
+    /// Charges a written page as so many read ones, at least 1: on flash it keeps the device that much longer. A
+    /// scheduler that charges by length sees writes so much longer.
+    pub(crate) fn charging_writes(self, reads: u32) -> Self {
+        Self { write_cost: reads.max(1), ..self }
     }
 }
 
@@ -48,12 +84,14 @@ impl IoScheduler for PolicyQueue {
 
     fn add(&mut self, now_ns: u64, id: IoId, request: &IoRequest) {
         let (class, level, sync) = (self.rank)(request.tag);
-        let with_gap = self.page_sectors + 1;
+        let cost = if request.write { self.write_cost } else { 1 };
+        // Far enough apart for the longest.
+        let with_gap = self.page_sectors * self.write_cost + 1;
         let described = Request {
             operation: if request.write { Operation::Write } else { Operation::Read },
             sector: request.first.0 * u64::from(with_gap),
             // A log's request has no pages: a sector is the least that there is.
-            sectors: (request.pages * with_gap).saturating_sub(1).max(1),
+            sectors: (request.pages * self.page_sectors * cost).max(1),
             fua: false,
             sync,
             cause: request.tag.cause,
@@ -88,15 +126,24 @@ mod tests {
         DeviceModel, Fifo, IoQueue, MemStorage, QueuedStorage, SimDevice, Storage,
     };
     use headworks_bufferpool::{
-        BufferPool, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind, cause,
+        BufferPool, CauseSource, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind, cause,
     };
     use headworks_engine::{LogDevice, MemLog, QueuedLog};
     use headworks_policy::block::SchedulerKind;
+    use headworks_region::lock::thread_id;
+    use headworks_region::{Mapping, clock};
     use parking_lot::Mutex;
+    use std::cell::Cell;
+    use std::ffi::CString;
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     const PAGE_BYTES: usize = 4096;
     const PAGES: u64 = 2000;
+    const READ_MS: u64 = 2;
+    const WRITE_MS: u64 = 8;
+    /// Of those who read and write.
+    const WRITER: usize = usize::MAX;
 
     /// Notes the order in which requests come to the device.
     struct Noted {
@@ -134,11 +181,21 @@ mod tests {
         }
     }
 
-    /// A pool behind a queue of one place before a device that does one thing at a time: a read in 2 ms, a write in 4.
+    /// A pool behind a queue of one place before a device that does one thing at a time: a read in 2 ms, a write in 8.
     fn slow(scheduler: Box<dyn IoScheduler>) -> (BufferPool, Arc<Noted>) {
+        slow_for(scheduler, None)
+    }
+
+    /// As [`slow`], with somebody who knows for whom threads work.
+    fn slow_for(
+        scheduler: Box<dyn IoScheduler>,
+        causes: Option<Arc<dyn CauseSource>>,
+    ) -> (BufferPool, Arc<Noted>) {
         let storage: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_BYTES, PAGES));
+        let causes = causes.unwrap_or_else(|| Arc::new(|| 0));
         let pool = |frames, storage| {
-            BufferPool::new(config(frames), storage, Arc::new(NoWal), None).unwrap()
+            let (config, wal, causes) = (config(frames), Arc::new(NoWal), Arc::clone(&causes));
+            BufferPool::with_causes(config, storage, wal, None, causes).unwrap()
         };
         let filling = pool(2100, Arc::clone(&storage));
         for page in 0..PAGES {
@@ -147,8 +204,8 @@ mod tests {
         filling.close().unwrap();
         let model = DeviceModel {
             units: 1,
-            read_ns: 2_000_000,
-            write_ns: 4_000_000,
+            read_ns: READ_MS * 1_000_000,
+            write_ns: WRITE_MS * 1_000_000,
             ..DeviceModel::ssd_a()
         };
         let device = Arc::new(SimDevice::new(storage, model));
@@ -157,7 +214,9 @@ mod tests {
         (pool(500, Arc::new(QueuedStorage::new(Arc::clone(&noted) as _, queue))), noted)
     }
 
-    fn ranked(rank: Rank) -> Box<dyn IoScheduler> {
+    fn ranked(
+        rank: impl Fn(IoTag) -> (IoClass, u8, bool) + Send + 'static,
+    ) -> Box<dyn IoScheduler> {
         Box::new(PolicyQueue::new(SchedulerKind::Cfq.build_for(false), rank, 8))
     }
 
@@ -220,6 +279,130 @@ mod tests {
         };
         assert!(misses_before(Box::<Fifo>::default()) >= 6);
         assert!(misses_before(ranked(favour_seven)) <= 3);
+    }
+
+    /// Device time while the writer's pages are written, in ms: what others were given, and what the writer was.
+    ///
+    /// `others` threads miss all the time, and so do `own` of the writer's, each for whom `enter` makes it. The writer's
+    /// pages are dirtied on one more thread, and written by another that works for nobody.
+    fn shares_ms(
+        scheduler: Box<dyn IoScheduler>,
+        causes: Option<Arc<dyn CauseSource>>,
+        (others, own): (usize, usize),
+        enter: &(dyn Fn(usize) + Sync),
+    ) -> (u64, u64) {
+        const WRITES: u64 = 24;
+        let (pool, noted) = slow_for(scheduler, causes);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                enter(WRITER);
+                for page in 0..WRITES {
+                    pool.write(PageId(page)).unwrap().change(Lsn(1))[40] = 1;
+                }
+            });
+        });
+        noted.order.lock().clear();
+        let done = AtomicBool::new(false);
+        let reader_of = |page: u64| page as usize % (others + own);
+        std::thread::scope(|scope| {
+            let (pool, done, reader_of) = (&pool, &done, &reader_of);
+            for reader in 0..others + own {
+                scope.spawn(move || {
+                    enter(if reader < others { reader } else { WRITER });
+                    for page in (500..PAGES).filter(|&page| reader_of(page) == reader) {
+                        if done.load(Ordering::Relaxed) {
+                            return;
+                        }
+                        drop(pool.pin(PageId(page)).unwrap());
+                    }
+                });
+            }
+            // Readers wait when the writes come.
+            while noted.order.lock().len() < 2 * (others + own) {
+                std::thread::yield_now();
+            }
+            pool.flush_all().unwrap();
+            done.store(true, Ordering::Relaxed);
+        });
+        let order = noted.order.lock();
+        let is_write = |at: &usize| order[*at].0.kind == IoKind::CheckpointFlush;
+        let writes: Vec<usize> = (0..order.len()).filter(is_write).collect();
+        assert_eq!(writes.len() as u64, WRITES);
+        // Who asked is told by the page, whatever the tags say.
+        let between = &order[writes[0]..=writes[writes.len() - 1]];
+        let reads = between.iter().filter(|(tag, _)| tag.kind == IoKind::Miss);
+        let (of_others, of_writer): (Vec<_>, Vec<_>) =
+            reads.partition(|(_, page)| reader_of(page.0) < others);
+        let reads_ms = |reads: &[&(IoTag, PageId)]| reads.len() as u64 * READ_MS;
+        (reads_ms(&of_others), reads_ms(&of_writer) + WRITES * WRITE_MS)
+    }
+
+    fn afq(level: impl Fn(u32) -> u8 + Send + 'static) -> Box<dyn IoScheduler> {
+        let afq = SchedulerKind::Afq.build_for(false);
+        let queue = PolicyQueue::new(afq, by_user(level), 8);
+        Box::new(queue.charging_writes((WRITE_MS / READ_MS) as u32))
+    }
+
+    thread_local! {
+        static SERVES: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// As threads of an engine say it themselves: the writer is 2, everybody else 1.
+    fn say(reader: usize) {
+        SERVES.set(if reader == WRITER { 2 } else { 1 });
+    }
+
+    /// Somebody who knows what [`say`] said.
+    fn told() -> Option<Arc<dyn CauseSource>> {
+        Some(Arc::new(|| SERVES.get()))
+    }
+
+    /// User 1 misses with eight threads. User 2 misses with four, and 24 pages that it dirtied are written back; a write
+    /// takes 8 ms, a read 2.
+    ///
+    /// Equal weights: for the 192 ms of its writes, and its own misses between them, user 1 gets as much, but for a
+    /// request of each at either end (AFQ's bound without a quantum: the longest request of each). Weights 8 and 4:
+    /// twice as much. Without causes the pool is one user, and its requests go as they come: 8 misses of user 1 wait
+    /// beside 17 writes, so that for a write of 8 ms there is half a read of 2.
+    #[test]
+    fn users_share_the_device_by_their_weights_whoever_writes_their_pages() {
+        let (bound_ms, late_ms) = (2 * (READ_MS + WRITE_MS), 6 * READ_MS);
+        let near = |(others_ms, writer_ms): (u64, u64), times: u64| {
+            let off_ms = others_ms.abs_diff(times * writer_ms);
+            assert!(off_ms <= times * bound_ms + late_ms, "{others_ms} ms, {writer_ms} ms");
+        };
+        near(shares_ms(afq(|_| 0), told(), (8, 4), &say), 1);
+        near(shares_ms(afq(|user| if user == 1 { 0 } else { 4 }), told(), (8, 4), &say), 2);
+        let (others_ms, writer_ms) = shares_ms(afq(|_| 0), None, (8, 4), &say);
+        assert!(2 * others_ms < writer_ms, "{others_ms} ms, {writer_ms} ms");
+    }
+
+    /// The same with four users of a region's file: the writer's pages are charged to it although the thread that
+    /// dirtied them is gone, and with its misses it gets a quarter of the device.
+    #[test]
+    fn a_regions_users_share_the_device() {
+        let path = format!("/dev/shm/headworks-pool-test-{}", std::process::id());
+        let c_path = CString::new(path.as_str()).unwrap();
+        let region = Mapping::create(&c_path, None).unwrap().region();
+        std::fs::remove_file(&path).unwrap();
+        let causes = Causes::new(region);
+        let users: Vec<u32> = (0..4)
+            .map(|_| region.register(std::process::id(), clock::now()).expect("a fresh region"))
+            .collect();
+        // As the gate's hooks do it for a request; the last user is the writer.
+        let enter = |reader: usize| {
+            let user = users[reader.min(3)];
+            let slot = region.user(user).expect("registered");
+            slot.thread.store(thread_id(), Ordering::Relaxed);
+            region.enter(user, clock::now());
+        };
+        let source: Option<Arc<dyn CauseSource>> = Some(Arc::new(move || causes.current()));
+        let queue = PolicyQueue::new(SchedulerKind::Afq.build_for(false), by_user_of(causes), 8);
+        let queue = Box::new(queue.charging_writes((WRITE_MS / READ_MS) as u32));
+        let (others_ms, writer_ms) = shares_ms(queue, source, (3, 1), &enter);
+        // Each reader has one request at a time: when it is late its turn is another's, so some is lost.
+        let share = writer_ms as f64 / (others_ms + writer_ms) as f64;
+        assert!((0.22..0.32).contains(&share), "{others_ms} ms, {writer_ms} ms");
     }
 
     /// A log's sync has no page and goes with the others.
