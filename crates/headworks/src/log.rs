@@ -14,8 +14,16 @@ use std::io::Write;
 const EVERY: Nanos = Nanos::from_millis(10_000);
 
 /// Counters that are the ordinary course of things.
-const ORDINARY: &[&str] =
-    &["lent", "overdraft", "ahead", "cancelled", "administrator", "replication", "gate_open", "reaped"];
+const ORDINARY: &[&str] = &[
+    "lent",
+    "overdraft",
+    "ahead",
+    "cancelled",
+    "administrator",
+    "replication",
+    "gate_open",
+    "reaped",
+];
 
 /// Writes a line to standard error; a reader that has gone is no reason to end.
 pub fn line(text: &str) {

@@ -36,7 +36,7 @@ impl EarlyReads {
     /// client that begins to write ahead is seen.
     pub fn leave_out(&self) -> bool {
         let empty = self.empty.load(Ordering::Relaxed);
-        let left_out = empty >= SURE && empty < u8::MAX;
+        let left_out = (SURE..u8::MAX).contains(&empty);
         if left_out {
             self.empty.store(empty + 1, Ordering::Relaxed);
         }

@@ -218,8 +218,8 @@ mod tests {
     ) -> ([u32; 2], usize) {
         let mut gate = Box::new(Gate::new());
         let class_of = |user: u32| usize::from(user >= 20);
-        for class in 0..2 {
-            let share = crate::wrr::ClassShare::new(weights[class], crate::wrr::Sharing::PerClass);
+        for (class, weight) in weights.into_iter().enumerate() {
+            let share = crate::wrr::ClassShare::new(weight, crate::wrr::Sharing::PerClass);
             gate.wrr.set_share(class, share);
         }
         let users = 20 + few;
