@@ -255,6 +255,21 @@ fn a_pool_of_pinned_pages_says_so_and_recovers() {
     }
 }
 
+/// A pool that cannot shrink because pages are in use says so, serves on, and shrinks when asked again.
+#[test]
+fn a_pool_that_cannot_shrink_says_so_and_goes_on() {
+    let (_, pool) = faulty(1000, StrategyKind::LRU_C);
+    (0..32).for_each(|page| put(&pool, page, page as u8).unwrap());
+    let pins: Vec<_> = (0..32).map(|page| pool.pin(PageId(page)).unwrap()).collect();
+    let error = pool.resize(16).unwrap_err();
+    assert!(matches!(error, PoolError::ShrinkIncomplete { left: 16 }), "{error}");
+    drop(pins);
+    pool.resize(16).unwrap();
+    (0..32).for_each(|page| assert_eq!(u64::from(get(&pool, page).unwrap()), page));
+    let in_memory = (0..1000).filter(|&page| pool.contains(PageId(page))).count();
+    assert!(in_memory <= 16, "{in_memory} pages in 16 frames");
+}
+
 #[test]
 fn impossible_settings_are_refused() {
     let storage: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 10));

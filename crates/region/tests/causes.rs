@@ -1,6 +1,6 @@
 //! From a thread to the user whose request it serves.
 
-#[allow(dead_code)] // each test program uses a part of it
+#[allow(dead_code)] // no daemon dies here
 mod common;
 
 use headworks_policy::wrr::{ClassShare, Sharing};

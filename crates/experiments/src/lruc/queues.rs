@@ -6,7 +6,6 @@ use headworks_policy::Nanos;
 use headworks_policy::block::{
     Added, BlockScheduler, Dispatch, Index, IoClass, Operation, REQUESTS, Request,
 };
-use headworks_region::cause::Causes;
 
 /// What the scheduler is told of a request, beside its place: class, level (0 to 7, 0 is highest) and whether somebody
 /// waits for it.
@@ -37,11 +36,6 @@ pub(crate) fn by_user(
             (IoClass::BestEffort, level(tag.cause), false)
         }
     }
-}
-
-/// [`by_user`] with the users and weights of a region.
-pub(crate) fn by_user_of(causes: Causes) -> impl Fn(IoTag) -> (IoClass, u8, bool) + Send {
-    by_user(move |cause| causes.level(cause))
 }
 
 /// A block scheduler as the order of a pool's requests.
@@ -130,6 +124,7 @@ mod tests {
     };
     use headworks_engine::{LogDevice, MemLog, QueuedLog};
     use headworks_policy::block::SchedulerKind;
+    use headworks_region::cause::Causes;
     use headworks_region::lock::thread_id;
     use headworks_region::{Mapping, clock};
     use parking_lot::Mutex;
@@ -397,8 +392,7 @@ mod tests {
             region.enter(user, clock::now());
         };
         let source: Option<Arc<dyn CauseSource>> = Some(Arc::new(move || causes.current()));
-        let queue = PolicyQueue::new(SchedulerKind::Afq.build_for(false), by_user_of(causes), 8);
-        let queue = Box::new(queue.charging_writes((WRITE_MS / READ_MS) as u32));
+        let queue = afq(move |cause| causes.level(cause));
         let (others_ms, writer_ms) = shares_ms(queue, source, (3, 1), &enter);
         // Each reader has one request at a time: when it is late its turn is another's, so some is lost.
         let share = writer_ms as f64 / (others_ms + writer_ms) as f64;

@@ -225,25 +225,29 @@ const FIG_10: Figure = Figure {
 const NONE: f64 = 0.0;
 const ARRIVAL: f64 = 1.0;
 const RANKED: f64 = 2.0;
+const BY_USER: f64 = 3.0;
 
 const QUEUE: Figure = Figure {
     id: "lruc-queues",
     title: "The pool's requests in an order of ours",
     figure: "beyond the paper",
     about: "TPC-C, 64 users. 0: straight to the device; 1: through a queue of 32 places in the order of arrival; 2: the \
-            same queue, in which misses and stalls go before the flusher and that before checkpoints (CFQ's classes).",
+            same queue, in which misses and stalls go before the flusher and that before checkpoints (CFQ's classes); \
+            3: the same queue, in which each user gets as much of the device (AFQ), for its misses and for the writes of \
+            pages that it changed most.",
     sweep: &Sweep {
         name: "queues",
-        axis: ("queue", "0: none; 1: in order of arrival; 2: whoever waits goes first"),
+        axis: ("queue", "0: none; 1: in order of arrival; 2: whoever waits goes first; 3: by user"),
         arms: &[tpcc(VANILLA, StrategyKind::Vanilla), tpcc(FULL, StrategyKind::LRU_C)],
-        points: &[NONE, ARRIVAL, RANKED],
-        quick_points: &[NONE, ARRIVAL, RANKED],
+        points: &[NONE, ARRIVAL, RANKED, BY_USER],
+        quick_points: &[NONE, ARRIVAL, RANKED, BY_USER],
         at: |at, setup| {
             // Points are small whole numbers.
             setup.queue = match at as u32 {
                 0 => QueueOrder::Straight,
                 1 => QueueOrder::Arrival,
-                _ => QueueOrder::ForegroundFirst,
+                2 => QueueOrder::ForegroundFirst,
+                _ => QueueOrder::ByUser,
             };
         },
         rounds: 1,
