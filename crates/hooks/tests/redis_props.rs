@@ -61,7 +61,9 @@ fn request() -> impl Strategy<Value = Vec<u8>> {
     let inline =
         select(vec!["PING\r\n", "GET k\n", "\r\n", "auth \"app\" 'x'\r\n", "*0\r\n", "*-1\r\n"]);
     prop_oneof![
-        6 => select(words).prop_map(|words| command(&words)),
+        6 => select(words.clone()).prop_map(|words| command(&words)),
+        // A pipeline of one shape, as clients send most, which something else may follow.
+        2 => (select(words), 2usize..20).prop_map(|(words, count)| command(&words).repeat(count)),
         1 => inline.prop_map(|line| line.as_bytes().to_vec()),
     ]
 }
