@@ -1,4 +1,4 @@
-// about: sessions, and transactions as far as the server offers them: it refuses them, in both cases alike
+// about: sessions and transactions, which this server does not offer: refused, in both cases alike
 const { MongoClient } = require("mongodb");
 const open = (more = {}) => new MongoClient(`mongodb://127.0.0.1:${process.env.PORT}/`, { maxPoolSize: 8, serverSelectionTimeoutMS: 60000, ...more });
 const show = (...values) => console.log(...values.map((value) => (typeof value === "string" ? value : JSON.stringify(value))));
@@ -10,8 +10,8 @@ async function main() {
     await c.drop().catch(() => {});
     await c.insertOne({ _id: 1, n: 0 });
     const session = client.startSession({ causalConsistency: true });
-    show(await c.updateOne({ _id: 1 }, { $inc: { n: 1 } }, { session }));
-    show(await c.findOne({ _id: 1 }, { session }));
+    await failure(c.updateOne({ _id: 1 }, { $inc: { n: 1 } }, { session }));
+    await failure(c.findOne({ _id: 1 }, { session }));
     await session.endSession();
     const other = client.startSession();
     other.startTransaction();

@@ -1,7 +1,7 @@
 # about: cancel requests, pg_cancel_backend, pg_terminate_backend, statement and lock time-outs
 # tls: yes
 p() { psql -XAtq "$@" 2>&1; }
-timeout -s INT 2 psql -XAtq -c "SELECT pg_sleep(1001)" 2>&1 || true
+timeout --foreground -s INT 2 psql -XAtq -c "SELECT pg_sleep(1001)" 2>&1 || true
 find() { local id=""; while [ -z "$id" ]; do id=$(p -c "SELECT pid FROM pg_stat_activity WHERE query = 'SELECT pg_sleep($1)' AND state = 'active'"); done; echo "$id"; }
 p -c "SELECT pg_sleep(1002)" > one.txt &
 p -c "SELECT pg_cancel_backend($(find 1002))"

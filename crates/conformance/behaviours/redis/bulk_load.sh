@@ -10,5 +10,5 @@ commands 70001 80000 | r --pipe > two.txt &
 wait
 cat one.txt two.txt
 r DBSIZE
-r --scan --pattern 'key7999*' | sort
+r --scan --count 1000 --pattern 'key7999*' | sort
 r FLUSHDB

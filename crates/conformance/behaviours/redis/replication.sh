@@ -1,6 +1,7 @@
 # about: a replica that joins while writes go on, catches up, and is promoted; redis-cli --rdb
 r() { redis-cli -p "$PORT" "$@" 2>&1; }
 s() { redis-cli -s "$PWD/replica.sock" "$@" 2>&1; }
+r CONFIG SET repl-diskless-sync-delay 0
 r EVAL "for i = 1, 50000 do redis.call('SET', 'key' .. i, string.rep('x', 50)) end return 1" 0
 redis-server --port 0 --unixsocket "$PWD/replica.sock" --save "" --dir "$PWD" --replicaof "$HOST" "$PORT" > replica.log 2>&1 &
 replica=$!
