@@ -22,7 +22,7 @@ pub enum Input {
     /// Write one of its fields.
     Update(Key, Change),
     /// Add record `number`.
-    Insert(u64, Record),
+    Insert(u64, Box<Record>),
     /// Read so many records, from this one on.
     Scan(Key, usize),
     /// Read this record, then write one of its fields.
@@ -84,7 +84,7 @@ impl Inputs {
             Operation::Insert => {
                 // A number whose insert was given up is used again: it would be a gap for ever.
                 let number = *self.claimed.get_or_insert_with(|| self.records.claim());
-                Input::Insert(number, Record::random(&mut self.random))
+                Input::Insert(number, Box::new(Record::random(&mut self.random)))
             }
             Operation::Scan => {
                 let key = self.key();
