@@ -16,14 +16,13 @@ const RANKS: u64 = 10_000_000_000;
 
 /// One request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(clippy::large_enum_variant)] // one at a time, and none is kept
 pub enum Input {
     /// Read this record.
     Read(Key),
     /// Write one of its fields.
     Update(Key, Change),
     /// Add record `number`.
-    Insert(u64, Record),
+    Insert(u64, Box<Record>),
     /// Read so many records, from this one on.
     Scan(Key, usize),
     /// Read this record, then write one of its fields.
@@ -85,7 +84,7 @@ impl Inputs {
             Operation::Insert => {
                 // A number whose insert was given up is used again: it would be a gap for ever.
                 let number = *self.claimed.get_or_insert_with(|| self.records.claim());
-                Input::Insert(number, Record::random(&mut self.random))
+                Input::Insert(number, Box::new(Record::random(&mut self.random)))
             }
             Operation::Scan => {
                 let key = self.key();
