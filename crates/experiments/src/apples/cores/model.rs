@@ -129,7 +129,7 @@ mod tests {
         assert!((alone - 100.0).abs() < 1e-9, "{alone}");
         // The first queue gives 1 / 2 ms at most.
         let (many, waiting) = network(1000, 0.002, 0.001, 0.007);
-        assert!(many < 500.0 && many > 499.9, "{many}");
+        assert!((many / 500.0 - 1.0).abs() < 1e-3, "{many}");
         // The second one is half busy: 0.5 / (1 − 0.5) there.
         assert!((waiting - 1.0).abs() < 0.01, "{waiting}");
     }
@@ -148,7 +148,8 @@ mod tests {
         assert!((two.throughput_per_s(400) * 2.1e-3 / 2.0 - 1.0).abs() < 0.01);
         assert!((sixteen.throughput_per_s(3000) * 2.1e-3 / 16.0 - 1.0).abs() < 0.01);
         let curve = two.curve(256);
-        assert!(curve.windows(2).all(|pair| pair[1] >= pair[0]), "nothing makes it fall");
+        let falls = curve.windows(2).any(|pair| pair[1] < pair[0] * (1.0 - 1e-9));
+        assert!(!falls, "nothing makes it fall");
     }
 
     #[test]
