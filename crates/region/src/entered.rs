@@ -35,8 +35,6 @@ pub enum PassReason {
     Owner = 9,
     /// The thread that serves it serves others, too.
     SharedThread = 10,
-    /// Nobody competes with it: all who are served by its event loop are of one class, and ask for the same.
-    Uncontested = 11,
 }
 
 impl PassReason {
@@ -53,7 +51,6 @@ impl PassReason {
             8 => PassReason::Statement,
             9 => PassReason::Owner,
             10 => PassReason::SharedThread,
-            11 => PassReason::Uncontested,
             _ => return None,
         })
     }
@@ -71,7 +68,6 @@ impl PassReason {
             PassReason::Statement => "its statement always passes",
             PassReason::Owner => "it owns a transaction or a lock",
             PassReason::SharedThread => "its thread serves others, too, who would be held with it",
-            PassReason::Uncontested => "all users of its event loop are alike, so nobody is held",
         }
     }
 }

@@ -105,19 +105,6 @@ impl Region {
         self.end_wait(user, slot, Look::Pass(reason), true)
     }
 
-    /// A turn for which nothing is asked, because nobody competes for it: the user passes, and that is neither counted nor
-    /// accounted for. `false` if the gate does not hold anybody, or not this user: then [`Region::ask`] says what follows.
-    pub fn pass_uncontested(&self, slot: &UserSlot) -> bool {
-        if !self.control.enforcing() || slot.flags.load(Ordering::Relaxed) != 0 {
-            return false;
-        }
-        slot.used.store(0, Ordering::Relaxed);
-        slot.quota.store(1, Ordering::Relaxed);
-        slot.accounted.store(0, Ordering::Relaxed);
-        slot.set_state(State::Passing);
-        true
-    }
-
     fn step(&self, user: u32, slot: &UserSlot, wait: Wait, waited: bool) -> Option<Entered> {
         match self.look(slot, wait) {
             Look::Sleep(nap) => futex::wait(&slot.state, State::Waiting as u32, nap),

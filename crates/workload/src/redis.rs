@@ -23,6 +23,9 @@ use crate::random::Random;
 /// What the server says to each command.
 const ANSWER: &[u8] = b"+OK\r\n";
 
+/// Longest latency that is told from longer ones.
+const LONGEST_US: u64 = 600_000_000;
+
 /// Keys that connections choose from.
 const KEYS: i64 = 100_000;
 
@@ -107,6 +110,12 @@ pub fn run(
     })
 }
 
+/// A histogram whose bounds are known from the beginning: one that grows by itself does not do so for values that it may
+/// saturate, and takes them for the least.
+fn latencies() -> io::Result<Histogram<u64>> {
+    Histogram::new_with_bounds(1, LONGEST_US, 3).map_err(io::Error::other)
+}
+
 /// One group.
 fn load(
     address: SocketAddr,
@@ -125,7 +134,7 @@ fn load(
     let connected = connect(&set, address, group, &mut random);
     ready.wait();
     let mut connections = connected?;
-    let latency_us = Histogram::new(3).map_err(io::Error::other)?;
+    let latency_us = latencies()?;
     let mut served = Served { commands: vec![0; group.connections], latency_us };
     for connection in &mut connections {
         connection.begin(&mut random)?;
@@ -256,6 +265,13 @@ impl Connection {
 mod tests {
     use super::*;
     use headworks_rig::{LoopKind, LoopServer};
+
+    #[test]
+    fn a_long_latency_is_no_short_one() {
+        let mut histogram = latencies().unwrap();
+        histogram.saturating_record(5_000_000);
+        assert!(histogram.equivalent(histogram.max(), 5_000_000), "{}", histogram.max());
+    }
 
     #[test]
     fn every_connection_is_counted() {

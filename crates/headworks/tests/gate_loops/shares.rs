@@ -59,27 +59,6 @@ fn a_pipeline_of_sixteen_gets_no_more_than_its_share() {
     gate.wait_empty();
 }
 
-/// Users of one class that ask for the same, one command at a time, have nothing to wait for, whatever P is; beside one that
-/// asks for more they are held.
-#[test]
-fn users_that_are_alike_are_not_held() {
-    let Some(gate) = filled(Setup::redis(1)) else { return };
-    let queued = || gate.status().class("default")["queued"].as_u64().unwrap();
-    // Their logins are over after that, and whatever else the server was asked for at first.
-    share(&gate, &[("user", 1); 12], Duration::from_millis(600));
-    gate.wait_empty();
-    let before = queued();
-    let counts = share(&gate, &[("user", 1); 12], Duration::from_millis(500));
-    assert!(counts.iter().all(|&count| count > 0), "{counts:?}");
-    gate.wait_empty();
-    assert_eq!(queued(), before, "nobody was held");
-    let mut users = vec![("pipeline", 16)];
-    users.extend([("single", 1); 12]);
-    share(&gate, &users, Duration::from_millis(500));
-    gate.wait_empty();
-    assert!(queued() > before + 100, "{} after {before}: they compete", queued());
-}
-
 #[test]
 fn nobody_is_forgotten_among_many() {
     let Some(gate) = filled(Setup::redis(2)) else { return };

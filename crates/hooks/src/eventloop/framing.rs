@@ -68,12 +68,6 @@ impl Framing {
         matches!(self, Framing::Mongo(session) if session.owes_answers())
     }
 
-    /// Whether a turn lasts no longer than what the loop does between two waits, one user after the other: then places only
-    /// say who is first.
-    pub(super) fn is_served_in_turn(&self) -> bool {
-        matches!(self, Framing::Redis(_))
-    }
-
     /// Whether a user's bytes are looked at as soon as it is held: they may go on with what another connection began.
     pub(super) fn looks_at_once(&self) -> bool {
         matches!(self, Framing::Mongo(_))

@@ -13,9 +13,6 @@ const LISTS: usize = 4;
 
 const SPINS: u32 = 200;
 
-/// How long users count as competing after they were seen to.
-const CONTESTED: Nanos = Nanos::from_millis(250);
-
 /// How long anybody waits for the section: whoever is in it makes no call that blocks, but may be off its processor.
 const PATIENCE: Nanos = Nanos::from_millis(50);
 
@@ -37,12 +34,6 @@ pub(super) struct Set {
     last: [AtomicU32; LISTS],
     /// When those who are held were looked at.
     looked_ns: AtomicU64,
-    /// Class of the user that asked last, plus one.
-    class: AtomicU32,
-    /// Commands of the last turn.
-    commands: AtomicU32,
-    /// Until when its users compete: see [`Lists::is_contested`].
-    contested_until_ns: AtomicU64,
 }
 
 // SAFETY: atomics.
@@ -92,9 +83,6 @@ impl Set {
         self.made.store(made, Ordering::Relaxed);
         self.tagged.store(0, Ordering::Release);
         self.waited.store(false, Ordering::Release);
-        self.class.store(0, Ordering::Relaxed);
-        self.commands.store(0, Ordering::Relaxed);
-        self.contested_until_ns.store(0, Ordering::Relaxed);
         for end in self.first.iter().chain(&self.last) {
             end.store(0, Ordering::Relaxed);
         }
@@ -221,39 +209,6 @@ impl Lists {
             None => last.store(before, Ordering::Relaxed),
         }
         watch.set_place(Place::Out);
-    }
-
-    /// Whether it matters who of the users is served first. While all are of one class and each turn comes to the same
-    /// number of commands, it does not: one turn for each user in each return of the loop is what the policy would
-    /// choose, too. To hold somebody would then only make the loop's returns shorter, and each of them costs. Whoever keeps
-    /// a place beyond its turn takes it from others.
-    pub(super) fn is_contested(self, now: Nanos) -> bool {
-        // In a set whose users are never seen to, none has asked.
-        self.0.class.load(Ordering::Relaxed) == 0
-            || now.0 < self.0.contested_until_ns.load(Ordering::Relaxed)
-            || !self.is_empty(Place::Kept)
-    }
-
-    /// Users compete.
-    pub(super) fn note_contest(self, now: Nanos) {
-        self.0.contested_until_ns.store((now + CONTESTED).0, Ordering::Relaxed);
-    }
-
-    /// A user of this class asks for a turn.
-    pub(super) fn note_class(self, class: u32, now: Nanos) {
-        let class = class.wrapping_add(1);
-        if self.0.class.load(Ordering::Relaxed) != class {
-            self.0.class.store(class, Ordering::Relaxed);
-            self.note_contest(now);
-        }
-    }
-
-    /// A turn came to this many commands.
-    pub(super) fn note_commands(self, commands: u32, now: Nanos) {
-        if self.0.commands.load(Ordering::Relaxed) != commands {
-            self.0.commands.store(commands, Ordering::Relaxed);
-            self.note_contest(now);
-        }
     }
 
     /// When those who are held were last looked at.

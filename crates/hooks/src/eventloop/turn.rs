@@ -280,9 +280,7 @@ impl Turn<'_> {
                 _ => {
                     self.arrives();
                     self.slot.turn_arrived_ns.store(self.now.0, Ordering::Relaxed);
-                    if !self.passes_uncontested()
-                        && self.region.ask(self.user, self.inner.wait).is_none()
-                    {
+                    if self.region.ask(self.user, self.inner.wait).is_none() {
                         self.hold();
                         return false;
                     }
@@ -291,24 +289,6 @@ impl Turn<'_> {
         }
         self.go_on();
         true
-    }
-
-    /// Whether nobody competes, so that the user passes.
-    fn passes_uncontested(&mut self) -> bool {
-        let before = core::mem::take(&mut self.inner.uncontested);
-        if !self.inner.framing.is_served_in_turn() {
-            return false;
-        }
-        // A class that is never held competes with nobody.
-        if self.slot.flags.load(Ordering::Relaxed) == 0 {
-            self.lists.note_class(self.slot.class.load(Ordering::Relaxed), self.now);
-        }
-        let passes = !self.lists.is_contested(self.now) && self.region.pass_uncontested(self.slot);
-        if passes && !before {
-            self.slot.pass_reason.store(PassReason::Uncontested as u32, Ordering::Relaxed);
-        }
-        self.inner.uncontested = passes;
-        passes
     }
 
     fn arrives(&mut self) {
@@ -356,16 +336,12 @@ impl Turn<'_> {
             let wait = self.inner.admitted.since(self.inner.wait.arrived);
             let times = (self.inner.admitted, self.now);
             self.region.record(self.user, self.slot, wait, times, fresh);
-            if self.inner.framing.is_served_in_turn() {
-                self.lists.note_commands(fresh, self.now);
-            }
-            if self.slot.state() == State::Passing && !self.inner.uncontested {
+            if self.slot.state() == State::Passing {
                 self.slot.served.was_passed();
             }
             return (fresh, self.region.spend_many(self.slot, fresh));
         }
         if fresh_passed > 0 {
-            self.inner.uncontested = false;
             self.slot.served.was_passed();
             self.slot.pass_reason.store(PassReason::Statement as u32, Ordering::Relaxed);
         }
@@ -390,13 +366,6 @@ impl Turn<'_> {
         // A server that does not want the client's next bytes has not done with its last.
         let unfinished = self.watch.asked().is_some_and(|(_, events, _)| events & IN == 0);
         if !holding.is_empty() || unfinished {
-            if !holding.is_empty() {
-                self.lists.note_contest(self.now);
-                if core::mem::take(&mut self.inner.uncontested) {
-                    // It passed without a place, and is to keep one.
-                    self.region.reenter(self.user);
-                }
-            }
             self.inner.idle_since = self.now;
             self.put(Place::Kept);
             if more {
@@ -432,13 +401,6 @@ impl Turn<'_> {
                 note_turn(self.region, self.user, self.now);
             }
         }
-    }
-
-    /// A user is held, and nobody competes any more: its turn has come.
-    pub(super) fn release(&mut self) {
-        self.region.let_pass(self.user, PassReason::Uncontested);
-        self.inner.waiting = false;
-        self.put(Place::Granted);
     }
 
     /// Looks at a user that is held: whether it passes, for whatever reason.

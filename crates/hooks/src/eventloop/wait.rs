@@ -74,9 +74,6 @@ pub fn after_wait(set: i32, events: &mut [epoll_event], count: usize) -> usize {
         }
     }
     settle_earlier(lists, now);
-    if !lists.is_empty(Place::Held) && !lists.is_contested(now) {
-        each_held(lists, now, |turn| turn.release());
-    }
     if now.since(lists.looked()) >= NAP {
         lists.note_looked(now);
         each_held(lists, now, |turn| turn.look());

@@ -24,8 +24,6 @@ pub(super) struct Inner {
     pub(super) wait: Wait,
     /// It waits for its turn, and was not told the end of that yet.
     pub(super) waiting: bool,
-    /// It passed because nobody competes.
-    pub(super) uncontested: bool,
     /// While it waits: its bytes were looked at, whether they may pass.
     pub(super) peeked: bool,
     /// When the request in hand was passed on.
@@ -171,7 +169,6 @@ impl Watch {
             framing,
             wait: Wait::NONE,
             waiting: false,
-            uncontested: false,
             peeked: false,
             admitted: Nanos(0),
             seen: (0, 0),
