@@ -73,7 +73,8 @@ impl Zipf {
 mod tests {
     use super::*;
 
-    const DRAWS: u64 = 400_000;
+    /// So many that keeping every point, which gives rank 2 of 10 some 2 % too much, is seen.
+    const DRAWS: u64 = 2_000_000;
 
     /// How often each rank is drawn.
     fn counts(exponent: f64, ranks: u64) -> Vec<u64> {
@@ -125,7 +126,7 @@ mod tests {
         assert_eq!(law.draw(0, &mut random), 1);
         let many = 10_000_000_000;
         let firsts = (0..DRAWS).filter(|_| law.draw(many, &mut random) == 1).count() as f64;
-        // ζ(10^10, 0.99) = 26.469 (the constant in YCSB's sources): 15,112 of 400,000; standard deviation 121.
-        assert!((firsts - DRAWS as f64 / 26.469).abs() < 605.0, "{firsts}");
+        // ζ(10^10, 0.99) = 26.469 (the constant in YCSB's sources): 75,560 of 2,000,000; standard deviation 270.
+        assert!((firsts - DRAWS as f64 / 26.469).abs() < 1_350.0, "{firsts}");
     }
 }
