@@ -31,10 +31,8 @@ impl Volume {
         size_bytes: u64,
     ) -> Result<Volume> {
         // SAFETY: geteuid has no preconditions.
-        ensure!(
-            unsafe { libc::geteuid() } == 0,
-            "block devices and mounts are root's: run this experiment with sudo"
-        );
+        let root = unsafe { libc::geteuid() } == 0;
+        ensure!(root, "block devices and mounts are root's: run this experiment with sudo");
         let mut volume = Volume {
             headworks: headworks.to_owned(),
             home: home.to_owned(),
