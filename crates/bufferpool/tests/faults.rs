@@ -1,14 +1,14 @@
 //! Bad storage and bad input: typed errors, a usable pool, no dirty page dropped.
 
 use headworks_bufferpool::storage::{
-    Fault, FaultStorage, IoKind, IoTag, MemStorage, PageWrite, PowerCutStorage, Storage, SubStorage,
+    Fault, FaultStorage, IoKind, IoTag, MemStorage, Storage, SubStorage,
 };
 use headworks_bufferpool::{
     BufferPool, Doublewrite, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
     Wal, WalError,
 };
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 const PAGE_SIZE: usize = 4096;
@@ -385,136 +385,4 @@ fn a_checkpoint_covers_what_is_dirty() {
     assert_eq!(pool.checkpoint_lsn().unwrap(), Lsn(100));
     assert_eq!(pool.checkpoint().unwrap(), Lsn(1000));
     assert_eq!(pool.stats().dirty_pages, 0);
-}
-
-/// Counts the batches that are being written in place at a time, and lets none end before so many came or
-/// time is up.
-struct Overlapping {
-    inner: MemStorage,
-    wanted: usize,
-    /// At this moment, and at most.
-    count: Mutex<(usize, usize)>,
-    changed: Condvar,
-}
-
-impl Storage for Overlapping {
-    fn page_size(&self) -> usize {
-        self.inner.page_size()
-    }
-
-    fn pages(&self) -> u64 {
-        self.inner.pages()
-    }
-
-    fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError> {
-        self.inner.read(page, bytes, tag)
-    }
-
-    fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
-        self.inner.write(page, bytes, tag)
-    }
-
-    fn write_batch(
-        &self,
-        writes: &[PageWrite<'_>],
-        done: &mut dyn FnMut(usize, Result<(), StorageError>),
-    ) {
-        let mut count = self.count.lock().unwrap();
-        count.0 += 1;
-        count.1 = count.1.max(count.0);
-        self.changed.notify_all();
-        let limit = Duration::from_secs(2);
-        let waiting = |count: &mut (usize, usize)| count.1 < self.wanted;
-        let (mut count, _) = self.changed.wait_timeout_while(count, limit, waiting).unwrap();
-        count.0 -= 1;
-        drop(count);
-        self.inner.write_batch(writes, done);
-    }
-
-    fn sync(&self) -> Result<(), StorageError> {
-        self.inner.sync()
-    }
-}
-
-/// As many batches are under way as the area has places, never more; each page gets where it belongs.
-#[test]
-fn as_many_batches_overlap_as_the_doublewrite_area_takes() {
-    for batches in [1, 3] {
-        let area = Arc::new(MemStorage::new(PAGE_SIZE, 128 * batches as u64));
-        let area = Arc::new(Doublewrite::with_batches(area, batches).unwrap());
-        let storage = Arc::new(Overlapping {
-            inner: MemStorage::new(PAGE_SIZE, 1000),
-            wanted: batches,
-            count: Mutex::default(),
-            changed: Condvar::new(),
-        });
-        let quiet = PoolConfig {
-            frames: 600,
-            background: false,
-            io_batch: 30,
-            ..config(StrategyKind::Vanilla)
-        };
-        let pool = BufferPool::new(quiet, storage.clone(), Arc::new(NoWal), Some(area)).unwrap();
-        for page in 0..500 {
-            put(&pool, page, page as u8).unwrap();
-        }
-        pool.flush_round().unwrap();
-        assert_eq!(storage.count.lock().unwrap().1, batches);
-        assert_eq!(pool.stats().dirty_pages, 0);
-        for page in 0..500 {
-            assert_eq!(get(&pool, page).unwrap(), page as u8);
-        }
-    }
-    let small: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 383));
-    for batches in [0, 3, usize::MAX] {
-        let refused = Doublewrite::with_batches(small.clone(), batches).err().unwrap();
-        assert!(matches!(refused, PoolError::Config { .. }), "{refused}");
-    }
-}
-
-/// A power cut in the middle of writes tears pages; the doublewrite area mends every one, however many
-/// batches are under way.
-#[test]
-fn the_doublewrite_area_mends_torn_pages() {
-    let mut torn_without = 0;
-    for (seed, batches) in (1..30u64).flat_map(|seed| [0, 1, 3].map(|batches| (seed, batches))) {
-        let with = batches > 0;
-        let base = Arc::new(MemStorage::new(PAGE_SIZE, 684));
-        let device = Arc::new(PowerCutStorage::new(base));
-        let area: Arc<dyn Storage> =
-            Arc::new(SubStorage::new(device.clone(), PageId(300), 384).unwrap());
-        let area = Arc::new(Doublewrite::with_batches(area, batches.max(1)).unwrap());
-        let doublewrite = with.then(|| Arc::clone(&area));
-        // A stall that syncs would leave little to tear; batches of a few pages leave several for a round.
-        let lazy = PoolConfig {
-            sync_stall_flush: false,
-            io_batch: if batches == 3 { 4 } else { 256 },
-            ..config(StrategyKind::LRU_C)
-        };
-        let pool = BufferPool::new(lazy, device.clone(), Arc::new(NoWal), doublewrite).unwrap();
-        // Contents differ from sector to sector, so that a torn page is damaged.
-        for step in 0..600u64 {
-            let mut guard = pool.write_or_zero(PageId(step * 7919 % 300)).unwrap();
-            guard.change(Lsn(1))[32..].fill(step as u8);
-        }
-        device.cut(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)).unwrap();
-        pool.abandon();
-        device.restore();
-        if with {
-            area.recover(&*device).unwrap();
-        }
-        let pool =
-            BufferPool::new(config(StrategyKind::LRU_C), device, Arc::new(NoWal), None).unwrap();
-        for page in 0..300 {
-            match pool.read(PageId(page)) {
-                Ok(guard) => assert!(guard[32..].iter().all(|&b| b == guard[32])),
-                Err(PoolError::NeverWritten { .. }) => {}
-                Err(PoolError::Checksum { .. } | PoolError::Misplaced { .. }) if !with => {
-                    torn_without += 1;
-                }
-                Err(error) => panic!("seed {seed}: {error}"),
-            }
-        }
-    }
-    assert!(torn_without > 10, "{torn_without} pages were torn without the area");
 }
