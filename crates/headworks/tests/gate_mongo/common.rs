@@ -57,7 +57,9 @@ impl Gate {
                 let made = workshop.insert(Workshop::open()?);
                 let late = kind == Kind::Late;
                 let source = if late { "mongolate.c" } else { "mongod.c" };
-                builder = builder.program(made.compile(source, &[]));
+                // Its port is not said in mongod's way. Without one the default would be looked at, by many at once, who take
+                // each other for its server.
+                builder = builder.program(made.compile(source, &[])).arguments(["--port=0"]);
                 profile = if late { profile } else { "mongodb" };
             }
         }
