@@ -341,7 +341,7 @@ fn user_status(user: &UserView, class: String, now: Nanos, requests_per_s: f64) 
             (Some(user.admitted), user.pass_reason.map_or("let pass", |reason| reason.name()))
         }
         State::Overdraft => {
-            (Some(user.admitted), "in a transaction, no place was free: owed the next one")
+            (Some(user.admitted), "no place was free: it goes on without one, and is owed the next")
         }
         State::Inside if !holding.is_empty() => {
             (Some(user.admitted), "keeps its place until its transaction or lock ends")
