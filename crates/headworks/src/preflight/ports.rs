@@ -1,9 +1,12 @@
 //! Who listens where a server wants to listen.
 
 use std::fmt;
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+use rustix::net::sockopt::set_socket_reuseaddr;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 pub use super::sockets::socket_in_use;
 
@@ -61,9 +64,14 @@ fn addresses(host: &str, port: u16) -> Vec<SocketAddr> {
     found
 }
 
-/// Tries to listen there, as the server will (with SO_REUSEADDR, which the standard library sets).
+/// Asks for the address as the server will, with `SO_REUSEADDR`, but does not listen there: then
+/// two who ask at once do not take each other for a server.
 fn is_taken(address: SocketAddr) -> bool {
-    matches!(TcpListener::bind(address), Err(error) if error.kind() == ErrorKind::AddrInUse)
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let asked = socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+        .and_then(|socket| set_socket_reuseaddr(&socket, true).map(|()| socket))
+        .and_then(|socket| bind(&socket, &address));
+    asked == Err(Errno::ADDRINUSE)
 }
 
 /// The process that listens on a port.
@@ -114,7 +122,24 @@ fn process_with(inodes: &[u64]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::TcpListener;
+
     use super::*;
+
+    #[test]
+    fn two_who_ask_at_once_do_not_take_each_other_for_a_server() {
+        // Free, and not given to anyone who asks for any port while it lingers.
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..2_000 {
+                        assert_eq!(port_in_use(Some("127.0.0.1"), port), None);
+                    }
+                });
+            }
+        });
+    }
 
     #[test]
     fn a_free_port_is_free_and_a_taken_one_names_its_owner() {

@@ -45,6 +45,8 @@ impl Echo {
             .arg(program)
             .arg(mode)
             .arg(&go)
+            // It takes any free port and says which: the profiles' own may belong to real servers.
+            .arg("--port=0")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()

@@ -46,6 +46,8 @@ impl MiniServer {
             .arg("--")
             .arg(program)
             .args(args)
+            // It takes any free port and says which: MariaDB's own may belong to a real server.
+            .arg("--port=0")
             .envs(environment.iter().copied())
             .stdout(Stdio::piped())
             .spawn()
