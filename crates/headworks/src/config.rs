@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 /// P for each core, unless the configuration or the command line says something else.
-pub const PARALLELISM_PER_CORE: usize = 8;
+pub const PARALLELISM_PER_CORE: u32 = 8;
 
 /// A checked configuration.
 #[derive(Clone, Debug)]
@@ -86,10 +86,15 @@ impl Default for Config {
     }
 }
 
+/// Cores that this process may use.
+pub fn cores() -> u32 {
+    std::thread::available_parallelism()
+        .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
+}
+
 /// 8 × the cores that this process may use, within what a region can hold.
 pub fn default_parallelism() -> u32 {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    (cores * PARALLELISM_PER_CORE).clamp(1, TOKENS) as u32
+    cores().saturating_mul(PARALLELISM_PER_CORE).clamp(1, TOKENS as u32)
 }
 
 /// Reads and checks a configuration file.

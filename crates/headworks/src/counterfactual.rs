@@ -44,13 +44,12 @@ impl Recorder {
             let weight = (class.weight * 1000.0).round() as u32;
             shares[class.class as usize] = ClassShare::from_words(weight, class.shared);
         }
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let replayed = replay(
             &observed,
             &Setting {
                 parallelism: now.settings.parallelism,
                 zeta: now.settings.zeta,
-                capacity: cores as u32,
+                capacity: crate::config::cores(),
                 shares,
             },
         );

@@ -102,7 +102,11 @@ impl Tuning {
             self.tuner = None;
             return;
         }
-        let limits = Limits { most: headworks_region::control::TOKENS as u32, ..Limits::default() };
+        let limits = Limits {
+            most: headworks_region::control::TOKENS as u32,
+            cores: crate::config::cores(),
+            ..Limits::default()
+        };
         let tuner = self.tuner.get_or_insert_with(|| {
             self.seen = 0;
             Tuner::new(limits, settings.parallelism)
@@ -203,7 +207,7 @@ fn measured(tuner: &Tuner) -> Vec<Measured> {
 /// For people.
 fn phase_name(phase: Phase) -> &'static str {
     match phase {
-        Phase::Waiting => "waiting for more users than P",
+        Phase::Waiting => "waiting for more users",
         Phase::Sampling => "sampling",
         Phase::Climbing => "climbing",
         Phase::Holding => "holding",
@@ -224,7 +228,7 @@ fn misfit_text(misfit: &Misfit) -> String {
 fn decision_text(decision: &Decision) -> String {
     match decision {
         Decision::Began { parallelism, shift: false } => {
-            format!("a search begins at P = {parallelism}: more users than places")
+            format!("a search begins at P = {parallelism}: there are users enough")
         }
         Decision::Began { parallelism, shift: true } => {
             format!("throughput has shifted: a search begins at P = {parallelism}")
@@ -268,7 +272,7 @@ mod tests {
             decision_text(&Decision::Settled { parallelism: 24, throughput_per_s: 990.0 }),
         ];
         for (text, part) in texts.iter().zip([
-            "more users than places",
+            "users enough",
             "shifted",
             "400/s at P = 23",
             "no curve",

@@ -11,8 +11,9 @@
 //! 1. *Sample* P₀, P₁ and P₂ and fit [`crate::matching`]. If the fit is refused, the best of the
 //!    three is the start.
 //! 2. *Climb*: compare P with its neighbours, go to the best, and make the steps smaller once the
-//!    middle is best. The model is only trusted as a start: no P is settled on that was not
-//!    measured to be at least as good as its neighbours.
+//!    middle is best; then with the top of a curve through all that was measured around it, which is
+//!    surer than the luck of one neighbour. The model is only trusted as a start: no P is settled on
+//!    that was not measured to be at least as good as its neighbours.
 //! 3. *Hold*, with a small probe to either side now and then. A sum of deviations (CUSUM) watches
 //!    the throughput; a shift starts a climb with wide steps from where P stands, never from an
 //!    extreme, so that nobody suffers from the search.
@@ -37,6 +38,9 @@ pub struct Limits {
     pub least: u32,
     /// Largest P that is tried; fewer if there are fewer users.
     pub most: u32,
+    /// Processors of the database. With fewer requests inside than that some of them idle, whatever the
+    /// database does: the first samples are not taken below it.
+    pub cores: u32,
     /// Shortest slice.
     pub slice: Nanos,
     /// Longest slice, if completions are rare.
@@ -54,6 +58,7 @@ impl Default for Limits {
         Limits {
             least: 2,
             most: 1_024,
+            cores: 1,
             slice: Nanos::from_millis(300),
             slice_max: Nanos::from_millis(2_000),
             completions: 400,
@@ -139,6 +144,8 @@ pub struct Tuner {
     center: u32,
     /// Ratio between neighbours, in 1/16 of an octave.
     step: f64,
+    /// The climb is at its last comparison: with this top of the curve.
+    top: Option<u32>,
     arms: Arms,
     slice: Slice,
     watch: Watch,
@@ -165,11 +172,18 @@ const STEP_LAST: f64 = 1.2;
 /// are taken: they need not be as precise as a comparison of neighbours.
 const SAMPLES_COARSER: f64 = 3.0;
 
+/// Users from which on a search is worth its cost although P holds nobody.
+const CROWD_MIN: u32 = 64;
+const CROWD_PER_CORE: u32 = 4;
+
 /// Part of the best throughput within which a smaller P is preferred.
 const AS_GOOD: f64 = 0.99;
 
 /// Gain, relative to the spread, that a probe must show.
 const PROBE_GAIN: f64 = 1.015;
+
+/// Part of the throughput that probes may cost.
+const PROBE_COST: f64 = 0.005;
 
 impl Tuner {
     /// Begins at `parallelism`, which it keeps until something happens.
@@ -180,6 +194,7 @@ impl Tuner {
             current: parallelism,
             center: parallelism,
             step: STEP_FIRST,
+            top: None,
             arms: Arms::default(),
             slice: Slice::default(),
             watch: Watch::default(),
@@ -226,8 +241,10 @@ impl Tuner {
     pub fn look(&mut self, sight: Sight) -> u32 {
         let Some((rate, seconds)) = self.slice_ended(&sight) else { return self.current };
         let rare = rate * self.limits.slice_max.0 as f64 / 1e9 < 10.0;
-        if rare || sight.users <= self.center && self.phase == Phase::Waiting {
-            // Nothing to be found out from a handful of requests, and no need while P holds nobody.
+        let few = sight.users <= self.center && sight.users < self.crowd();
+        if rare || few && self.phase == Phase::Waiting {
+            // Nothing to be found out from a handful of requests, and no need while P holds nobody, unless so
+            // many are inside that fewer could be better.
             self.phase = Phase::Waiting;
             self.watch = Watch::default();
             return self.set(sight.now, self.center, sight.service);
@@ -287,9 +304,15 @@ impl Tuner {
         self.limits.most.min(users).max(self.limits.least)
     }
 
+    /// More users than these at once may be too many for the database although P would let them in.
+    fn crowd(&self) -> u32 {
+        CROWD_MIN.max(self.limits.cores.saturating_mul(CROWD_PER_CORE))
+    }
+
     fn begin_sampling(&mut self, sight: &Sight) -> u32 {
         self.note(Decision::Began { parallelism: self.center, shift: false });
-        let (least, most) = (self.limits.least, self.most(sight.users));
+        let most = self.most(sight.users);
+        let least = self.limits.least.max(self.limits.cores).min(most);
         let middle = (f64::from(least) * f64::from(most)).sqrt().round() as u32;
         if middle <= least + 1 || middle >= most {
             return self.begin_climb(sight, self.center.clamp(least, most), STEP_FIRST);
@@ -326,6 +349,7 @@ impl Tuner {
         self.phase = Phase::Climbing;
         self.center = center;
         self.step = step;
+        self.top = None;
         self.arms.clear();
         self.neighbours(sight)
     }
@@ -338,28 +362,42 @@ impl Tuner {
         self.center = center;
         let up = ((f64::from(center) * self.step).round() as u32).max(center + 1);
         let down = ((f64::from(center) / self.step).round() as u32).min(center.saturating_sub(1));
-        self.arms.choose([center, up.clamp(least, most), down.clamp(least, most)]);
+        self.measure(sight, [center, up.clamp(least, most), down.clamp(least, most)])
+    }
+
+    /// Compares these, which takes nothing for those that are known.
+    fn measure(&mut self, sight: &Sight, chosen: [u32; 3]) -> u32 {
+        self.arms.choose(chosen);
         match self.arms.next(self.limits.precision) {
             Some(next) => self.set(sight.now, next, sight.service),
             None => self.compare(sight),
         }
     }
 
-    /// Goes to the best of the middle and its neighbours.
+    /// Goes to the best of the middle and its neighbours; once that is the middle, to the top of the curve
+    /// unless the middle is surely better.
     fn compare(&mut self, sight: &Sight) -> u32 {
         let from = self.center;
-        let Some((best, _)) = self.arms.best(AS_GOOD) else { return self.current };
+        let best = match self.top {
+            Some(top) => self.arms.better(top, PROBE_GAIN).map_or(top, |(best, _)| best),
+            None => self.arms.best(AS_GOOD).unwrap_or(from),
+        };
         let (before, after) = (self.arms.mean(from), self.arms.mean(best));
         if best != from {
             self.note(Decision::Moved { from, to: best, gain: after / before.max(1e-9) });
             self.center = best;
-            if self.arms.len() < ARMS - 2 {
+        }
+        if self.top.is_none() && self.arms.len() < ARMS - 2 {
+            if best != from {
                 return self.neighbours(sight);
             }
-        }
-        if self.step > STEP_LAST && self.arms.len() < ARMS - 2 {
-            self.step = STEP_LAST.max(self.step.sqrt());
-            return self.neighbours(sight);
+            if self.step > STEP_LAST {
+                self.step = STEP_LAST.max(self.step.sqrt());
+                return self.neighbours(sight);
+            }
+            let top = self.arms.peak(best).unwrap_or(best);
+            self.top = Some(top);
+            return self.measure(sight, [best, top, top]);
         }
         self.note(Decision::Settled { parallelism: self.center, throughput_per_s: after });
         self.phase = Phase::Holding;
@@ -388,10 +426,10 @@ impl Tuner {
             self.watch = Watch::default();
             return self.set(sight.now, better, sight.service);
         }
-        if sight.now.since(self.probed) < self.limits.probe_every {
+        let rested = sight.now.since(self.probed);
+        if rested < self.limits.probe_every {
             return self.current;
         }
-        self.probed = sight.now;
         let (least, most) = (self.limits.least, self.most(sight.users));
         let up = ((f64::from(self.center) * STEP_LAST).ceil() as u32).clamp(least, most);
         let down = ((f64::from(self.center) / STEP_LAST).floor() as u32).clamp(least, most);
@@ -399,7 +437,13 @@ impl Tuner {
             self.arms.clear();
             self.arms.choose([self.center, up, down]);
         }
-        let next = self.arms.least_measured(self.center);
-        self.set(sight.now, next.unwrap_or(self.center), sight.service)
+        let Some(next) = self.arms.least_measured(self.center) else { return self.current };
+        // A slice where P is known to be worse is taken more seldom.
+        let lost_s = self.arms.loss(self.center, next) * seconds;
+        if (rested.0 as f64) < lost_s / PROBE_COST * 1e9 {
+            return self.current;
+        }
+        self.probed = sight.now;
+        self.set(sight.now, next, sight.service)
     }
 }

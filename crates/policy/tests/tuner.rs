@@ -39,7 +39,8 @@ impl Database {
             completed: 0.0,
         };
         new.shift();
-        new.noise = 0.01 + 0.03 * new.random();
+        // Counts of slices scatter by 0.5 to 5 %: short requests, and some hundred transactions of many kinds.
+        new.noise = 0.01 + 0.09 * new.random();
         new
     }
 
@@ -78,19 +79,30 @@ const STEP_MS: u64 = 50;
 /// Runs tuner and database for some seconds; returns the throughput, relative to the best, of each
 /// second.
 fn together(tuner: &mut Tuner, database: &mut Database, from_s: u64, to_s: u64) -> Vec<f64> {
+    crowded(tuner, database, 256, from_s, to_s)
+}
+
+/// The same with this number of users.
+fn crowded(
+    tuner: &mut Tuner,
+    database: &mut Database,
+    users: u32,
+    from_s: u64,
+    to_s: u64,
+) -> Vec<f64> {
     let best = database.best();
     let mut seconds = Vec::new();
     for second in from_s..to_s {
         let mut sum = 0.0;
         for step in 0..1_000 / STEP_MS {
-            let parallelism = tuner.parallelism();
+            let parallelism = tuner.parallelism().min(users);
             database.run(parallelism, STEP_MS as f64 / 1e3);
             sum += database.throughput(parallelism) * STEP_MS as f64 / 1e3;
             let served = database.throughput(parallelism);
             tuner.look(Sight {
                 now: Nanos::from_millis(second * 1_000 + (step + 1) * STEP_MS),
                 completed: database.completed as u64,
-                users: 256,
+                users,
                 service: Nanos((f64::from(parallelism) / served * 1e9) as u64),
             });
         }
@@ -114,7 +126,7 @@ fn from_cold_it_is_near_the_best_within_a_minute_and_stays() {
         assert!(after > 0.85, "seed {seed}: {after:.3} at P = {}", tuner.parallelism());
     }
     println!("{good} of {seeds} at 0.97 of the best or more, the worst at {worst:.3}");
-    assert!(good >= seeds as u32 * 95 / 100, "{good} of {seeds}");
+    assert!(good >= seeds as u32 * 98 / 100, "{good} of {seeds}");
 }
 
 #[test]
@@ -137,7 +149,7 @@ fn after_a_shift_it_finds_the_new_best_and_nobody_suffers_from_the_search() {
     println!(
         "{good} of {seeds} at 0.95 of the new best or more; {halved} with a second under half"
     );
-    assert!(good >= seeds as u32 * 93 / 100, "{good} of {seeds}");
+    assert!(good >= seeds as u32 * 95 / 100, "{good} of {seeds}");
     assert_eq!(halved, 0);
 }
 
@@ -168,4 +180,41 @@ fn it_waits_while_nothing_happens() {
         assert_eq!(tuner.look(sight), 16);
     }
     assert_eq!(tuner.phase(), Phase::Waiting);
+}
+
+#[test]
+fn many_users_are_tried_with_fewer_places_although_nobody_is_held() {
+    let limits = Limits { cores: 16, ..Limits::default() };
+    let found = (0..200).map(|seed| {
+        let mut database = Database::new(seed);
+        let mut tuner = Tuner::new(limits, 512);
+        let seconds = together(&mut tuner, &mut database, 0, 120);
+        seconds[60..].iter().sum::<f64>() / 60.0
+    });
+    let good = found.filter(|&after| after >= 0.95).count();
+    assert!(good >= 190, "{good} of 200");
+}
+
+#[test]
+fn nobody_is_held_for_the_sake_of_a_search_among_few() {
+    for users in [20, 63] {
+        let mut database = Database::new(7);
+        let mut tuner = Tuner::new(Limits { cores: 16, ..Limits::default() }, 128);
+        crowded(&mut tuner, &mut database, users, 0, 60);
+        assert_eq!((tuner.phase(), tuner.parallelism()), (Phase::Waiting, 128), "{users}");
+    }
+}
+
+#[test]
+fn the_first_samples_leave_no_processor_idle() {
+    let mut database = Database::new(3);
+    let mut tuner = Tuner::new(Limits { cores: 16, ..Limits::default() }, 128);
+    let mut least = u32::MAX;
+    for second in 0..30 {
+        crowded(&mut tuner, &mut database, 256, second, second + 1);
+        if tuner.phase() == Phase::Sampling {
+            least = least.min(tuner.parallelism());
+        }
+    }
+    assert_eq!(least, 16);
 }

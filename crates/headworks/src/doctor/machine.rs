@@ -37,7 +37,7 @@ fn judge_kernel(release: &str) -> Finding {
 }
 
 pub(super) fn cores() -> Finding {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let cores = crate::config::cores();
     let p = default_parallelism();
     Finding::ok(
         "cores",

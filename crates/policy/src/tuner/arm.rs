@@ -5,7 +5,10 @@ pub(super) const ARMS: usize = 16;
 
 /// Slices of each P before anything is concluded, and after which it is enough in any case.
 const SLICES_MIN: u32 = 3;
-const SLICES_MAX: u32 = 10;
+const SLICES_MAX: u32 = 5;
+
+/// Ratio of two P within which the curve of throughput is near enough to a parabola.
+const NEAR: f64 = 1.8;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Arm {
@@ -112,9 +115,9 @@ impl Arms {
         others.min_by_key(|arm| arm.count).map(|arm| arm.parallelism)
     }
 
-    /// Whether what is compared has been measured so often that it may be forgotten.
+    /// Whether each P that is compared has been measured so often that all may be forgotten.
     pub(super) fn crowded(&self) -> bool {
-        self.compared().map(|arm| arm.count).max().unwrap_or(0) > 4 * SLICES_MAX
+        self.compared().all(|arm| arm.count >= SLICES_MAX)
     }
 
     /// Mean throughput at this P; zero if it was not measured.
@@ -123,11 +126,11 @@ impl Arms {
     }
 
     /// The smallest P, of those that are compared, whose throughput is at least this part of the
-    /// best, and that throughput.
-    pub(super) fn best(&self, as_good: f64) -> Option<(u32, f64)> {
+    /// best.
+    pub(super) fn best(&self, as_good: f64) -> Option<u32> {
         let best = self.compared().map(|arm| arm.mean).fold(0.0, f64::max);
         let good = self.compared().filter(|arm| arm.count > 0 && arm.mean >= as_good * best);
-        good.min_by_key(|arm| arm.parallelism).map(|arm| (arm.parallelism, arm.mean))
+        good.map(|arm| arm.parallelism).min()
     }
 
     /// A P that is surely better than `center` by this factor, and by how much it is.
@@ -144,15 +147,99 @@ impl Arms {
         Some((best.parallelism, best.mean / middle.mean))
     }
 
+    /// What a slice at `parallelism` is known to lose, relative to one at `center`.
+    pub(super) fn loss(&self, center: u32, parallelism: u32) -> f64 {
+        let (middle, other) = (self.at(center), self.at(parallelism));
+        let both = middle.zip(other).map(|(a, b)| (self.arms[a], self.arms[b]));
+        let known = both.filter(|(a, b)| a.count.min(b.count) >= SLICES_MIN && a.mean > 0.0);
+        known.map_or(0.0, |(a, b)| (1.0 - b.mean / a.mean).max(0.0))
+    }
+
+    /// P at the top of a parabola over log P through everything that was measured within a factor of [`NEAR`] of
+    /// `center`, each P with the weight of its slices: what all of them say together is surer than which of two
+    /// neighbours was luckier. Never outside of what was measured; `None` if they have no top.
+    pub(super) fn peak(&self, center: u32) -> Option<u32> {
+        let middle = f64::from(center).ln();
+        let log = |arm: &Arm| f64::from(arm.parallelism).ln() - middle;
+        let near = || self.arms().iter().filter(|arm| arm.count > 0 && log(arm).abs() <= NEAR.ln());
+        let top = top(near().map(|arm| (log(arm), arm.mean, f64::from(arm.count))))?;
+        let (least, most) = near().fold((u32::MAX, 0), |(least, most), arm| {
+            (least.min(arm.parallelism), most.max(arm.parallelism))
+        });
+        Some(((middle + top).exp().round() as u32).clamp(least, most))
+    }
+
     /// P, mean, relative spread, slices.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, f64, f64, u32)> {
         self.arms().iter().map(|arm| (arm.parallelism, arm.mean, arm.spread(), arm.count))
     }
 }
 
+/// The x of the top of the parabola that has the least weighted squares of distances from points (x, y, weight).
+/// `None` if it has none, or for less than three different x.
+fn top(points: impl Iterator<Item = (f64, f64, f64)>) -> Option<f64> {
+    // Sums of w x^n and of w y x^n.
+    let (mut x, mut y) = ([0.0; 5], [0.0; 3]);
+    for (at, value, weight) in points {
+        let mut power = weight;
+        for n in 0..5 {
+            x[n] += power;
+            if n < 3 {
+                y[n] += power * value;
+            }
+            power *= at;
+        }
+    }
+    // The normal equations of a + b x + c x^2, by Cramer's rule: with y in place of a column, or of none.
+    let with = |column: usize| {
+        let at = |row: usize, n: usize| if n == column { y[row] } else { x[row + n] };
+        at(0, 0) * (at(1, 1) * at(2, 2) - at(1, 2) * at(2, 1))
+            - at(0, 1) * (at(1, 0) * at(2, 2) - at(1, 2) * at(2, 0))
+            + at(0, 2) * (at(1, 0) * at(2, 1) - at(1, 1) * at(2, 0))
+    };
+    // Zero for less than three x, but for what rounding leaves of the products in it.
+    let determinate = with(3) > 1e-9 * x[0] * x[2] * x[4];
+    let (b, c) = (with(1), with(2));
+    (determinate && c < 0.0).then(|| -b / (2.0 * c))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_top_is_that_of_all_points_together() {
+        let parabola = |x: f64| 100.0 - 8.0 * (x - 0.25) * (x - 0.25);
+        let points = |xs: &'static [f64]| xs.iter().map(move |&x| (x, parabola(x), 1.0));
+        let found = top(points(&[-0.4, 0.0, 0.4, 0.7])).unwrap();
+        assert!((found - 0.25).abs() < 1e-9, "{found}");
+        // What counts more pulls it: the top of two parabolas lies nearer to the one with more weight.
+        let mixed = |weight: f64| {
+            let other = [-0.4, 0.0, 0.4, 0.7].map(|x: f64| (x, 100.0 - 8.0 * x * x, weight));
+            top(points(&[-0.4, 0.0, 0.4, 0.7]).chain(other)).unwrap()
+        };
+        assert!((mixed(1.0) - 0.125).abs() < 1e-9 && (mixed(4.0) - 0.05).abs() < 1e-9);
+        assert_eq!(top(points(&[-0.4, 0.4])), None);
+        assert_eq!(top(points(&[0.1, 0.1, 0.1, 0.4])), None);
+        // A valley, and a line.
+        assert_eq!(top([(-1.0, 9.0, 1.0), (0.0, 1.0, 1.0), (1.0, 9.0, 1.0)].into_iter()), None);
+        assert_eq!(top([(-1.0, 1.0, 1.0), (0.0, 2.0, 1.0), (1.0, 3.0, 1.0)].into_iter()), None);
+    }
+
+    #[test]
+    fn a_peak_lies_between_what_was_measured() {
+        let mut arms = Arms::default();
+        for (parallelism, rate) in [(8, 90.0), (12, 100.0), (18, 110.0), (64, 10.0)] {
+            arms.add(parallelism);
+            arms.record(parallelism, rate);
+        }
+        // It rises to the last one that is near; the far one says nothing about the top.
+        assert_eq!(arms.peak(12), None);
+        arms.add(10);
+        arms.record(10, 99.0);
+        assert_eq!(arms.peak(12), Some(18));
+        assert_eq!(Arms::default().peak(12), None);
+    }
 
     #[test]
     fn a_mean_is_known_when_its_interval_is_narrow_or_enough_was_tried() {
@@ -162,15 +249,15 @@ mod tests {
             arms.record(8, 100.0);
             arms.record(12, 90.0);
         }
-        for at in 0..10 {
+        for (at, rate) in [50.0, 150.0, 100.0, 50.0, 150.0].into_iter().enumerate() {
             assert_eq!(arms.next(0.02), Some(5), "still noisy after {at}");
-            arms.record(5, if at % 2 == 0 { 50.0 } else { 150.0 });
+            arms.record(5, rate);
         }
         assert_eq!(arms.next(0.02), None);
-        // Ten slices of 50 and 150: as good as 100, at a smaller P.
-        assert_eq!(arms.best(0.99), Some((5, 100.0)));
+        // As good as 100 on average, at a smaller P.
+        assert_eq!(arms.best(0.99), Some(5));
         arms.record(5, 50.0);
-        assert_eq!(arms.best(0.99), Some((8, 100.0)));
+        assert_eq!(arms.best(0.99), Some(8));
     }
 
     #[test]

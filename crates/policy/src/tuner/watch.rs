@@ -4,14 +4,14 @@
 //! are summed up in both directions; noise takes the sums back to zero, a shift does not.
 
 /// Slices after which the mean is trusted.
-const LEARN: u32 = 6;
+const LEARN: u32 = 10;
 
 /// Least usual size of a deviation, relative to the mean.
 const NOISE_MIN: f64 = 0.03;
 
 /// What is forgiven of each deviation, and the sum that counts as a shift, in usual deviations.
 const FORGIVEN: f64 = 0.75;
-const ALARM: f64 = 6.0;
+const ALARM: f64 = 9.0;
 
 /// Deviation beyond which a single slice adds no more: one stall of the disk is no shift.
 const ONCE_MAX: f64 = 3.0;

@@ -82,9 +82,17 @@ pub(super) fn daemon_start(database: &Database) -> u32 {
 
 /// Lets the tuner look for P from a cold start, with so many users without pauses. `curve` is the database's
 /// throughput at each P; `start` is P at the beginning.
-pub(super) fn search(curve: &[f64], users: u32, start: u32, random: &mut Random) -> Search {
+pub(super) fn search(
+    curve: &[f64],
+    cores: f64,
+    users: u32,
+    start: u32,
+    random: &mut Random,
+) -> Search {
     let noise = Noise { white: 0.01 + 0.03 * random.unit(), drift: 0.004 };
-    let mut tuner = Tuner::new(Limits::default(), start);
+    // Whole numbers of cores.
+    let limits = Limits { cores: cores as u32, ..Limits::default() };
+    let mut tuner = Tuner::new(limits, start);
     let inside = |p: u32| curve[p.min(users) as usize];
     let (optimum_p, optimum_per_s) = (1..=users)
         .map(|p| (p, inside(p)))
@@ -158,7 +166,7 @@ mod tests {
     fn a_search_finds_the_peak_of_a_simulated_database() {
         let database = Database::typical(2.0);
         let curve = database.curve(256);
-        let search = search(&curve, 256, daemon_start(&database), &mut Random::new(1));
+        let search = search(&curve, 2.0, 256, daemon_start(&database), &mut Random::new(1));
         assert!((8..=24).contains(&search.optimum_p), "{search:?}");
         let numbers = search.numbers(&curve);
         // 954 of 717 were measured.
