@@ -125,6 +125,35 @@ fn a_large_request_arrives_whole() {
     gate.wait_empty();
 }
 
+/// Its bytes are no longer the kernel's: a read that is left out would leave them lying.
+#[test]
+fn a_request_that_waited_arrives_although_reads_were_left_out() {
+    let Some(gate) = Setup::places(1).start() else { return };
+    let mut wire = Wire::connect(&gate, "trained");
+    for _ in 0..20 {
+        wire.send(&query("SELECT 1"));
+        wire.answer();
+        // The server reads again, and finds nothing.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    for size in [1, 20_000] {
+        let occupant = gate.occupy();
+        // The second one is read while the first one's answer is under way, or comes with it.
+        wire.send(&[query(&format!("SELECT '{}'", "x".repeat(size))), query("SELECT 2")].concat());
+        gate.wait_state("trained", state::WAITING);
+        gate.release(occupant);
+        assert_eq!((wire.answer().0, wire.answer().0), ("TDCZ".into(), "TDCZ".into()));
+        // Held in the early read: it comes while the one before is answered.
+        wire.send(&query("SELECT pg_sleep(0.2)"));
+        std::thread::sleep(Duration::from_millis(50));
+        let occupied = gate.user("occupant").send("SELECT pg_sleep(0.5)");
+        wire.send(&query("SELECT 3"));
+        assert_eq!((wire.answer().0, wire.answer().0), ("TDCZ".into(), "TDCZ".into()));
+        occupied.value();
+    }
+    gate.wait_empty();
+}
+
 #[test]
 fn a_fast_shutdown_ends_all_of_them() {
     let Some(mut gate) = Setup::places(1).start() else { return };
