@@ -34,6 +34,7 @@ mod stats;
 pub mod storage;
 mod strategy;
 mod sync;
+mod syncs;
 mod table;
 mod wal;
 mod write;
