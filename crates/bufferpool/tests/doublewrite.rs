@@ -1,7 +1,7 @@
 //! The doublewrite area: torn pages are mended, and batches overlap.
 
 use headworks_bufferpool::storage::{
-    IoTag, MemStorage, PageWrite, PowerCutStorage, Storage, SubStorage,
+    IoKind, IoTag, MemStorage, PageWrite, PowerCutStorage, Storage, SubStorage,
 };
 use headworks_bufferpool::{
     BufferPool, Doublewrite, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
@@ -105,6 +105,41 @@ fn as_many_batches_overlap_as_the_doublewrite_area_takes() {
         let refused = Doublewrite::with_batches(small.clone(), batches).err().unwrap();
         assert!(matches!(refused, PoolError::Config { .. }), "{refused}");
     }
+}
+
+/// Copies of one page may lie in several slots: a torn page gets its latest, not a step back.
+#[test]
+fn a_torn_page_gets_its_latest_copy() {
+    let tag = IoTag::of(IoKind::Other);
+    let area: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 128));
+    let storage: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 300));
+    let doublewrite = Arc::new(Doublewrite::new(area).unwrap());
+    let quiet = PoolConfig { background: false, ..config(StrategyKind::LRU_C) };
+    let pool = {
+        let (storage, area) = (Arc::clone(&storage), Arc::clone(&doublewrite));
+        BufferPool::new(quiet, storage, Arc::new(NoWal), Some(area)).unwrap()
+    };
+    let change = |page: u64, lsn: u64, rec_lsn: u64| {
+        let mut guard = pool.write_or_zero(PageId(page)).unwrap();
+        guard.change(Lsn(rec_lsn))[32..].fill(lsn as u8);
+        guard.set_lsn(Lsn(lsn));
+    };
+    // A batch's copies begin at the first slot of its place, in the order of the oldest change: this one
+    // leaves page 1 in the second slot, where the next does not reach.
+    change(5, 10, 1);
+    change(1, 11, 2);
+    pool.flush_all().unwrap();
+    change(1, 20, 1);
+    pool.flush_all().unwrap();
+    pool.abandon();
+    let mut torn = vec![0; PAGE_SIZE];
+    storage.read(PageId(1), &mut torn, tag).unwrap();
+    torn[2000..].fill(0xee);
+    storage.write(PageId(1), &torn, tag).unwrap();
+    assert_eq!(doublewrite.recover(&*storage).unwrap(), [PageId(1)]);
+    let pool = BufferPool::new(quiet, storage, Arc::new(NoWal), None).unwrap();
+    let guard = pool.read(PageId(1)).unwrap();
+    assert_eq!((guard[32], guard[PAGE_SIZE - 1]), (20, 20));
 }
 
 /// A power cut in the middle of writes tears pages; the doublewrite area mends every one, however many
