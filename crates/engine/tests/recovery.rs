@@ -112,15 +112,17 @@ fn power_cut(seed: u64, strategy: StrategyKind) -> (u64, bool) {
     let device = Arc::new(PowerCutStorage::new(base));
     let data: Arc<dyn Storage> =
         Arc::new(SubStorage::new(device.clone(), PageId(0), PAGES).unwrap());
-    let area: Arc<dyn Storage> =
-        Arc::new(SubStorage::new(device.clone(), PageId(PAGES), 128).unwrap());
-    let area = Arc::new(Doublewrite::new(area).unwrap());
+    // An area that met a failed sync refuses from then on, until it is opened anew.
+    let open_area = || {
+        let area = SubStorage::new(device.clone(), PageId(PAGES), 128).unwrap();
+        Arc::new(Doublewrite::new(Arc::new(area)).unwrap())
+    };
     let log = Arc::new(MemLog::new(Duration::from_micros(50)));
     let engine = Engine::create(
         config(strategy, 48),
         Arc::clone(&data),
         log.clone(),
-        Some(Arc::clone(&area)),
+        Some(open_area()),
         &[false, true],
     )
     .unwrap();
@@ -182,7 +184,7 @@ fn power_cut(seed: u64, strategy: StrategyKind) -> (u64, bool) {
         config(strategy, 48),
         data,
         Arc::clone(&log) as Arc<dyn LogDevice>,
-        Some(area),
+        Some(open_area()),
     )
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     let rows = rows(&engine);
