@@ -8,9 +8,9 @@ use crate::cause::Dirtiers;
 use crate::ids::{FrameId, Lsn, NIL, PageId};
 use crate::lru::node::Node;
 use crate::lru::{Claim, Nodes};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// One pin.
 const PIN: u64 = 1;

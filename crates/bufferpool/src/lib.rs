@@ -26,6 +26,8 @@ mod error;
 mod frames;
 mod guard;
 mod ids;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod lru;
 mod memory;
 mod page;

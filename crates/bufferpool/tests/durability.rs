@@ -6,8 +6,8 @@ use headworks_bufferpool::{
     BufferPool, Doublewrite, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
     Wal, WalError,
 };
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 const PAGE_SIZE: usize = 4096;
@@ -136,6 +136,75 @@ fn a_pool_without_a_log_writes_pages_of_any_lsn() {
             storage.read(PageId(page), &mut bytes, IoTag::of(IoKind::Other)).unwrap();
             assert_eq!(bytes[100], 9, "{strategy:?}: page {page}");
         }
+    }
+}
+
+/// Changes every page again while it is on its way to storage, as often as it is written.
+struct Restless {
+    inner: MemStorage,
+    pool: OnceLock<Weak<BufferPool>>,
+    writes: AtomicU64,
+}
+
+impl Storage for Restless {
+    fn page_size(&self) -> usize {
+        self.inner.page_size()
+    }
+
+    fn pages(&self) -> u64 {
+        self.inner.pages()
+    }
+
+    fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError> {
+        self.inner.read(page, bytes, tag)
+    }
+
+    fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        // A flush that went on for ever would end the test here.
+        if self.writes.fetch_add(1, Ordering::Relaxed) < 100
+            && let Some(pool) = self.pool.get().and_then(Weak::upgrade)
+        {
+            let mut guard = pool.write(page).unwrap();
+            guard.change(Lsn(1))[100] += 1;
+        }
+        self.inner.write(page, bytes, tag)
+    }
+
+    fn sync(&self) -> Result<(), StorageError> {
+        self.inner.sync()
+    }
+}
+
+/// A page that is changed while it is written stays dirty, and a flush of all pages, which has what was there
+/// when it began, does not wait for it to be clean.
+#[test]
+fn a_flush_writes_a_page_once_that_is_changed_meanwhile() {
+    for strategy in STRATEGIES {
+        let storage = Arc::new(Restless {
+            inner: MemStorage::new(PAGE_SIZE, 100),
+            pool: OnceLock::new(),
+            writes: AtomicU64::new(0),
+        });
+        let quiet = PoolConfig { background: false, ..config(strategy) };
+        let pool = BufferPool::new(quiet, storage.clone(), Arc::new(NoWal), None).unwrap();
+        let pool = Arc::new(pool);
+        (0..10).for_each(|page| put(&pool, page, 7).unwrap());
+        storage.pool.set(Arc::downgrade(&pool)).unwrap();
+        for flush in 0..3 {
+            pool.flush_all().unwrap();
+            assert_eq!(storage.writes.load(Ordering::Relaxed), 10 * (flush + 1), "{strategy:?}");
+            assert_eq!(pool.stats().dirty_pages, 10, "{strategy:?}");
+            let mut bytes = vec![0; PAGE_SIZE];
+            for page in 0..10 {
+                storage.inner.read(PageId(page), &mut bytes, IoTag::of(IoKind::Other)).unwrap();
+                assert_eq!(u64::from(bytes[100]), 7 + flush, "{strategy:?}: what was there");
+            }
+        }
+        // Nor is its frame given away: behind the pointer, and changed again.
+        (50..72).for_each(|page| drop(pool.write_or_zero(PageId(page)).unwrap()));
+        let _ = pool.write_or_zero(PageId(80)).unwrap();
+        pool.flush_round().unwrap();
+        (0..10).for_each(|page| assert!(get(&pool, page).unwrap() >= 10, "{strategy:?}"));
     }
 }
 

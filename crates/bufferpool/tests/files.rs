@@ -102,6 +102,10 @@ fn truncated_and_foreign_files_are_refused_by_name() {
 
     std::fs::write(&path, vec![b'x'; 100_000]).unwrap();
     assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
+    // Nor is it written over.
+    let error = FileStorage::create(&path, 50, options).err().unwrap();
+    assert!(error.to_string().contains("holds something"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), vec![b'x'; 100_000]);
     std::fs::write(&path, b"").unwrap();
     assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
     std::fs::remove_file(&path).unwrap();

@@ -257,6 +257,35 @@ fn recovery_can_be_repeated() {
     assert_eq!(rows(&engine).len(), 2000);
 }
 
+/// Commits that come while a sync is under way share the next one.
+#[test]
+fn commits_share_syncs_of_the_log() {
+    const USERS: u64 = 16;
+    const COMMITS: u64 = 20;
+    let storage = Arc::new(MemStorage::new(PAGE_SIZE, PAGES));
+    let log = Arc::new(MemLog::new(Duration::from_millis(5)));
+    let config = config(StrategyKind::LRU_C, 256);
+    let engine = Engine::create(config, storage, log.clone(), None, &[false]).unwrap();
+    let (before, _) = log.counts();
+    std::thread::scope(|scope| {
+        for user in 0..USERS {
+            let engine = &engine;
+            scope.spawn(move || {
+                for number in 0..COMMITS {
+                    let mut transaction = engine.begin();
+                    let key = (user * COMMITS + number).to_be_bytes();
+                    transaction.put(TREE, &key, b"row").unwrap();
+                    transaction.commit().unwrap();
+                }
+            });
+        }
+    });
+    let syncs = log.counts().0 - before;
+    // Each user waits for its own commits, one after another.
+    assert!((COMMITS..USERS * COMMITS / 3).contains(&syncs), "{syncs} syncs");
+    assert_eq!(rows(&engine).len() as u64, USERS * COMMITS);
+}
+
 #[test]
 fn limits_are_errors() {
     let storage = Arc::new(MemStorage::new(PAGE_SIZE, 80));

@@ -6,7 +6,7 @@ use crate::error::StorageError;
 use crate::ids::PageId;
 use crate::memory::AlignedBuffer;
 use std::fs::{File, OpenOptions};
-use std::io::{Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -65,7 +65,8 @@ impl FileStorage {
     /// a full disk shows when pages are written.
     ///
     /// # Errors
-    /// [`StorageError::Open`], also if a device is too small, and the errors of a write.
+    /// [`StorageError::Open`], also if a device is too small, or if file or device begin with something that
+    /// is neither zeroes nor a label of ours; and the errors of a write.
     pub fn create(path: &Path, pages: u64, options: FileOptions) -> Result<Self, StorageError> {
         let page_size = options.page_size;
         if !page_size.is_power_of_two() || page_size < 512 {
@@ -88,6 +89,11 @@ impl FileStorage {
         let Some(bytes) = Self::bytes_of(pages, page_size) else {
             return Err(wrong(format!("{pages} pages are more than a file can have")));
         };
+        if !Self::is_free(&file).map_err(open_error)? {
+            let what = "it holds something that is no page file: if nobody needs that, remove the file, or wipe \
+                        the device (`wipefs --all`, then zeroes over its first 512 bytes)";
+            return Err(wrong(what.into()));
+        }
         if file.metadata().map_err(open_error)?.file_type().is_block_device() {
             let there = Self::length(&file).map_err(open_error)?;
             if there < bytes {
@@ -185,6 +191,13 @@ impl FileStorage {
             });
         }
         Ok(pages)
+    }
+
+    /// Whether nobody else's data can be lost by a label: nothing is there, or a label of ours.
+    fn is_free(file: &File) -> std::io::Result<bool> {
+        let mut first = Vec::new();
+        file.take(512).read_to_end(&mut first)?;
+        Ok(first.starts_with(MAGIC) || first.iter().all(|&byte| byte == 0))
     }
 
     /// Bytes of a file of so many pages, with its label: at most what an offset can say.
