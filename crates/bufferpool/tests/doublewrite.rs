@@ -6,6 +6,7 @@ use headworks_bufferpool::storage::{
 use headworks_bufferpool::{
     BufferPool, Doublewrite, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
 };
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -187,4 +188,134 @@ fn the_doublewrite_area_mends_torn_pages() {
         }
     }
     assert!(torn_without > 10, "{torn_without} pages were torn without the area");
+}
+
+/// Cuts the power of a device before its operation of a given number.
+struct CutBefore {
+    device: PowerCutStorage,
+    left: AtomicU64,
+    seed: u64,
+}
+
+impl CutBefore {
+    fn step(&self) {
+        // Below 0 it goes on at 2^64.
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.device.cut(self.seed).unwrap();
+        }
+    }
+}
+
+impl Storage for CutBefore {
+    fn page_size(&self) -> usize {
+        self.device.page_size()
+    }
+
+    fn pages(&self) -> u64 {
+        self.device.pages()
+    }
+
+    fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError> {
+        self.device.read(page, bytes, tag)
+    }
+
+    fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        self.step();
+        self.device.write(page, bytes, tag)
+    }
+
+    fn sync(&self) -> Result<(), StorageError> {
+        self.step();
+        self.device.sync()
+    }
+}
+
+/// Rounds in which pages are changed, written by checkpoints, flushers and stalls, until the power is cut.
+/// Returns the value of all pages at the last checkpoint that succeeded, and the rounds begun.
+fn work_until_cut(pool: &BufferPool) -> (u8, u8) {
+    let mut checkpointed = 0;
+    for round in 1..=3 {
+        for page in 0..24 {
+            let Ok(mut guard) = pool.write_or_zero(PageId(page)) else {
+                return (checkpointed, round);
+            };
+            guard.change(Lsn(1))[32..].fill(round);
+        }
+        // All frames hold dirty pages: these misses stall.
+        for page in 30..36 {
+            let Ok(mut guard) = pool.write_or_zero(PageId(page)) else {
+                return (checkpointed, round);
+            };
+            guard.change(Lsn(1))[32..].fill(round);
+        }
+        if pool.flush_round().is_err() || pool.checkpoint().is_err() {
+            return (checkpointed, round);
+        }
+        checkpointed = round;
+    }
+    (checkpointed, 3)
+}
+
+/// The power is cut before each write and each sync in turn: no page is torn, none goes back behind the last
+/// checkpoint.
+#[test]
+fn a_cut_at_any_step_leaves_whole_pages() {
+    for strategy in [StrategyKind::Vanilla, StrategyKind::LRU_C] {
+        let (mut steps, mut mended) = (0, 0);
+        for step in 1.. {
+            let mut survived = false;
+            for seed in 1..6u64 {
+                let base = Arc::new(MemStorage::new(PAGE_SIZE, 40 + 128));
+                let device = Arc::new(CutBefore {
+                    device: PowerCutStorage::new(base),
+                    left: AtomicU64::new(step),
+                    seed: (step * 8 + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                });
+                let area = SubStorage::new(device.clone(), PageId(40), 128).unwrap();
+                let area = Arc::new(Doublewrite::new(Arc::new(area)).unwrap());
+                let quiet = PoolConfig {
+                    frames: 24,
+                    background: false,
+                    scan_depth: 4,
+                    flush_batch: 4,
+                    exhausted_after: Duration::ZERO,
+                    ..config(strategy)
+                };
+                let pool = BufferPool::new(
+                    quiet,
+                    device.clone(),
+                    Arc::new(NoWal),
+                    Some(Arc::clone(&area)),
+                )
+                .unwrap();
+                let (checkpointed, last) = work_until_cut(&pool);
+                survived = (1..u64::MAX / 2).contains(&device.left.load(Ordering::Relaxed));
+                if survived {
+                    assert!(pool.stats().writes[IoKind::StallFlush.index()] > 0);
+                    break;
+                }
+                pool.abandon();
+                device.device.restore();
+                mended += area.recover(&*device).unwrap().len();
+                let pool = BufferPool::new(quiet, device, Arc::new(NoWal), None).unwrap();
+                for page in (0..24).chain(30..36) {
+                    let at = format!("{strategy:?}, step {step}, seed {seed}, page {page}");
+                    match pool.read(PageId(page)) {
+                        Ok(guard) => {
+                            assert!(guard[32..].iter().all(|&byte| byte == guard[32]), "{at}");
+                            assert!((checkpointed..=last).contains(&guard[32]), "{at}");
+                        }
+                        Err(PoolError::NeverWritten { .. }) if checkpointed == 0 => {}
+                        Err(error) => panic!("{at}: {error}"),
+                    }
+                }
+            }
+            if survived {
+                steps = step;
+                break;
+            }
+        }
+        println!("{strategy:?}: {steps} steps, {mended} pages were mended");
+        assert!(steps > 100 && mended > 20, "{steps} steps, {mended} mended");
+    }
 }

@@ -129,6 +129,12 @@ fn labels_of_impossible_size_are_refused() {
             Err(StorageError::Open { .. })
         ));
     }
+    for changed in [0, 15, 16] {
+        let mut bytes = whole.clone();
+        bytes[changed] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
+    }
     std::fs::remove_file(&path).unwrap();
 }
 
@@ -145,6 +151,13 @@ impl LoopDevice {
         let output = command.args(["--find", "--show"]).arg(file).output().ok()?;
         let path = String::from_utf8(output.stdout).ok()?.trim().into();
         output.status.success().then(|| Self { path, file: file.into() })
+    }
+
+    /// Whether the kernel takes writes.
+    fn set_writable(&self, writable: bool) {
+        let option = if writable { "--setrw" } else { "--setro" };
+        let mut command = std::process::Command::new("blockdev");
+        assert!(command.arg(option).arg(&self.path).status().unwrap().success());
     }
 }
 
@@ -193,6 +206,39 @@ fn a_block_device_keeps_pages_and_is_refused_when_it_is_too_small() {
         drop(plain);
         let error = FileStorage::open(&device.path, options).err().unwrap();
         assert!(matches!(error, StorageError::Short { .. }), "{error}");
+    }
+}
+
+/// The kernel's own refusal of a write, by io_uring and by threads: a typed error, and nothing is lost.
+#[test]
+fn a_device_that_refuses_writes_gets_them_later() {
+    for async_io in [AsyncIo::Threads, AsyncIo::Auto] {
+        let file = scratch("refuses");
+        std::fs::File::create(&file).unwrap().set_len(501 * PAGE_SIZE as u64).unwrap();
+        let Some(device) = LoopDevice::new(&file) else {
+            println!("skipped: attaching a loop device needs root");
+            let _ = std::fs::remove_file(&file);
+            return;
+        };
+        let options = FileOptions { page_size: PAGE_SIZE, async_io, ..FileOptions::default() };
+        let storage = Arc::new(FileStorage::create(&device.path, 500, options).unwrap());
+        let pool =
+            BufferPool::new(config(StrategyKind::LRU_C), storage, Arc::new(NoWal), None).unwrap();
+        (0..20).for_each(|page| put(&pool, page, 1).unwrap());
+        pool.flush_all().unwrap();
+        device.set_writable(false);
+        (0..20).for_each(|page| put(&pool, page, 2).unwrap());
+        let error = pool.flush_all().unwrap_err();
+        let refused =
+            matches!(error, PoolError::Storage(StorageError::Io { operation: "write", .. }));
+        assert!(refused, "{async_io:?}: {error:?}");
+        (0..20).for_each(|page| assert_eq!(get(&pool, page).unwrap(), 2));
+        device.set_writable(true);
+        pool.close().unwrap();
+        let storage = Arc::new(FileStorage::open(&device.path, options).unwrap());
+        let pool =
+            BufferPool::new(config(StrategyKind::LRU_C), storage, Arc::new(NoWal), None).unwrap();
+        (0..20).for_each(|page| assert_eq!(get(&pool, page).unwrap(), 2));
     }
 }
 

@@ -45,6 +45,7 @@ impl Storage for Gate {
     }
 
     fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        assert_ne!(tag.kind, IoKind::StallFlush, "a miss writes page {page} itself");
         self.pass();
         self.inner.write(page, bytes, tag)
     }
