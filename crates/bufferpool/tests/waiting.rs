@@ -1,12 +1,12 @@
-//! Write after read: who waits for the temporary write buffer, and who does not.
+//! Who waits for whose writes: WAR for its buffer, InnoDB 5.6 for the flusher's batch, an eager flusher for nobody.
 
 use headworks_bufferpool::storage::{IoKind, IoTag, MemStorage, PageWrite, Storage};
 use headworks_bufferpool::{
-    BufferPool, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind,
+    BufferPool, Doublewrite, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind,
 };
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PAGE_SIZE: usize = 4096;
 const FRAMES: u64 = 16;
@@ -23,6 +23,10 @@ impl Gate {
     fn open(&self) {
         *self.open.lock().unwrap() = true;
         self.opened.notify_all();
+    }
+
+    fn shut(&self) {
+        *self.open.lock().unwrap() = false;
     }
 
     fn pass(&self) {
@@ -64,14 +68,18 @@ impl Storage for Gate {
     }
 }
 
+fn gate(open: bool) -> Arc<Gate> {
+    let inner = MemStorage::new(PAGE_SIZE, 1000);
+    Arc::new(Gate { inner, open: Mutex::new(open), opened: Condvar::new() })
+}
+
 fn put(pool: &BufferPool, page: u64, value: u8) {
     pool.create(PageId(page), Lsn(1)).unwrap().change(Lsn(1))[100] = value;
 }
 
 /// A pool full of the dirty pages 0 to 15 before a gate that is shut.
 fn full() -> (Arc<Gate>, BufferPool) {
-    let inner = MemStorage::new(PAGE_SIZE, 1000);
-    let gate = Arc::new(Gate { inner, open: Mutex::new(false), opened: Condvar::new() });
+    let gate = gate(false);
     let config = PoolConfig {
         // Less than usize on every machine.
         frames: FRAMES as usize,
@@ -147,5 +155,91 @@ fn a_page_comes_back_only_when_its_old_copy_has_arrived() {
         let mut bytes = vec![0; PAGE_SIZE];
         gate.read(PageId(0), &mut bytes, IoTag::of(IoKind::Other)).unwrap();
         assert_eq!(bytes[100], 77, "anew: {anew}");
+    }
+}
+
+/// While the flusher writes a batch a miss of InnoDB 5.6 waits for its end, though there are clean pages to take;
+/// that of Vanilla does not.
+#[test]
+fn a_miss_of_innodb_56_waits_for_the_flushers_batch() {
+    for (strategy, does_wait) in [(StrategyKind::Vanilla, false), (StrategyKind::InnoDb56, true)] {
+        let gate = gate(true);
+        let area = Arc::new(MemStorage::new(PAGE_SIZE, Doublewrite::AREA_PAGES));
+        let config = PoolConfig {
+            frames: FRAMES as usize,
+            page_size: PAGE_SIZE,
+            strategy,
+            flush_batch: 4,
+            background: false,
+            ..PoolConfig::default()
+        };
+        let area = Some(Arc::new(Doublewrite::new(area).unwrap()));
+        let pool = BufferPool::new(config, gate.clone(), Arc::new(NoWal), area).unwrap();
+        (0..FRAMES).for_each(|page| put(&pool, page, page as u8));
+        pool.flush_all().unwrap();
+        (0..8).for_each(|page| pool.write(PageId(page)).unwrap().change(Lsn(1))[100] += 1);
+        gate.shut();
+        std::thread::scope(|scope| {
+            let (send, ended) = channel();
+            let pool = &pool;
+            scope.spawn(|| pool.flush_round().unwrap());
+            // The batch's copies are written before it comes to the gate.
+            while pool.stats().rounds == 0 {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_millis(200));
+            scope.spawn(move || {
+                put(pool, 100, 100);
+                send.send(()).unwrap();
+            });
+            if does_wait {
+                waits(&ended);
+                gate.open();
+            }
+            ended.recv_timeout(Duration::from_secs(20)).unwrap();
+            gate.open();
+        });
+        assert_eq!(pool.stats().buffer_waits, u64::from(does_wait), "{strategy:?}");
+    }
+}
+
+/// An eager flusher begins as soon as an eighth of the frames is behind the pointer, the paper's with its next
+/// round.
+#[test]
+fn an_eager_flusher_does_not_wait_for_its_round() {
+    for (strategy, eager) in [(StrategyKind::LRU_C, false), (StrategyKind::LRU_C_EAGER, true)] {
+        let config = PoolConfig {
+            frames: 64,
+            page_size: PAGE_SIZE,
+            strategy,
+            flush_interval: Duration::from_secs(3600),
+            ..PoolConfig::default()
+        };
+        let pool = BufferPool::new(config, gate(true), Arc::new(NoWal), None).unwrap();
+        (0..64).for_each(|page| put(&pool, page, page as u8));
+        pool.flush_all().unwrap();
+        let change = |page: u64| pool.write(PageId(page)).unwrap().change(Lsn(1))[100] = 1;
+        let rounds_in = |limit: Duration| {
+            let end = Instant::now() + limit;
+            while pool.stats().rounds == 0 && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            pool.stats().rounds
+        };
+        (0..8).for_each(change);
+        drop(pool.write_or_zero(PageId(100)).unwrap());
+        assert!(!pool.contains(PageId(8)), "the oldest clean page");
+        assert_eq!(
+            rounds_in(Duration::from_millis(200)),
+            0,
+            "an eighth is not more than an eighth"
+        );
+        change(9);
+        drop(pool.write_or_zero(PageId(101)).unwrap());
+        if eager {
+            assert!(rounds_in(Duration::from_secs(20)) > 0);
+        } else {
+            assert_eq!(rounds_in(Duration::from_millis(200)), 0);
+        }
     }
 }
