@@ -225,6 +225,57 @@ fn every_acknowledged_commit_survives_a_power_cut() {
     assert!(commits > 1000 && needed > 12, "{commits} commits, {needed} recoveries had work");
 }
 
+/// A checkpoint in the middle of a commit, one of whose pages is in use: the log from the commit on is kept, and
+/// recovery completes it.
+#[test]
+fn a_checkpoint_does_not_pass_a_commit_that_is_being_carried_out() {
+    let device = Arc::new(PowerCutStorage::new(Arc::new(MemStorage::new(PAGE_SIZE, PAGES))));
+    let log = Arc::new(MemLog::default());
+    let config = config(StrategyKind::LRU_C, 256);
+    let engine = Engine::create(config, device.clone(), log.clone(), None, &[false]).unwrap();
+    let key = |number: u64| number.to_be_bytes();
+    (0..1000).for_each(|number| engine.load(TREE, &key(number), &[1; 100]).unwrap());
+    engine.flush().unwrap();
+    let (looks, looking) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let engine = &engine;
+        scope.spawn(move || {
+            let visit = &mut |_: &[u8], _: &[u8]| {
+                looks.send(()).unwrap();
+                // Its leaf stays latched until then.
+                let _ = released.recv();
+                false
+            };
+            engine.begin().scan(TREE, &key(900), &key(901), visit).unwrap();
+        });
+        looking.recv().unwrap();
+        let commit = scope.spawn(move || {
+            let mut transaction = engine.begin();
+            transaction.put(TREE, &key(10), &[2; 100]).unwrap();
+            transaction.put(TREE, &key(900), &[2; 100]).unwrap();
+            transaction.commit()
+        });
+        while engine.begin().get(TREE, &key(10)).unwrap().unwrap() != [2; 100] {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Half of it is on its page, and that page in storage.
+        engine.flush().unwrap();
+        log.cut(0);
+        device.cut(1).unwrap();
+        release.send(()).unwrap();
+        // Its record was durable before the cut, so it is acknowledged.
+        commit.join().unwrap().unwrap();
+    });
+    drop(engine);
+    device.restore();
+    log.restore();
+    let (engine, report) = Engine::open(config, device, log, None).unwrap();
+    assert_eq!(report.completed, 1, "{report:?}");
+    let rows = rows(&engine);
+    assert!([10, 900].iter().all(|&number| rows[&key(number)[..]] == [2; 100]));
+}
+
 /// A database that was flushed opens without work; one that was cut opens, and opens again.
 #[test]
 fn recovery_can_be_repeated() {
