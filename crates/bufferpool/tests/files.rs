@@ -150,19 +150,24 @@ impl LoopDevice {
         let mut command = std::process::Command::new("losetup");
         let output = command.args(["--find", "--show"]).arg(file).output().ok()?;
         let path = String::from_utf8(output.stdout).ok()?.trim().into();
-        output.status.success().then(|| Self { path, file: file.into() })
+        let device = output.status.success().then(|| Self { path, file: file.into() })?;
+        device.set_writable(true);
+        Some(device)
     }
 
     /// Whether the kernel takes writes.
     fn set_writable(&self, writable: bool) {
         let option = if writable { "--setrw" } else { "--setro" };
         let mut command = std::process::Command::new("blockdev");
-        assert!(command.arg(option).arg(&self.path).status().unwrap().success());
+        // Shown where the next write does not do as expected.
+        let _ = command.arg(option).arg(&self.path).status();
     }
 }
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
+        // The device's number keeps that mark when it is detached, for whoever gets it next.
+        self.set_writable(true);
         let _ = std::process::Command::new("losetup").arg("-d").arg(&self.path).output();
         let _ = std::fs::remove_file(&self.file);
     }
