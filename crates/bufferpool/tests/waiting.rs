@@ -68,6 +68,15 @@ impl Storage for Gate {
     }
 }
 
+/// Opens the gate when a test ends, also when it fails: a pool waits for its threads.
+struct OpenAtEnd(Arc<Gate>);
+
+impl Drop for OpenAtEnd {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
 fn gate(open: bool) -> Arc<Gate> {
     let inner = MemStorage::new(PAGE_SIZE, 1000);
     Arc::new(Gate { inner, open: Mutex::new(open), opened: Condvar::new() })
@@ -104,6 +113,7 @@ fn waits(ended: &Receiver<()>) {
 #[test]
 fn a_miss_waits_only_while_the_buffer_is_full() {
     let (gate, pool) = full();
+    let _open = OpenAtEnd(Arc::clone(&gate));
     (100..100 + BUFFER).for_each(|page| put(&pool, page, page as u8));
     let stats = pool.stats();
     assert_eq!((stats.read_stalls, stats.buffer_waits, stats.pages_written()), (0, 0, 0));
@@ -132,6 +142,7 @@ fn a_miss_waits_only_while_the_buffer_is_full() {
 fn a_page_comes_back_only_when_its_old_copy_has_arrived() {
     for anew in [false, true] {
         let (gate, pool) = full();
+        let _open = OpenAtEnd(Arc::clone(&gate));
         put(&pool, 100, 100);
         assert!(!pool.contains(PageId(0)), "the page at the tail was set aside");
         // The buffer's writer takes it at once.
@@ -175,6 +186,7 @@ fn a_miss_of_innodb_56_waits_for_the_flushers_batch() {
         };
         let area = Some(Arc::new(Doublewrite::new(area).unwrap()));
         let pool = BufferPool::new(config, gate.clone(), Arc::new(NoWal), area).unwrap();
+        let _open = OpenAtEnd(Arc::clone(&gate));
         (0..FRAMES).for_each(|page| put(&pool, page, page as u8));
         pool.flush_all().unwrap();
         (0..8).for_each(|page| pool.write(PageId(page)).unwrap().change(Lsn(1))[100] += 1);
