@@ -111,6 +111,15 @@ impl Default for PoolConfig {
 }
 
 impl PoolConfig {
+    /// Bytes of all frames, and of the pages that a strategy holds beside them.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let beside = match self.strategy {
+            StrategyKind::War { buffer_pages } => buffer_pages.saturating_mul(self.instances),
+            _ => 0,
+        };
+        (self.frames.saturating_add(beside) as u64).saturating_mul(self.page_size as u64)
+    }
+
     pub(crate) fn check(&self, storage_page_size: usize) -> Result<(), PoolError> {
         let wrong = |setting, reason: String| Err(PoolError::Config { setting, reason });
         if self.page_size != storage_page_size {

@@ -3,21 +3,22 @@
 use crate::cause::{self, CauseSource};
 use crate::config::PoolConfig;
 use crate::doublewrite::Doublewrite;
-use crate::error::PoolError;
-use crate::frames::{DIRTY, Frames, LOADING};
+use crate::error::{PoolError, StorageError};
+use crate::frames::{DIRTY, Frames, LOADING, Since};
 use crate::ids::{FrameId, Lsn, PageId, mix};
 use crate::lru::Lru;
-use crate::memory::{ExclusiveBytes, PageMemory};
+use crate::memory::{self, ExclusiveBytes, PageMemory};
 use crate::page;
 use crate::stats::{Counters, bump};
 use crate::storage::{IoKind, IoTag, Storage};
 use crate::strategy::{self, Strategy};
+use crate::syncs::Syncs;
 use crate::table::PageTable;
 use crate::wal::Wal;
 use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Between two attempts to get a frame.
@@ -34,9 +35,9 @@ pub(crate) struct Instance {
     /// A frame came free, or could be taken.
     freed: Condvar,
     pub(crate) withdrawn: Mutex<Vec<FrameId>>,
-    /// Dirty pages by the oldest change that storage lacks. WAR's buffer slots come after the
-    /// frames' numbers.
-    pub(crate) flush_list: Mutex<BTreeSet<(Lsn, FrameId)>>,
+    /// Dirty pages by the oldest change that storage lacks, with its era. WAR's buffer slots come after
+    /// the frames' numbers.
+    pub(crate) flush_list: Mutex<BTreeMap<(Lsn, FrameId), u64>>,
     pub(crate) counters: Counters,
     pub(crate) last_error: Mutex<Option<PoolError>>,
     /// Somebody wants the flusher to begin a round.
@@ -125,6 +126,10 @@ pub(crate) struct Core {
     pub(crate) instances: Box<[Instance]>,
     pub(crate) strategies: Box<[Box<dyn Strategy>]>,
     frames_per_instance: u32,
+    /// Flushes of the whole pool that have begun.
+    pub(crate) era: AtomicU64,
+    /// Without a doublewrite area, which has its own.
+    pub(crate) syncs: Syncs,
     pub(crate) stop: AtomicBool,
 }
 
@@ -139,6 +144,7 @@ impl Core {
         config.check(storage.page_size())?;
         let each = config.frames / config.instances;
         let count = each * config.instances;
+        memory::check_fits(config.memory_bytes())?;
         let memory = PageMemory::new(count, config.page_size)?;
         let frames = Frames::new(count);
         // `check` keeps the number of frames below 2^31.
@@ -160,8 +166,19 @@ impl Core {
             strategies,
             frames_per_instance: each,
             config,
+            era: AtomicU64::new(0),
+            syncs: Syncs::default(),
             stop: AtomicBool::new(false),
         })
+    }
+
+    /// Makes what was written durable, for a checkpoint. Once a sync has failed this fails for good: what was
+    /// lost then no later one brings back, and frames that held it may hold other pages by now.
+    pub(crate) fn sync(&self) -> Result<(), StorageError> {
+        match &self.doublewrite {
+            Some(area) => area.sync_all(&*self.storage),
+            None => self.syncs.of_checkpoint(&*self.storage),
+        }
     }
 
     pub(crate) fn index_of_page(&self, page: PageId) -> usize {
@@ -380,11 +397,12 @@ impl Core {
     ///
     /// `rec_lsn` is a lower bound for the position of the change in the log.
     pub(crate) fn mark_dirty(&self, frame: FrameId, rec_lsn: Lsn) {
-        self.mark_dirty_for(self.cause(), frame, rec_lsn);
+        let since = Since { lsn: rec_lsn, era: self.era.load(Ordering::Acquire) };
+        self.mark_dirty_for(self.cause(), frame, since);
     }
 
-    /// As [`Core::mark_dirty`], for a change of somebody else's.
-    pub(crate) fn mark_dirty_for(&self, cause: u32, frame: FrameId, rec_lsn: Lsn) {
+    /// As [`Core::mark_dirty`], for a change of somebody else's, made some time ago.
+    pub(crate) fn mark_dirty_for(&self, cause: u32, frame: FrameId, since: Since) {
         let it = self.frames.get(frame);
         let dirtiers = self.frames.dirtiers(frame);
         if it.flags() & DIRTY == 0 {
@@ -396,12 +414,12 @@ impl Core {
         }
         let mut state = self.frames.flush_state(frame).lock();
         if it.flags() & DIRTY == 0 {
-            state.oldest = rec_lsn;
+            state.oldest = since;
             state.redirtied = None;
             it.set_flags(DIRTY);
-            self.instance_of_frame(frame).flush_list.lock().insert((rec_lsn, frame));
+            self.instance_of_frame(frame).flush_list.lock().insert((since.lsn, frame), since.era);
         } else if state.redirtied.is_none() {
-            state.redirtied = Some(rec_lsn);
+            state.redirtied = Some(since);
         }
     }
 
@@ -409,7 +427,9 @@ impl Core {
     pub(crate) fn oldest_change(&self) -> Option<Lsn> {
         self.instances
             .iter()
-            .filter_map(|instance| instance.flush_list.lock().first().map(|&(lsn, _)| lsn))
+            .filter_map(|instance| {
+                instance.flush_list.lock().first_key_value().map(|(key, _)| key.0)
+            })
             .min()
     }
 }

@@ -14,6 +14,7 @@ use crate::ids::{Lsn, PageId};
 use crate::memory::AlignedBuffer;
 use crate::page;
 use crate::storage::{IoKind, IoTag, PageWrite, Storage};
+use crate::syncs::Syncs;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,8 +33,9 @@ pub struct Doublewrite {
     places: Slots,
     /// Slots for single pages.
     singles: Slots,
-    /// A batch was written but could not be made durable.
-    sync_error: Mutex<Option<StorageError>>,
+    /// Of the area and of the pages' storage: both often lie on one device, which tells of a failure whoever
+    /// asks first.
+    syncs: Syncs,
 }
 
 /// Parts of the area that are free.
@@ -110,7 +112,7 @@ impl Doublewrite {
             batches,
             places: Slots::new(places),
             singles: Slots::new(singles),
-            sync_error: Mutex::default(),
+            syncs: Syncs::default(),
         })
     }
 
@@ -131,15 +133,16 @@ impl Doublewrite {
         storage: &dyn Storage,
         write: PageWrite<'_>,
     ) -> Result<(), StorageError> {
-        self.check_synced()?;
+        // No copy may be overwritten any more: its page may be torn.
+        self.syncs.check()?;
         let slot = self.singles.take();
         let copy = IoTag { kind: IoKind::Doublewrite, ..write.tag };
         let written = self
             .area
             .write(slot, write.bytes, copy)
-            .and_then(|()| self.area.sync())
+            .and_then(|()| self.syncs.of_page(&*self.area))
             .and_then(|()| storage.write(write.page, write.bytes, write.tag))
-            .and_then(|()| storage.sync());
+            .and_then(|()| self.syncs.of_page(storage));
         self.singles.give_back(slot);
         written
     }
@@ -155,9 +158,10 @@ impl Doublewrite {
         let place = self.places.take();
         let copy = IoTag::of(IoKind::Doublewrite);
         let copied = self
-            .check_synced()
+            .syncs
+            .check()
             .and_then(|()| self.area.write_run(place, bytes, copy))
-            .and_then(|()| self.area.sync());
+            .and_then(|()| self.syncs.of_page(&*self.area));
         if let Err(error) = copied {
             self.places.give_back(place);
             for at in 0..writes.len() {
@@ -167,18 +171,18 @@ impl Doublewrite {
         }
         // A page counts as written when it is in its place: until the sync below its copy is kept.
         storage.write_batch(writes, done);
-        if let Err(error) = storage.sync() {
-            // Nobody can tell which pages are durable, and those frames may hold others already.
-            self.sync_error.lock().get_or_insert(error);
-        }
+        // If that fails nobody can tell which pages are durable, and their frames may hold others already:
+        // it is remembered.
+        let _ = self.syncs.of_page(storage);
         // Only now: the copies were needed until the sync.
         self.places.give_back(place);
     }
 
-    /// Refuses once a sync has failed. No checkpoint may trust the pages any more: recovery from the
-    /// last one must write them again. And no copy may be overwritten: its page may be torn.
-    pub(crate) fn check_synced(&self) -> Result<(), StorageError> {
-        self.sync_error.lock().clone().map_or(Ok(()), Err)
+    /// Syncs the pages' storage for a checkpoint: an error if that fails, or any sync did before.
+    ///
+    /// No checkpoint may trust the pages then: recovery from the last one must write them again.
+    pub(crate) fn sync_all(&self, storage: &dyn Storage) -> Result<(), StorageError> {
+        self.syncs.of_checkpoint(storage)
     }
 
     /// Puts whole copies in place of torn pages; call it before the log is replayed.

@@ -2,6 +2,10 @@
 //!
 //! After every error listed here the pool stays usable. A page whose write failed stays dirty and
 //! in memory, and is tried again in the next round; a page whose read failed is not in the pool.
+//!
+//! One error is remembered: a sync that failed. The system says so once and may have given up the writes
+//! before it; a later sync that succeeds says nothing of them. So no checkpoint is taken any more, nor a
+//! pool closed as if all were well: the log from the last checkpoint on is needed.
 
 use crate::ids::{Lsn, PageId};
 use std::path::PathBuf;
@@ -10,9 +14,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StorageError {
     /// The device or the kernel refused the operation (EIO and its like).
-    #[error(
-        "{operation} of page {page} failed: {message}; the device may be failing, look at `dmesg`"
-    )]
+    #[error("{operation}{} failed: {message}; {}", of_page(*page), advice(operation))]
     Io {
         /// `"read"`, `"write"` or `"sync"`.
         operation: &'static str,
@@ -69,6 +71,19 @@ pub enum StorageError {
         /// The system's words.
         message: String,
     },
+}
+
+fn of_page(page: PageId) -> String {
+    if page == PageId::NONE { String::new() } else { format!(" of page {page}") }
+}
+
+fn advice(operation: &str) -> &'static str {
+    if operation == "sync" {
+        "what was written since the last checkpoint may be lost: look at `dmesg`, open the storage anew, recover \
+         from the log"
+    } else {
+        "the device may be failing, look at `dmesg`"
+    }
 }
 
 impl StorageError {
@@ -151,9 +166,9 @@ pub enum PoolError {
         "a pool of {wanted_bytes} bytes does not fit in memory ({limit_bytes} bytes): give it fewer frames"
     )]
     TooLarge {
-        /// Bytes of all frames.
+        /// Bytes of all frames, and of WAR's buffers.
         wanted_bytes: u64,
-        /// What the machine has.
+        /// What the machine has, or the control group may use.
         limit_bytes: u64,
     },
     /// A setting is out of its range.

@@ -8,9 +8,9 @@ use crate::cause::Dirtiers;
 use crate::ids::{FrameId, Lsn, NIL, PageId};
 use crate::lru::node::Node;
 use crate::lru::{Claim, Nodes};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// One pin.
 const PIN: u64 = 1;
@@ -42,13 +42,22 @@ pub(crate) struct Frame {
     pub(crate) node: Node,
 }
 
+/// When a change was made.
+#[derive(Clone, Copy)]
+pub(crate) struct Since {
+    /// At or before its position in the log.
+    pub(crate) lsn: Lsn,
+    /// How many flushes of the whole pool had begun. Without a log it alone tells earlier from later.
+    pub(crate) era: u64,
+}
+
 /// When a dirty page was first changed.
 #[derive(Clone, Copy)]
 pub(crate) struct FlushState {
-    /// Position of the oldest change that storage lacks.
-    pub(crate) oldest: Lsn,
-    /// Position of the first change after the copy that is being written, if there is one.
-    pub(crate) redirtied: Option<Lsn>,
+    /// The oldest change that storage lacks.
+    pub(crate) oldest: Since,
+    /// The first change after the copy that is being written, if there is one.
+    pub(crate) redirtied: Option<Since>,
 }
 
 /// The frames of a pool.
@@ -68,7 +77,8 @@ impl Frames {
             chain: AtomicU32::new(NIL),
             node: Node::new(),
         };
-        let flush = |_| Mutex::new(FlushState { oldest: Lsn::MAX, redirtied: None });
+        let flush =
+            |_| Mutex::new(FlushState { oldest: Since { lsn: Lsn::MAX, era: 0 }, redirtied: None });
         Arc::new(Self {
             frames: (0..count).map(frame).collect(),
             flush: (0..count).map(flush).collect(),

@@ -26,6 +26,8 @@ mod error;
 mod frames;
 mod guard;
 mod ids;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod lru;
 mod memory;
 mod page;
@@ -34,6 +36,7 @@ mod stats;
 pub mod storage;
 mod strategy;
 mod sync;
+mod syncs;
 mod table;
 mod wal;
 mod write;

@@ -9,6 +9,7 @@ use parking_lot::RawRwLock;
 use parking_lot::lock_api::RawRwLock as _;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ops::{Deref, DerefMut};
+use std::path::Path;
 use std::ptr::NonNull;
 
 /// Frames start at multiples of this, which is what O_DIRECT wants at most.
@@ -36,16 +37,11 @@ impl PageMemory {
     /// Reserves zeroed memory for `count` frames.
     ///
     /// # Errors
-    /// [`PoolError::TooLarge`] if the machine has less memory, or gives none.
+    /// [`PoolError::TooLarge`] if there is less memory, or the machine gives none.
     pub(crate) fn new(count: usize, page_size: usize) -> Result<Self, PoolError> {
         let wanted = (count as u64).saturating_mul(page_size as u64);
+        check_fits(wanted)?;
         let too_large = |limit| PoolError::TooLarge { wanted_bytes: wanted, limit_bytes: limit };
-        // The kernel promises more memory than it has; a pool must not be built on a promise.
-        if let Some(total) = total_memory_bytes()
-            && wanted > total
-        {
-            return Err(too_large(total));
-        }
         let layout = usize::try_from(wanted)
             .ok()
             .and_then(|bytes| Layout::from_size_align(bytes.max(1), ALIGNMENT).ok())
@@ -208,6 +204,37 @@ impl Drop for AlignedBuffer {
         // SAFETY: allocated in `new` with this layout.
         unsafe { dealloc(self.base.as_ptr(), self.layout) }
     }
+}
+
+/// Refuses what this process can never have.
+///
+/// The kernel promises more memory than it has, and kills whoever takes the promise at its word; a pool must
+/// not be built on it.
+///
+/// # Errors
+/// [`PoolError::TooLarge`] with the machine's memory or the control group's limit, whichever is less.
+pub(crate) fn check_fits(wanted_bytes: u64) -> Result<(), PoolError> {
+    let limits = [total_memory_bytes(), group_limit_bytes()];
+    match limits.into_iter().flatten().min() {
+        Some(limit_bytes) if wanted_bytes > limit_bytes => {
+            Err(PoolError::TooLarge { wanted_bytes, limit_bytes })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The least `memory.max` of this process's control group (version 2) and of those that it is in.
+fn group_limit_bytes() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let root = Path::new("/sys/fs/cgroup");
+    let path = root.join(own);
+    let above = path.ancestors().take_while(|group| group.starts_with(root));
+    let limit = |group: &Path| {
+        // "max" is no number: no limit.
+        std::fs::read_to_string(group.join("memory.max")).ok()?.trim().parse::<u64>().ok()
+    };
+    above.filter_map(limit).min()
 }
 
 /// `MemTotal` of `/proc/meminfo`, where there is one.

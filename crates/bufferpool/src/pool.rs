@@ -9,7 +9,7 @@ use crate::frames::LOADING;
 use crate::guard::{PagePin, ReadGuard, WriteGuard};
 use crate::ids::{Lsn, PageId};
 use crate::stats::PoolStats;
-use crate::storage::Storage;
+use crate::storage::{Storage, check_range};
 use crate::wal::Wal;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -140,8 +140,10 @@ impl BufferPool {
     /// `rec_lsn` as for [`WriteGuard::change`].
     ///
     /// # Errors
-    /// [`PoolError::Exhausted`].
+    /// [`PoolError::Exhausted`]; [`crate::StorageError::OutOfRange`] for a page that storage has no place for, which
+    /// could never be written.
     pub fn create(&self, page: PageId, rec_lsn: Lsn) -> Result<WriteGuard<'_>, PoolError> {
+        check_range(&*self.core.storage, page, 1)?;
         let frame = self.core.pin(page, Mode::Fresh)?;
         let mut guard = PagePin { core: &self.core, frame, page }.write();
         guard.change(rec_lsn).fill(0);
@@ -183,22 +185,14 @@ impl BufferPool {
     /// Pages that stay under an exclusive latch for long hold it up.
     ///
     /// # Errors
-    /// The first write's that failed; its page stays dirty.
+    /// The first write's that failed; its page stays dirty. A sync's; it then fails for good, see
+    /// [`BufferPool::checkpoint`].
     pub fn flush_all(&self) -> Result<(), PoolError> {
-        let limit = Lsn(self.core.wal.end_lsn().0 + 1);
+        let era = self.core.era.fetch_add(1, Ordering::AcqRel);
         for (instance, strategy) in self.core.instances.iter().zip(&self.core.strategies) {
-            loop {
-                strategy.drain(&self.core, instance)?;
-                self.core.flush_older(instance, limit, CHECKPOINT_BATCH)?;
-                let oldest = instance.flush_list.lock().first().map(|&(lsn, _)| lsn);
-                if oldest.is_none_or(|lsn| lsn >= limit) {
-                    break;
-                }
-                // Somebody is changing or writing what is left.
-                std::thread::sleep(Duration::from_micros(100));
-            }
+            self.core.flush_era(instance, &**strategy, era, CHECKPOINT_BATCH)?;
         }
-        self.core.storage.sync()?;
+        self.core.sync()?;
         Ok(())
     }
 
@@ -206,7 +200,9 @@ impl BufferPool {
     /// log is needed to recover the pages.
     ///
     /// # Errors
-    /// As [`BufferPool::flush_all`]; the earlier checkpoint then still holds.
+    /// As [`BufferPool::flush_all`]; the earlier checkpoint then still holds. After a sync that failed there
+    /// are no more checkpoints: what was written before it may be lost although a later one succeeds, so the
+    /// log from the last checkpoint on is needed. Reads and changes go on; open the storage anew to recover.
     pub fn checkpoint(&self) -> Result<Lsn, PoolError> {
         self.flush_all()?;
         self.checkpoint_lsn()
@@ -215,17 +211,13 @@ impl BufferPool {
     /// From where on the log is needed to recover the pages, without writing any.
     ///
     /// # Errors
-    /// Storage's, if it does not sync. With a doublewrite area every checkpoint fails after a sync
-    /// failed in the background: the log from the last checkpoint on is needed to recover.
+    /// Storage's, if it does not sync, or did not once: see [`BufferPool::checkpoint`].
     pub fn checkpoint_lsn(&self) -> Result<Lsn, PoolError> {
         // The end is read first: a page that is not dirty yet will get a later record. Storage is
         // synced last: pages that left the flush list before are durable then.
         let end = self.core.wal.end_lsn();
         let oldest = self.core.oldest_change();
-        self.core.storage.sync()?;
-        if let Some(area) = &self.core.doublewrite {
-            area.check_synced()?;
-        }
+        self.core.sync()?;
         Ok(oldest.map_or(end, |lsn| lsn.min(end)))
     }
 
@@ -408,7 +400,7 @@ fn round(core: &Core, at: usize) -> Result<(), PoolError> {
     crate::stats::bump(&instance.counters.rounds);
     core.strategies[at].round(core, instance)?;
     let end = core.wal.end_lsn();
-    let oldest = instance.flush_list.lock().first().map(|&(lsn, _)| lsn);
+    let oldest = instance.flush_list.lock().first_key_value().map(|(key, _)| key.0);
     if let Some(oldest) = oldest
         && end.0.saturating_sub(oldest.0) > core.config.checkpoint_age_bytes
     {

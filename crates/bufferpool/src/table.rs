@@ -8,9 +8,8 @@
 
 use crate::frames::{Frames, LOADING};
 use crate::ids::{FrameId, NIL, PageId, mix};
-use parking_lot::{Mutex, MutexGuard};
+use crate::sync::{AtomicU32, Mutex, MutexGuard, Ordering};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Chains average less than one frame; a longer walk than this is a wandering one.
 const STEPS: usize = 32;

@@ -12,8 +12,10 @@ use crate::memory::AlignedBuffer;
 use crate::page;
 use crate::stats::bump;
 use crate::storage::{IoKind, IoTag, PageWrite};
+use crate::strategy::Strategy;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 impl Core {
     /// Begins the write of a dirty page, unless it is clean, or being written, or on its way out.
@@ -38,10 +40,10 @@ impl Core {
             let mut state = self.frames.flush_state(frame).lock();
             if written {
                 let mut list = self.instance_of_frame(frame).flush_list.lock();
-                list.remove(&(state.oldest, frame));
-                if let Some(lsn) = state.redirtied {
-                    state.oldest = lsn;
-                    list.insert((lsn, frame));
+                list.remove(&(state.oldest.lsn, frame));
+                if let Some(since) = state.redirtied {
+                    state.oldest = since;
+                    list.insert((since.lsn, frame), since.era);
                 } else {
                     it.clear_flags(DIRTY);
                 }
@@ -88,7 +90,7 @@ impl Core {
                 None => {
                     self.storage.write(page, &copy, write.tag)?;
                     if kind == IoKind::StallFlush && self.config.sync_stall_flush {
-                        self.storage.sync()?;
+                        self.syncs.of_page(&*self.storage)?;
                     }
                 }
             }
@@ -217,27 +219,53 @@ impl Core {
         first_error.map_or(Ok(()), Err)
     }
 
-    /// Writes the pages with changes before `limit`, oldest first, at most `max` of them.
-    ///
-    /// Returns how many were written. Pages that somebody is changing are left.
+    /// Writes the pages with changes before `limit`, oldest first, at most `max` of them. Pages that
+    /// somebody is changing are left.
     pub(crate) fn flush_older(
         &self,
         instance: &Instance,
         limit: Lsn,
         max: usize,
-    ) -> Result<usize, PoolError> {
+    ) -> Result<(), PoolError> {
         let oldest: Vec<FrameId> = {
             let list = instance.flush_list.lock();
-            list.range(..(limit, 0)).take(max).map(|&(_, frame)| frame).collect()
+            list.range(..(limit, 0)).take(max).map(|(key, _)| key.1).collect()
         };
         // WAR's buffer empties itself; its slots have numbers beyond the frames'.
         let end = instance.first + instance.count;
         let begun: Vec<FrameId> =
             oldest.into_iter().filter(|&frame| frame < end && self.begin_write(frame)).collect();
-        let written = AtomicUsize::new(0);
-        self.write_many(instance, &begun, IoKind::CheckpointFlush, &|_| {
-            written.fetch_add(1, Ordering::Relaxed);
-        })?;
-        Ok(written.into_inner())
+        self.write_many(instance, &begun, IoKind::CheckpointFlush, &|_| {})
+    }
+
+    /// Writes every page of the instance that was changed up to `era` and not written since, `batch` at a
+    /// time. A page that is changed again meanwhile does not keep the call from ending.
+    pub(crate) fn flush_era(
+        &self,
+        instance: &Instance,
+        strategy: &dyn Strategy,
+        era: u64,
+        batch: usize,
+    ) -> Result<(), PoolError> {
+        let end = instance.first + instance.count;
+        let due = || -> Vec<FrameId> {
+            let list = instance.flush_list.lock();
+            list.iter().filter(|&(_, &since)| since <= era).map(|(key, _)| key.1).collect()
+        };
+        let mut left = due();
+        while !left.is_empty() {
+            strategy.drain(self, instance)?;
+            for some in left.chunks(batch) {
+                let frames = some.iter().copied().filter(|&frame| frame < end);
+                let begun: Vec<FrameId> = frames.filter(|&frame| self.begin_write(frame)).collect();
+                self.write_many(instance, &begun, IoKind::CheckpointFlush, &|_| {})?;
+            }
+            left = due();
+            if !left.is_empty() {
+                // Somebody is changing or writing what is left.
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+        Ok(())
     }
 }

@@ -1,11 +1,12 @@
 //! The doublewrite area: torn pages are mended, and batches overlap.
 
 use headworks_bufferpool::storage::{
-    IoTag, MemStorage, PageWrite, PowerCutStorage, Storage, SubStorage,
+    IoKind, IoTag, MemStorage, PageWrite, PowerCutStorage, Storage, SubStorage,
 };
 use headworks_bufferpool::{
     BufferPool, Doublewrite, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
 };
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -107,6 +108,41 @@ fn as_many_batches_overlap_as_the_doublewrite_area_takes() {
     }
 }
 
+/// Copies of one page may lie in several slots: a torn page gets its latest, not a step back.
+#[test]
+fn a_torn_page_gets_its_latest_copy() {
+    let tag = IoTag::of(IoKind::Other);
+    let area: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 128));
+    let storage: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 300));
+    let doublewrite = Arc::new(Doublewrite::new(area).unwrap());
+    let quiet = PoolConfig { background: false, ..config(StrategyKind::LRU_C) };
+    let pool = {
+        let (storage, area) = (Arc::clone(&storage), Arc::clone(&doublewrite));
+        BufferPool::new(quiet, storage, Arc::new(NoWal), Some(area)).unwrap()
+    };
+    let change = |page: u64, lsn: u64, rec_lsn: u64| {
+        let mut guard = pool.write_or_zero(PageId(page)).unwrap();
+        guard.change(Lsn(rec_lsn))[32..].fill(lsn as u8);
+        guard.set_lsn(Lsn(lsn));
+    };
+    // A batch's copies begin at the first slot of its place, in the order of the oldest change: this one
+    // leaves page 1 in the second slot, where the next does not reach.
+    change(5, 10, 1);
+    change(1, 11, 2);
+    pool.flush_all().unwrap();
+    change(1, 20, 1);
+    pool.flush_all().unwrap();
+    pool.abandon();
+    let mut torn = vec![0; PAGE_SIZE];
+    storage.read(PageId(1), &mut torn, tag).unwrap();
+    torn[2000..].fill(0xee);
+    storage.write(PageId(1), &torn, tag).unwrap();
+    assert_eq!(doublewrite.recover(&*storage).unwrap(), [PageId(1)]);
+    let pool = BufferPool::new(quiet, storage, Arc::new(NoWal), None).unwrap();
+    let guard = pool.read(PageId(1)).unwrap();
+    assert_eq!((guard[32], guard[PAGE_SIZE - 1]), (20, 20));
+}
+
 /// A power cut in the middle of writes tears pages; the doublewrite area mends every one, however many
 /// batches are under way.
 #[test]
@@ -152,4 +188,134 @@ fn the_doublewrite_area_mends_torn_pages() {
         }
     }
     assert!(torn_without > 10, "{torn_without} pages were torn without the area");
+}
+
+/// Cuts the power of a device before its operation of a given number.
+struct CutBefore {
+    device: PowerCutStorage,
+    left: AtomicU64,
+    seed: u64,
+}
+
+impl CutBefore {
+    fn step(&self) {
+        // Below 0 it goes on at 2^64.
+        if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.device.cut(self.seed).unwrap();
+        }
+    }
+}
+
+impl Storage for CutBefore {
+    fn page_size(&self) -> usize {
+        self.device.page_size()
+    }
+
+    fn pages(&self) -> u64 {
+        self.device.pages()
+    }
+
+    fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError> {
+        self.device.read(page, bytes, tag)
+    }
+
+    fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        self.step();
+        self.device.write(page, bytes, tag)
+    }
+
+    fn sync(&self) -> Result<(), StorageError> {
+        self.step();
+        self.device.sync()
+    }
+}
+
+/// Rounds in which pages are changed, written by checkpoints, flushers and stalls, until the power is cut.
+/// Returns the value of all pages at the last checkpoint that succeeded, and the rounds begun.
+fn work_until_cut(pool: &BufferPool) -> (u8, u8) {
+    let mut checkpointed = 0;
+    for round in 1..=3 {
+        for page in 0..24 {
+            let Ok(mut guard) = pool.write_or_zero(PageId(page)) else {
+                return (checkpointed, round);
+            };
+            guard.change(Lsn(1))[32..].fill(round);
+        }
+        // All frames hold dirty pages: these misses stall.
+        for page in 30..36 {
+            let Ok(mut guard) = pool.write_or_zero(PageId(page)) else {
+                return (checkpointed, round);
+            };
+            guard.change(Lsn(1))[32..].fill(round);
+        }
+        if pool.flush_round().is_err() || pool.checkpoint().is_err() {
+            return (checkpointed, round);
+        }
+        checkpointed = round;
+    }
+    (checkpointed, 3)
+}
+
+/// The power is cut before each write and each sync in turn: no page is torn, none goes back behind the last
+/// checkpoint.
+#[test]
+fn a_cut_at_any_step_leaves_whole_pages() {
+    for strategy in [StrategyKind::Vanilla, StrategyKind::LRU_C] {
+        let (mut steps, mut mended) = (0, 0);
+        for step in 1.. {
+            let mut survived = false;
+            for seed in 1..6u64 {
+                let base = Arc::new(MemStorage::new(PAGE_SIZE, 40 + 128));
+                let device = Arc::new(CutBefore {
+                    device: PowerCutStorage::new(base),
+                    left: AtomicU64::new(step),
+                    seed: (step * 8 + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                });
+                let area = SubStorage::new(device.clone(), PageId(40), 128).unwrap();
+                let area = Arc::new(Doublewrite::new(Arc::new(area)).unwrap());
+                let quiet = PoolConfig {
+                    frames: 24,
+                    background: false,
+                    scan_depth: 4,
+                    flush_batch: 4,
+                    exhausted_after: Duration::ZERO,
+                    ..config(strategy)
+                };
+                let pool = BufferPool::new(
+                    quiet,
+                    device.clone(),
+                    Arc::new(NoWal),
+                    Some(Arc::clone(&area)),
+                )
+                .unwrap();
+                let (checkpointed, last) = work_until_cut(&pool);
+                survived = (1..u64::MAX / 2).contains(&device.left.load(Ordering::Relaxed));
+                if survived {
+                    assert!(pool.stats().writes[IoKind::StallFlush.index()] > 0);
+                    break;
+                }
+                pool.abandon();
+                device.device.restore();
+                mended += area.recover(&*device).unwrap().len();
+                let pool = BufferPool::new(quiet, device, Arc::new(NoWal), None).unwrap();
+                for page in (0..24).chain(30..36) {
+                    let at = format!("{strategy:?}, step {step}, seed {seed}, page {page}");
+                    match pool.read(PageId(page)) {
+                        Ok(guard) => {
+                            assert!(guard[32..].iter().all(|&byte| byte == guard[32]), "{at}");
+                            assert!((checkpointed..=last).contains(&guard[32]), "{at}");
+                        }
+                        Err(PoolError::NeverWritten { .. }) if checkpointed == 0 => {}
+                        Err(error) => panic!("{at}: {error}"),
+                    }
+                }
+            }
+            if survived {
+                steps = step;
+                break;
+            }
+        }
+        println!("{strategy:?}: {steps} steps, {mended} pages were mended");
+        assert!(steps > 100 && mended > 20, "{steps} steps, {mended} mended");
+    }
 }

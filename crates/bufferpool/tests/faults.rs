@@ -1,11 +1,8 @@
 //! Bad storage and bad input: typed errors, a usable pool, no dirty page dropped.
 
-use headworks_bufferpool::storage::{
-    Fault, FaultStorage, IoKind, IoTag, MemStorage, Storage, SubStorage,
-};
+use headworks_bufferpool::storage::{Fault, FaultStorage, IoKind, IoTag, MemStorage, Storage};
 use headworks_bufferpool::{
-    BufferPool, Doublewrite, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
-    Wal, WalError,
+    BufferPool, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -198,43 +195,18 @@ fn one_bad_page_does_not_stop_the_others() {
     }
 }
 
+/// A page that could never be written is refused before it is dirty.
 #[test]
-fn a_checkpoint_fails_when_sync_does() {
-    let (storage, pool) = faulty(100, StrategyKind::LRU_C);
-    put(&pool, 1, 1).unwrap();
-    storage.inject(Fault::SyncError);
-    assert!(matches!(
-        pool.checkpoint(),
-        Err(PoolError::Storage(StorageError::Io { operation: "sync", .. }))
-    ));
-    storage.heal();
-    pool.checkpoint().unwrap();
-}
-
-/// A sync that fails behind a batch of the flusher leaves pages whose durability nobody knows, and
-/// whose copies are still needed.
-#[test]
-fn no_checkpoint_is_taken_after_a_batch_was_not_synced() {
-    let device = Arc::new(FaultStorage::new(Arc::new(MemStorage::new(PAGE_SIZE, 428))));
-    let area = SubStorage::new(Arc::new(MemStorage::new(PAGE_SIZE, 128)), PageId(0), 128).unwrap();
-    let area = Arc::new(Doublewrite::new(Arc::new(area)).unwrap());
-    let quiet = PoolConfig { background: false, ..config(StrategyKind::Vanilla) };
-    let pool = BufferPool::new(quiet, device.clone(), Arc::new(NoWal), Some(area)).unwrap();
-    put(&pool, 1, 1).unwrap();
-    pool.checkpoint().unwrap();
-    put(&pool, 1, 2).unwrap();
-    device.inject(Fault::SyncError);
-    pool.flush_round().unwrap();
-    device.heal();
-    let is_sync = |error: &PoolError| {
-        matches!(error, PoolError::Storage(StorageError::Io { operation: "sync", .. }))
-    };
-    let error = pool.checkpoint().unwrap_err();
-    assert!(is_sync(&error), "{error}");
-    put(&pool, 2, 3).unwrap();
-    let error = pool.flush_round().unwrap_err();
-    assert!(is_sync(&error), "{error}");
-    assert_eq!((get(&pool, 1).unwrap(), get(&pool, 2).unwrap()), (2, 3));
+fn a_page_without_a_place_in_storage_is_not_made() {
+    let (_, pool) = faulty(100, StrategyKind::LRU_C);
+    for page in [100, 1 << 40, PageId::NONE.0] {
+        let error = put(&pool, page, 1).unwrap_err();
+        let beyond =
+            matches!(error, PoolError::Storage(StorageError::OutOfRange { pages: 100, .. }));
+        assert!(beyond, "{error}");
+    }
+    put(&pool, 99, 1).unwrap();
+    pool.close().unwrap();
 }
 
 #[test]
@@ -284,105 +256,8 @@ fn impossible_settings_are_refused() {
     assert!(refused(new(PoolConfig { io_batch: 0, ..good })));
     let huge = PoolConfig { frames: 1 << 31, ..good };
     assert!(matches!(new(huge), PoolError::TooLarge { .. }));
-}
-
-/// A log that is durable only as far as it is asked to be.
-#[derive(Default)]
-struct TestWal {
-    end: AtomicU64,
-    durable: AtomicU64,
-    broken: AtomicU64,
-}
-
-impl Wal for TestWal {
-    fn end_lsn(&self) -> Lsn {
-        Lsn(self.end.load(Ordering::SeqCst))
+    for buffer_pages in [1 << 40, usize::MAX] {
+        let beside = PoolConfig { strategy: StrategyKind::War { buffer_pages }, ..good };
+        assert!(matches!(new(beside), PoolError::TooLarge { .. }));
     }
-
-    fn flushed_lsn(&self) -> Lsn {
-        Lsn(self.durable.load(Ordering::SeqCst))
-    }
-
-    fn flush_to(&self, lsn: Lsn) -> Result<(), WalError> {
-        if self.broken.load(Ordering::SeqCst) != 0 {
-            return Err(WalError { wanted: lsn, message: "broken".into() });
-        }
-        self.durable.fetch_max(lsn.0, Ordering::SeqCst);
-        Ok(())
-    }
-}
-
-/// Checks at every write that the log is durable up to the page's LSN.
-struct Watcher {
-    inner: MemStorage,
-    wal: Arc<TestWal>,
-}
-
-impl Storage for Watcher {
-    fn page_size(&self) -> usize {
-        self.inner.page_size()
-    }
-
-    fn pages(&self) -> u64 {
-        self.inner.pages()
-    }
-
-    fn read(&self, page: PageId, bytes: &mut [u8], tag: IoTag) -> Result<(), StorageError> {
-        self.inner.read(page, bytes, tag)
-    }
-
-    fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
-        let lsn = headworks_bufferpool::page_lsn(bytes);
-        assert!(lsn <= self.wal.flushed_lsn(), "page {page} overtook the log");
-        self.inner.write(page, bytes, tag)
-    }
-
-    fn sync(&self) -> Result<(), StorageError> {
-        self.inner.sync()
-    }
-}
-
-#[test]
-fn no_page_is_written_before_its_log() {
-    for strategy in STRATEGIES {
-        let wal = Arc::new(TestWal::default());
-        let storage = Watcher { inner: MemStorage::new(PAGE_SIZE, 300), wal: Arc::clone(&wal) };
-        let pool = BufferPool::new(config(strategy), Arc::new(storage), wal.clone(), None).unwrap();
-        for step in 0..2000u64 {
-            let mut guard = pool.write_or_zero(PageId(step * 7919 % 300)).unwrap();
-            let rec_lsn = wal.end_lsn();
-            guard.change(rec_lsn)[200] = step as u8;
-            let lsn = Lsn(wal.end.fetch_add(10, Ordering::SeqCst) + 10);
-            guard.set_lsn(lsn);
-        }
-        assert!(pool.stats().pages_written() > 500, "{strategy:?}");
-        // With a broken log nothing is written, and nothing is lost.
-        let mut guard = pool.write_or_zero(PageId(5)).unwrap();
-        wal.broken.store(1, Ordering::SeqCst);
-        guard.change(wal.end_lsn())[200] = 99;
-        guard.set_lsn(Lsn(wal.end.fetch_add(10, Ordering::SeqCst) + 10));
-        drop(guard);
-        let closed = pool.close().unwrap_err();
-        assert!(matches!(closed.error, PoolError::Wal(_)), "{strategy:?}: {:?}", closed.error);
-        wal.broken.store(0, Ordering::SeqCst);
-        assert_eq!(closed.pool.read(PageId(5)).unwrap()[200], 99);
-        closed.pool.close().unwrap();
-    }
-}
-
-/// The checkpoint's position is that of the oldest change which storage lacks.
-#[test]
-fn a_checkpoint_covers_what_is_dirty() {
-    let wal = Arc::new(TestWal::default());
-    let storage = Arc::new(MemStorage::new(PAGE_SIZE, 300));
-    let quiet = PoolConfig { background: false, ..config(StrategyKind::LRU_C) };
-    let pool = BufferPool::new(quiet, storage, wal.clone(), None).unwrap();
-    for page in 0..5u64 {
-        wal.end.store(100 + page * 10, Ordering::SeqCst);
-        pool.create(PageId(page), wal.end_lsn()).unwrap().set_lsn(Lsn(110 + page * 10));
-    }
-    wal.end.store(1000, Ordering::SeqCst);
-    assert_eq!(pool.checkpoint_lsn().unwrap(), Lsn(100));
-    assert_eq!(pool.checkpoint().unwrap(), Lsn(1000));
-    assert_eq!(pool.stats().dirty_pages, 0);
 }

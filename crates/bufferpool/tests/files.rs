@@ -102,11 +102,151 @@ fn truncated_and_foreign_files_are_refused_by_name() {
 
     std::fs::write(&path, vec![b'x'; 100_000]).unwrap();
     assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
+    // Nor is it written over.
+    let error = FileStorage::create(&path, 50, options).err().unwrap();
+    assert!(error.to_string().contains("holds something"), "{error}");
+    assert_eq!(std::fs::read(&path).unwrap(), vec![b'x'; 100_000]);
     std::fs::write(&path, b"").unwrap();
     assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Open { .. })));
 }
+
+/// A label may say anything: sizes that no file can have are named, not computed with.
+#[test]
+fn labels_of_impossible_size_are_refused() {
+    let path = scratch("label");
+    let options = FileOptions { page_size: PAGE_SIZE, ..FileOptions::default() };
+    drop(FileStorage::create(&path, 5, options).unwrap());
+    let whole = std::fs::read(&path).unwrap();
+    for pages in [u64::MAX, u64::MAX / PAGE_SIZE as u64, i64::MAX as u64 / PAGE_SIZE as u64] {
+        let mut bytes = whole.clone();
+        bytes[24..32].copy_from_slice(&pages.to_le_bytes());
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
+        assert!(matches!(
+            FileStorage::create(&path, pages, options),
+            Err(StorageError::Open { .. })
+        ));
+    }
+    for changed in [0, 15, 16] {
+        let mut bytes = whole.clone();
+        bytes[changed] ^= 1;
+        std::fs::write(&path, &bytes).unwrap();
+        assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
+    }
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// A loop device over a file, detached when it is dropped.
+struct LoopDevice {
+    path: PathBuf,
+    file: PathBuf,
+}
+
+impl LoopDevice {
+    /// `None` where one may not attach devices.
+    fn new(file: &std::path::Path) -> Option<Self> {
+        let mut command = std::process::Command::new("losetup");
+        let output = command.args(["--find", "--show"]).arg(file).output().ok()?;
+        let path = String::from_utf8(output.stdout).ok()?.trim().into();
+        let device = output.status.success().then(|| Self { path, file: file.into() })?;
+        device.set_writable(true);
+        Some(device)
+    }
+
+    /// Whether the kernel takes writes.
+    fn set_writable(&self, writable: bool) {
+        let option = if writable { "--setrw" } else { "--setro" };
+        let mut command = std::process::Command::new("blockdev");
+        // Shown where the next write does not do as expected.
+        let _ = command.arg(option).arg(&self.path).status();
+    }
+}
+
+impl Drop for LoopDevice {
+    fn drop(&mut self) {
+        // The device's number keeps that mark when it is detached, for whoever gets it next.
+        self.set_writable(true);
+        let _ = std::process::Command::new("losetup").arg("-d").arg(&self.path).output();
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+#[test]
+fn a_block_device_keeps_pages_and_is_refused_when_it_is_too_small() {
+    let file = scratch("device");
+    let sized = |pages: u64| {
+        std::fs::File::create(&file).unwrap().set_len(pages * PAGE_SIZE as u64).unwrap();
+        LoopDevice::new(&file)
+    };
+    let options = FileOptions { page_size: PAGE_SIZE, ..FileOptions::default() };
+    let Some(device) = sized(101) else {
+        println!("skipped: attaching a loop device needs root");
+        let _ = std::fs::remove_file(&file);
+        return;
+    };
+    let error = FileStorage::create(&device.path, 101, options).err().unwrap();
+    assert!(matches!(error, StorageError::Open { .. }), "{error}");
+    let storage = Arc::new(FileStorage::create(&device.path, 100, options).unwrap());
+    println!("{}: direct {}", device.path.display(), storage.is_direct());
+    let pool =
+        BufferPool::new(config(StrategyKind::LRU_C), storage, Arc::new(NoWal), None).unwrap();
+    (0..100).for_each(|page| put(&pool, page, page as u8).unwrap());
+    pool.close().unwrap();
+    let storage = Arc::new(FileStorage::open(&device.path, options).unwrap());
+    let pool =
+        BufferPool::new(config(StrategyKind::Vanilla), storage, Arc::new(NoWal), None).unwrap();
+    (0..100).for_each(|page| assert_eq!(u64::from(get(&pool, page).unwrap()), page));
+    drop(pool);
+    // The label of a larger device on a smaller one.
+    let mut label = vec![0; PAGE_SIZE];
+    {
+        use std::os::unix::fs::FileExt;
+        std::fs::File::open(&device.path).unwrap().read_exact_at(&mut label, 0).unwrap();
+        drop(device);
+        let device = sized(50).unwrap();
+        let plain = std::fs::OpenOptions::new().write(true).open(&device.path).unwrap();
+        plain.write_all_at(&label, 0).unwrap();
+        drop(plain);
+        let error = FileStorage::open(&device.path, options).err().unwrap();
+        assert!(matches!(error, StorageError::Short { .. }), "{error}");
+    }
+}
+
+/// The kernel's own refusal of a write, by io_uring and by threads: a typed error, and nothing is lost.
+#[test]
+fn a_device_that_refuses_writes_gets_them_later() {
+    for async_io in [AsyncIo::Threads, AsyncIo::Auto] {
+        let file = scratch("refuses");
+        std::fs::File::create(&file).unwrap().set_len(501 * PAGE_SIZE as u64).unwrap();
+        let Some(device) = LoopDevice::new(&file) else {
+            println!("skipped: attaching a loop device needs root");
+            let _ = std::fs::remove_file(&file);
+            return;
+        };
+        let options = FileOptions { page_size: PAGE_SIZE, async_io, ..FileOptions::default() };
+        let storage = Arc::new(FileStorage::create(&device.path, 500, options).unwrap());
+        let pool =
+            BufferPool::new(config(StrategyKind::LRU_C), storage, Arc::new(NoWal), None).unwrap();
+        (0..20).for_each(|page| put(&pool, page, 1).unwrap());
+        pool.flush_all().unwrap();
+        device.set_writable(false);
+        (0..20).for_each(|page| put(&pool, page, 2).unwrap());
+        let error = pool.flush_all().unwrap_err();
+        let refused =
+            matches!(error, PoolError::Storage(StorageError::Io { operation: "write", .. }));
+        assert!(refused, "{async_io:?}: {error:?}");
+        (0..20).for_each(|page| assert_eq!(get(&pool, page).unwrap(), 2));
+        device.set_writable(true);
+        pool.close().unwrap();
+        let storage = Arc::new(FileStorage::open(&device.path, options).unwrap());
+        let pool =
+            BufferPool::new(config(StrategyKind::LRU_C), storage, Arc::new(NoWal), None).unwrap();
+        (0..20).for_each(|page| assert_eq!(get(&pool, page).unwrap(), 2));
+    }
+}
+
 /// A file system of a given size, unmounted when it is dropped.
 struct SmallDisk(PathBuf);
 

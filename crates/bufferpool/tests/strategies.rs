@@ -286,3 +286,31 @@ fn prefetched_pages_are_hits() {
     let stats = pool.stats().since(&before);
     assert_eq!((stats.hits, stats.misses), (6, 0));
 }
+
+/// With the midpoint a scan of as many pages as the pool has frames leaves those that were used twice; without
+/// it nothing is left of them.
+#[test]
+fn with_the_midpoint_a_scan_leaves_what_was_used_twice() {
+    const MANY: u64 = 1024;
+    for strategy in [StrategyKind::Vanilla, StrategyKind::LRU_C] {
+        let left = |midpoint| {
+            let config = PoolConfig {
+                frames: MANY as usize,
+                page_size: PAGE_SIZE,
+                strategy,
+                midpoint,
+                background: false,
+                ..PoolConfig::default()
+            };
+            let storage = Arc::new(MemStorage::new(PAGE_SIZE, 3 * MANY));
+            let pool = BufferPool::new(config, storage, Arc::new(NoWal), None).unwrap();
+            for _ in 0..2 {
+                (0..MANY).for_each(|page| miss(&pool, page));
+            }
+            (MANY..2 * MANY).for_each(|page| miss(&pool, page));
+            (0..MANY).filter(|&page| pool.contains(PageId(page))).count() as u64
+        };
+        assert_eq!(left(false), 0, "{strategy:?}");
+        assert!(left(true) > MANY / 2, "{strategy:?}: {} are left", left(true));
+    }
+}

@@ -18,6 +18,7 @@ mod apply;
 pub mod btree;
 mod engine;
 mod error;
+mod filelog;
 mod heap;
 pub mod linkbench;
 mod lock;
@@ -35,6 +36,7 @@ mod txn;
 
 pub use engine::{Engine, EngineConfig};
 pub use error::EngineError;
+pub use filelog::FileLog;
 pub use logdev::{LogDevice, MemLog, QueuedLog};
 pub use recovery::RecoveryReport;
 pub use store::TableId;

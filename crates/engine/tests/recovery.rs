@@ -112,15 +112,17 @@ fn power_cut(seed: u64, strategy: StrategyKind) -> (u64, bool) {
     let device = Arc::new(PowerCutStorage::new(base));
     let data: Arc<dyn Storage> =
         Arc::new(SubStorage::new(device.clone(), PageId(0), PAGES).unwrap());
-    let area: Arc<dyn Storage> =
-        Arc::new(SubStorage::new(device.clone(), PageId(PAGES), 128).unwrap());
-    let area = Arc::new(Doublewrite::new(area).unwrap());
+    // An area that met a failed sync refuses from then on, until it is opened anew.
+    let open_area = || {
+        let area = SubStorage::new(device.clone(), PageId(PAGES), 128).unwrap();
+        Arc::new(Doublewrite::new(Arc::new(area)).unwrap())
+    };
     let log = Arc::new(MemLog::new(Duration::from_micros(50)));
     let engine = Engine::create(
         config(strategy, 48),
         Arc::clone(&data),
         log.clone(),
-        Some(Arc::clone(&area)),
+        Some(open_area()),
         &[false, true],
     )
     .unwrap();
@@ -182,7 +184,7 @@ fn power_cut(seed: u64, strategy: StrategyKind) -> (u64, bool) {
         config(strategy, 48),
         data,
         Arc::clone(&log) as Arc<dyn LogDevice>,
-        Some(area),
+        Some(open_area()),
     )
     .unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     let rows = rows(&engine);
@@ -223,6 +225,57 @@ fn every_acknowledged_commit_survives_a_power_cut() {
     assert!(commits > 1000 && needed > 12, "{commits} commits, {needed} recoveries had work");
 }
 
+/// A checkpoint in the middle of a commit, one of whose pages is in use: the log from the commit on is kept, and
+/// recovery completes it.
+#[test]
+fn a_checkpoint_does_not_pass_a_commit_that_is_being_carried_out() {
+    let device = Arc::new(PowerCutStorage::new(Arc::new(MemStorage::new(PAGE_SIZE, PAGES))));
+    let log = Arc::new(MemLog::default());
+    let config = config(StrategyKind::LRU_C, 256);
+    let engine = Engine::create(config, device.clone(), log.clone(), None, &[false]).unwrap();
+    let key = |number: u64| number.to_be_bytes();
+    (0..1000).for_each(|number| engine.load(TREE, &key(number), &[1; 100]).unwrap());
+    engine.flush().unwrap();
+    let (looks, looking) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let engine = &engine;
+        scope.spawn(move || {
+            let visit = &mut |_: &[u8], _: &[u8]| {
+                looks.send(()).unwrap();
+                // Its leaf stays latched until then.
+                let _ = released.recv();
+                false
+            };
+            engine.begin().scan(TREE, &key(900), &key(901), visit).unwrap();
+        });
+        looking.recv().unwrap();
+        let commit = scope.spawn(move || {
+            let mut transaction = engine.begin();
+            transaction.put(TREE, &key(10), &[2; 100]).unwrap();
+            transaction.put(TREE, &key(900), &[2; 100]).unwrap();
+            transaction.commit()
+        });
+        while engine.begin().get(TREE, &key(10)).unwrap().unwrap() != [2; 100] {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Half of it is on its page, and that page in storage.
+        engine.flush().unwrap();
+        log.cut(0);
+        device.cut(1).unwrap();
+        release.send(()).unwrap();
+        // Its record was durable before the cut, so it is acknowledged.
+        commit.join().unwrap().unwrap();
+    });
+    drop(engine);
+    device.restore();
+    log.restore();
+    let (engine, report) = Engine::open(config, device, log, None).unwrap();
+    assert_eq!(report.completed, 1, "{report:?}");
+    let rows = rows(&engine);
+    assert!([10, 900].iter().all(|&number| rows[&key(number)[..]] == [2; 100]));
+}
+
 /// A database that was flushed opens without work; one that was cut opens, and opens again.
 #[test]
 fn recovery_can_be_repeated() {
@@ -253,6 +306,35 @@ fn recovery_can_be_repeated() {
     let (engine, report) = open();
     assert_eq!((report.redone, report.completed), (0, 0), "{report:?}");
     assert_eq!(rows(&engine).len(), 2000);
+}
+
+/// Commits that come while a sync is under way share the next one.
+#[test]
+fn commits_share_syncs_of_the_log() {
+    const USERS: u64 = 16;
+    const COMMITS: u64 = 20;
+    let storage = Arc::new(MemStorage::new(PAGE_SIZE, PAGES));
+    let log = Arc::new(MemLog::new(Duration::from_millis(5)));
+    let config = config(StrategyKind::LRU_C, 256);
+    let engine = Engine::create(config, storage, log.clone(), None, &[false]).unwrap();
+    let (before, _) = log.counts();
+    std::thread::scope(|scope| {
+        for user in 0..USERS {
+            let engine = &engine;
+            scope.spawn(move || {
+                for number in 0..COMMITS {
+                    let mut transaction = engine.begin();
+                    let key = (user * COMMITS + number).to_be_bytes();
+                    transaction.put(TREE, &key, b"row").unwrap();
+                    transaction.commit().unwrap();
+                }
+            });
+        }
+    });
+    let syncs = log.counts().0 - before;
+    // Each user waits for its own commits, one after another.
+    assert!((COMMITS..USERS * COMMITS / 3).contains(&syncs), "{syncs} syncs");
+    assert_eq!(rows(&engine).len() as u64, USERS * COMMITS);
 }
 
 #[test]

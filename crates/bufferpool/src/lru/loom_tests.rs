@@ -1,4 +1,4 @@
-//! The list protocol under every interleaving of a few threads: `make loom`.
+//! The list protocol under every interleaving of a few threads with up to three preemptions: `make loom`.
 //!
 //! Each model runs two or three threads with one or two operations each on a list of three or four
 //! pages, and checks the invariant at the end, and that no page is lost or in two places.

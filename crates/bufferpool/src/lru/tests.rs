@@ -82,6 +82,107 @@ fn a_page_dirtied_at_the_pointer_falls_behind_it() {
 }
 
 #[test]
+fn a_page_cleaned_again_at_the_pointer_is_the_victim() {
+    let (pages, lru) = list(5, &[0]);
+    assert_eq!(lru.select_clean(), Some(1));
+    pages.set(2, DIRTY);
+    pages.set(2, CLEAN);
+    assert_eq!(lru.pointer(), Some(2));
+    assert_eq!(lru.select_clean(), Some(2), "nobody looked while it was dirty");
+    assert_eq!(lru.checked(), (vec![4, 3], vec![0], vec![]));
+}
+
+/// Behind the pointer is the flusher's side: a miss does not go back there, and what was cleaned and dirtied
+/// again there must be written again before it leaves.
+#[test]
+fn a_page_cleaned_and_dirtied_behind_the_pointer_stays_behind_it() {
+    for taken_over in [false, true] {
+        let (pages, lru) = list(6, &[0, 1]);
+        assert_eq!(lru.select_clean(), Some(2));
+        if taken_over {
+            lru.take_over();
+        }
+        pages.set(1, CLEAN);
+        assert_eq!(lru.select_clean(), Some(3), "not 1, which is older");
+        assert_eq!(lru.pointer(), Some(4));
+        pages.set(1, DIRTY);
+        assert!(!lru.evict(1, true), "it was dirtied again");
+        let (mixed, passed, dirty) = lru.checked();
+        assert_eq!((mixed, [passed, dirty].concat()), (vec![5, 4], vec![1, 0]));
+        pages.set(1, CLEAN);
+        assert!(lru.evict(1, true));
+    }
+}
+
+/// A pool that shrinks takes pages from wherever they are: at the pointer, before it and behind it.
+#[test]
+fn pages_withdrawn_at_and_around_the_pointer_leave_it_at_a_page() {
+    for taken_over in [false, true] {
+        let (pages, lru) = list(8, &[0, 1]);
+        assert_eq!(lru.select_clean(), Some(2));
+        if taken_over {
+            lru.take_over();
+        }
+        assert_eq!(lru.pointer(), Some(3));
+        assert!(lru.evict(3, false), "at the pointer");
+        assert_eq!(lru.pointer(), Some(4));
+        assert!(lru.evict(6, false), "before it");
+        assert_eq!(lru.pointer(), Some(4));
+        assert!(!lru.evict(1, false), "behind it, dirty");
+        pages.set(1, CLEAN);
+        assert!(lru.evict(1, false), "behind it, written");
+        let (mixed, passed, dirty) = lru.checked();
+        assert_eq!((mixed, [passed, dirty].concat()), (vec![7, 5, 4], vec![0]));
+        for page in [4, 5, 7] {
+            assert!(lru.evict(page, false));
+        }
+        assert_eq!((lru.pointer(), lru.select_clean()), (None, None));
+    }
+}
+
+/// Runs `work` on another thread while this one holds the mutex of `area`; it must end before that.
+fn beside(lru: &Lru<Arc<Pages>>, area: Area, work: impl FnOnce() + Send) {
+    let (begin, begun) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel();
+    let mut in_time = false;
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            begun.recv().unwrap();
+            work();
+            // Nobody listens when the time is up.
+            let _ = end.send(());
+        });
+        lru.sweep(area, 1, &mut |_| {
+            begin.send(()).unwrap();
+            in_time = ended.recv_timeout(std::time::Duration::from_secs(5)).is_ok();
+            Visit::Leave
+        });
+    });
+    assert!(in_time, "a thread waited for the mutex of {area:?}");
+}
+
+/// Section 4.3: who works in one region does not wait for who works in the other.
+#[test]
+fn misses_and_the_flusher_do_not_wait_for_each_other() {
+    let (pages, lru) = list(8, &[0, 1]);
+    assert_eq!(lru.select_clean(), Some(2));
+    lru.take_over();
+    // The flusher holds LRU-D: misses, hits and insertions go on.
+    beside(&lru, Area::Dirty, || {
+        assert_eq!(lru.select_clean(), Some(3));
+        assert!(!lru.touch(4));
+        pages.set(2, CLEAN);
+        lru.insert(2);
+    });
+    // A miss holds LRU-M: the flusher frees pages.
+    beside(&lru, Area::Main, || {
+        pages.set(0, CLEAN);
+        assert!(lru.evict(0, true));
+    });
+    assert_eq!(lru.checked(), (vec![2, 4, 7, 6, 5], vec![], vec![1]));
+}
+
+#[test]
 fn a_hit_on_the_page_at_the_pointer_moves_the_pointer_on() {
     let (_pages, lru) = list(5, &[0]);
     assert_eq!(lru.select_clean(), Some(1));

@@ -6,6 +6,7 @@ use crate::error::StorageError;
 use crate::ids::PageId;
 use crate::memory::AlignedBuffer;
 use std::fs::{File, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -64,7 +65,8 @@ impl FileStorage {
     /// a full disk shows when pages are written.
     ///
     /// # Errors
-    /// [`StorageError::Open`] and the errors of a write.
+    /// [`StorageError::Open`], also if a device is too small, or if file or device begin with something that
+    /// is neither zeroes nor a label of ours; and the errors of a write.
     pub fn create(path: &Path, pages: u64, options: FileOptions) -> Result<Self, StorageError> {
         let page_size = options.page_size;
         if !page_size.is_power_of_two() || page_size < 512 {
@@ -83,10 +85,25 @@ impl FileStorage {
             .truncate(false)
             .open(path)
             .map_err(open_error)?;
-        let device = file.metadata().map_err(open_error)?.file_type().is_block_device();
-        if !device {
+        let wrong = |message: String| StorageError::Open { path: path.into(), message };
+        let Some(bytes) = Self::bytes_of(pages, page_size) else {
+            return Err(wrong(format!("{pages} pages are more than a file can have")));
+        };
+        if !Self::is_free(&file).map_err(open_error)? {
+            let what = "it holds something that is no page file: if nobody needs that, remove the file, or wipe \
+                        the device (`wipefs --all`, then zeroes over its first 512 bytes)";
+            return Err(wrong(what.into()));
+        }
+        if file.metadata().map_err(open_error)?.file_type().is_block_device() {
+            let there = Self::length(&file).map_err(open_error)?;
+            if there < bytes {
+                return Err(wrong(format!(
+                    "the device has {there} bytes, {pages} pages and a label need {bytes}"
+                )));
+            }
+        } else {
             file.set_len(0).map_err(open_error)?;
-            file.set_len((pages + 1) * page_size as u64).map_err(open_error)?;
+            file.set_len(bytes).map_err(open_error)?;
         }
         let mut label = vec![0; page_size];
         label[..16].copy_from_slice(MAGIC);
@@ -104,7 +121,7 @@ impl FileStorage {
     ///
     /// # Errors
     /// [`StorageError::Foreign`] if the label is not ours or the page size differs,
-    /// [`StorageError::Short`] if the file is shorter than its label says.
+    /// [`StorageError::Short`] if file or device is shorter than its label says.
     pub fn open(path: &Path, options: FileOptions) -> Result<Self, StorageError> {
         let open_error = |error: std::io::Error| StorageError::Open {
             path: path.into(),
@@ -158,18 +175,40 @@ impl FileStorage {
             )));
         }
         let pages = u64::from(number(24)) | u64::from(number(28)) << 32;
-        let metadata = file.metadata().map_err(|error| foreign(error.to_string()))?;
-        let want = (pages + 1) * page_size as u64;
-        if metadata.is_file() && metadata.len() < want {
-            let whole = metadata.len() / page_size as u64;
+        let Some(want) = Self::bytes_of(pages, page_size) else {
+            return Err(foreign(format!(
+                "its label says {pages} pages, more than a file can have"
+            )));
+        };
+        let there = Self::length(file).map_err(|error| foreign(error.to_string()))?;
+        if there < want {
+            let whole = there / page_size as u64;
             return Err(StorageError::Short {
                 page: PageId(whole.saturating_sub(1)),
                 // Less than a page.
-                got: (metadata.len() % page_size as u64) as usize,
+                got: (there % page_size as u64) as usize,
                 want: page_size,
             });
         }
         Ok(pages)
+    }
+
+    /// Whether nobody else's data can be lost by a label: nothing is there, or a label of ours.
+    fn is_free(file: &File) -> std::io::Result<bool> {
+        let mut first = Vec::new();
+        file.take(512).read_to_end(&mut first)?;
+        Ok(first.starts_with(MAGIC) || first.iter().all(|&byte| byte == 0))
+    }
+
+    /// Bytes of a file of so many pages, with its label: at most what an offset can say.
+    fn bytes_of(pages: u64, page_size: usize) -> Option<u64> {
+        let bytes = pages.checked_add(1)?.checked_mul(page_size as u64)?;
+        i64::try_from(bytes).is_ok().then_some(bytes)
+    }
+
+    /// Bytes of a file or a block device, whose metadata do not tell.
+    fn length(mut file: &File) -> std::io::Result<u64> {
+        file.seek(SeekFrom::End(0))
     }
 
     /// Whether the file is used past the kernel's page cache.

@@ -74,3 +74,51 @@ impl Strategy for LruC {
         written
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::config::{PoolConfig, StrategyKind};
+    use crate::core::Mode;
+    use crate::ids::{Lsn, PageId};
+    use crate::storage::MemStorage;
+    use crate::wal::NoWal;
+    use std::sync::Arc;
+
+    /// The flusher of the full method frees what is behind the pointer under LRU-D, and takes LRU-M once, to
+    /// take it over; without the second mutex it takes LRU-M for every page.
+    #[test]
+    fn only_the_full_method_frees_pages_under_lru_d() {
+        for (strategy, full) in [
+            (StrategyKind::LRU_C_BASIC, false),
+            (StrategyKind::LRU_C_DYNAMIC, false),
+            (StrategyKind::LRU_C, true),
+        ] {
+            let config = PoolConfig { frames: 64, page_size: 4096, strategy, ..Default::default() };
+            let storage = Arc::new(MemStorage::new(4096, 100));
+            let core = Core::new(config, storage, Arc::new(NoWal), None, None).unwrap();
+            for page in 0..64 {
+                let frame = core.pin(PageId(page), Mode::Fresh).unwrap();
+                if page < 40 {
+                    core.mark_dirty(frame, Lsn(1));
+                }
+                core.frames.get(frame).unpin();
+            }
+            let instance = &core.instances[0];
+            assert!(core.strategies[0].victim(&core, instance, 0).unwrap().is_some());
+            assert_eq!(instance.lru.lengths(), (23, 40));
+            let counts = || {
+                [&instance.lru.waits_m, &instance.lru.waits_d]
+                    .map(|waits| waits.acquired.load(Ordering::Relaxed))
+            };
+            let before = counts();
+            core.strategies[0].round(&core, instance).unwrap();
+            let [of_m, of_d] = [0, 1].map(|at| counts()[at] - before[at]);
+            assert_eq!(instance.lru.lengths(), (23, 0), "{strategy:?}");
+            assert!(
+                if full { of_m == 1 && of_d > 40 } else { of_m > 40 && of_d == 0 },
+                "{of_m}, {of_d}"
+            );
+        }
+    }
+}

@@ -10,7 +10,7 @@ use super::{Strategy, stall};
 use crate::config::PoolConfig;
 use crate::core::{Core, Instance};
 use crate::error::{PoolError, StorageError};
-use crate::frames::{DIRTY, WRITING};
+use crate::frames::{DIRTY, Since, WRITING};
 use crate::ids::{FrameId, Lsn, PageId};
 use crate::lru::{Area, Visit};
 use crate::memory::AlignedBuffer;
@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy)]
 struct Entry {
     slot: usize,
-    oldest: Lsn,
+    oldest: Since,
     cause: u32,
     writing: bool,
 }
@@ -109,8 +109,8 @@ impl War {
             let state = core.frames.flush_state(frame).lock();
             it.clear_flags(DIRTY);
             let mut list = instance.flush_list.lock();
-            list.remove(&(state.oldest, frame));
-            list.insert((state.oldest, self.key(slot)));
+            list.remove(&(state.oldest.lsn, frame));
+            list.insert((state.oldest.lsn, self.key(slot)), state.oldest.era);
             state.oldest
         };
         let cause = core.frames.dirtiers(frame).most();
@@ -123,7 +123,7 @@ impl War {
 
     fn forget(&self, instance: &Instance, buffer: &mut Buffer, page: PageId) {
         if let Some(entry) = buffer.entries.remove(&page) {
-            instance.flush_list.lock().remove(&(entry.oldest, self.key(entry.slot)));
+            instance.flush_list.lock().remove(&(entry.oldest.lsn, self.key(entry.slot)));
             buffer.free.push(entry.slot);
         }
     }

@@ -1,9 +1,12 @@
 //! Consistency conditions 1 to 4 (clause 3.3.2), on a database at rest.
 
-use super::{DISTRICT, DISTRICTS, NEW_ORDER, ORDER_LINE, ORDERS, Scale, WAREHOUSE, field};
+use super::{
+    DISTRICT, DISTRICTS, HISTORY, NEW_ORDER, ORDER_LINE, ORDERS, Receipt, Scale, WAREHOUSE, field,
+};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::row::{get32, get64, key, part};
+use std::collections::HashSet;
 
 /// A condition does not hold, or could not be looked at.
 #[derive(Debug, thiserror::Error)]
@@ -101,4 +104,37 @@ pub fn orders(engine: &Engine, scale: Scale) -> Result<u64, EngineError> {
         true
     })?;
     Ok(orders)
+}
+
+/// Those of `receipts` for which the database has nothing: commits that were acknowledged and lost.
+///
+/// # Errors
+/// The pool's.
+pub fn lost<'r>(engine: &Engine, receipts: &'r [Receipt]) -> Result<Vec<&'r Receipt>, EngineError> {
+    let mut payments = HashSet::new();
+    engine.scan_heap(HISTORY, &mut |row| {
+        // The same bits.
+        payments.insert(get64(row, field::HISTORY_NUMBER) as u64);
+    })?;
+    let tx = engine.begin();
+    let mut lost = Vec::new();
+    for receipt in receipts {
+        let there = match receipt {
+            Receipt::Order(order) => tx.get(ORDERS, &key(order))?.is_some(),
+            Receipt::Payment(number) => payments.contains(number),
+            Receipt::Delivery(orders) => {
+                let mut all = true;
+                for order in orders {
+                    let row = tx.get(ORDERS, &key(order))?;
+                    let carried = row.is_some_and(|row| get32(&row, field::CARRIER) != 0);
+                    all &= carried && tx.get(NEW_ORDER, &key(order))?.is_none();
+                }
+                all
+            }
+        };
+        if !there {
+            lost.push(receipt);
+        }
+    }
+    Ok(lost)
 }

@@ -9,9 +9,9 @@ mod check;
 mod load;
 mod run;
 
-pub use check::{CheckError, check, orders};
+pub use check::{CheckError, check, lost, orders};
 pub use load::load;
-pub use run::{Client, Kind, Mix};
+pub use run::{Client, Kind, Mix, Receipt};
 
 use crate::store::TableId;
 
@@ -97,6 +97,9 @@ pub(crate) mod field {
     pub(crate) const STOCK_REMOTE: usize = 12;
     pub(crate) const STOCK_BYTES: usize = 306;
 
+    pub(crate) const HISTORY_AMOUNT: usize = 0;
+    /// Not of the standard: tells payments apart.
+    pub(crate) const HISTORY_NUMBER: usize = 8;
     pub(crate) const HISTORY_BYTES: usize = 46;
 }
 

@@ -76,6 +76,20 @@ pub struct Client<'e> {
     home: u32,
     mix: Mix,
     random: Random,
+    /// Number of the next payment: the user's seed in the upper half.
+    next_payment: u64,
+    receipt: Option<Receipt>,
+}
+
+/// What a committed transaction must have left in the database, for [`super::lost`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Receipt {
+    /// Warehouse, district and number of a new order.
+    Order([u32; 3]),
+    /// The number that the payment's history row carries.
+    Payment(u64),
+    /// The orders that were delivered, as in [`Receipt::Order`].
+    Delivery(Vec<[u32; 3]>),
 }
 
 fn want(row: Option<Vec<u8>>, what: &str) -> Result<Vec<u8>, EngineError> {
@@ -86,7 +100,20 @@ impl<'e> Client<'e> {
     /// A user whose actions follow from `seed`.
     #[must_use]
     pub fn new(engine: &'e Engine, scale: Scale, seed: u64) -> Self {
-        Self { engine, scale, home: 1, mix: Mix::STANDARD, random: Random::new(seed) }
+        Self {
+            engine,
+            scale,
+            home: 1,
+            mix: Mix::STANDARD,
+            random: Random::new(seed),
+            next_payment: seed << 32,
+            receipt: None,
+        }
+    }
+
+    /// What the last transaction left, if it was acknowledged and changed something.
+    pub fn take_receipt(&mut self) -> Option<Receipt> {
+        self.receipt.take()
     }
 
     /// The same user with another mix of transactions.
@@ -101,6 +128,7 @@ impl<'e> Client<'e> {
     /// The transaction's kind with its error. After [`EngineError::LockTimeout`] and
     /// [`EngineError::Rollback`] it had no effect and the user may go on.
     pub fn step(&mut self) -> Result<Kind, (Kind, EngineError)> {
+        self.receipt = None;
         self.home = self.random.within(1, self.scale.warehouses);
         let kind = self.mix.kind(self.random.within(1, 100));
         let done = match kind {
@@ -176,7 +204,9 @@ impl<'e> Client<'e> {
         if rolled_back {
             return Err(EngineError::Rollback("an item that does not exist"));
         }
-        tx.commit()
+        tx.commit()?;
+        self.receipt = Some(Receipt::Order([w, d, order]));
+        Ok(())
     }
 
     fn take_stock(
@@ -243,9 +273,15 @@ impl<'e> Client<'e> {
             tx.put(table, &at, &row)?;
         }
         let mut history = vec![b'h'; field::HISTORY_BYTES];
-        put64(&mut history, 0, amount);
+        put64(&mut history, field::HISTORY_AMOUNT, amount);
+        let payment = self.next_payment;
+        self.next_payment += 1;
+        // The same bits.
+        put64(&mut history, field::HISTORY_NUMBER, payment as i64);
         tx.append(HISTORY, &history)?;
-        tx.commit()
+        tx.commit()?;
+        self.receipt = Some(Receipt::Payment(payment));
+        Ok(())
     }
 
     fn order_status(&mut self) -> Result<(), EngineError> {
@@ -270,6 +306,7 @@ impl<'e> Client<'e> {
     fn delivery(&mut self) -> Result<(), EngineError> {
         let (w, carrier) = (self.home, self.random.within(1, 10));
         let mut tx = self.engine.begin();
+        let mut delivered = Vec::new();
         for d in 1..=DISTRICTS {
             let mut oldest = None;
             tx.scan(NEW_ORDER, &key(&[w, d]), &key(&[w, d + 1]), &mut |key, _| {
@@ -283,6 +320,7 @@ impl<'e> Client<'e> {
                 continue;
             }
             tx.delete(NEW_ORDER, &at)?;
+            delivered.push([w, d, order]);
             let mut row = want(tx.get_for_update(ORDERS, &at)?, "orders")?;
             put32(&mut row, field::CARRIER, carrier);
             tx.put(ORDERS, &at, &row)?;
@@ -305,7 +343,9 @@ impl<'e> Client<'e> {
             put32(&mut customer, field::DELIVERIES, deliveries);
             tx.put(CUSTOMER, &at, &customer)?;
         }
-        tx.commit()
+        tx.commit()?;
+        self.receipt = Some(Receipt::Delivery(delivered));
+        Ok(())
     }
 
     fn stock_level(&mut self) -> Result<(), EngineError> {
