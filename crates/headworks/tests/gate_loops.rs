@@ -4,6 +4,8 @@
 //! Every test starts a server of its own. The settings make anything that would let a held user pass by itself (longest
 //! hold, stall detector) far longer than a test, unless it is the subject.
 
+#[path = "gate/certificate.rs"]
+mod certificate;
 #[path = "gate_loops/common.rs"]
 mod common;
 #[path = "gate/directory.rs"]
@@ -19,3 +21,5 @@ mod shares;
 #[path = "gate/status.rs"]
 #[allow(dead_code)] // the other crates of tests use the rest
 mod status;
+#[path = "gate_loops/tls.rs"]
+mod tls;

@@ -201,7 +201,11 @@ pub fn command(words: &[&str]) -> Vec<u8> {
 
 impl Wire {
     pub fn connect(server: &LoopServer) -> Wire {
-        let stream = TcpStream::connect(server.address()).unwrap();
+        Wire::over(TcpStream::connect(server.address()).unwrap())
+    }
+
+    /// Speaks over a connection that somebody else has made.
+    pub fn over(stream: TcpStream) -> Wire {
         stream.set_nodelay(true).unwrap();
         Wire { stream, buffer: Vec::new() }
     }
