@@ -211,13 +211,13 @@ fn what_the_tls_library_kept_back_is_read_without_an_event() {
     let Some(it) = redis(Setup::redis(1)) else { return };
     let value = "x".repeat(100_000);
     for round in 0..20 {
-        let mut owner = it.user("owner");
+        // A command that would give its name from outside TLS waits for a place inside.
+        let (mut owner, mut other) = (it.user("owner"), it.user("other"));
         let rest = [command(&["MULTI"]), command(&["INCR", "n"])].concat();
         owner.send(&[command(&["SET", "k", &value]), rest].concat());
         owner.expect("+OK\r\n+OK\r\n+QUEUED\r\n");
         it.gate.wait_state("owner", state::INSIDE);
         assert_eq!(it.gate.status().holding("owner"), "transaction");
-        let mut other = it.user("other");
         other.tell(&["GET", "n"]);
         assert!(other.is_silent());
         // So is its end.
