@@ -23,3 +23,5 @@ mod shares;
 mod status;
 #[path = "gate_loops/tls.rs"]
 mod tls;
+#[path = "gate_loops/tls_edges.rs"]
+mod tls_edges;

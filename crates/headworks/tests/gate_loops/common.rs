@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use headworks_rig::{LoopKind, LoopServer};
@@ -24,6 +25,15 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Name of the instance; each has a run directory of its own.
 pub const NAME: &str = "gate";
+
+/// Ends the loops of other threads, also if a test fails.
+pub struct Stop<'a>(pub &'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// How a gated server is to be started.
 pub struct Setup {
@@ -179,8 +189,13 @@ impl Gate {
     }
 
     /// Ends an occupant's transaction, so that its place is free.
-    pub fn release(&self, mut occupant: Wire) {
-        occupant.ask(&["EXEC"], "*0\r\n");
+    pub fn release(&self, occupant: Wire) {
+        self.release_with(occupant, "*0\r\n");
+    }
+
+    /// The same where the transaction's answer is this.
+    pub fn release_with(&self, mut occupant: Wire, answer: &str) {
+        occupant.ask(&["EXEC"], answer);
     }
 }
 

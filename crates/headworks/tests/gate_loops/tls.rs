@@ -18,15 +18,15 @@ const MISHAPS: [&str; 6] =
     ["opaque_tls", "opaque_unknown", "tls_unread", "panic", "hold_limit", "concurrent_use"];
 
 /// A server with TLS and what else it needs.
-struct Encrypted {
-    gate: Gate,
+pub struct Encrypted {
+    pub gate: Gate,
     /// Where it expects TLS.
-    address: SocketAddr,
-    _certificate: Certificate,
+    pub address: SocketAddr,
+    pub certificate: Certificate,
 }
 
 /// A Redis with TLS on a port of its own, beside the one without.
-fn redis(setup: Setup) -> Option<Encrypted> {
+pub fn redis(setup: Setup) -> Option<Encrypted> {
     let certificate = Certificate::make()?;
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let port = free.port().to_string();
@@ -36,7 +36,7 @@ fn redis(setup: Setup) -> Option<Encrypted> {
         .arguments(&["--tls-key-file", &certificate.key()])
         .arguments(&["--tls-ca-cert-file", &certificate.certificate()])
         .start()?;
-    Some(Encrypted { gate, address: free, _certificate: certificate })
+    Some(Encrypted { gate, address: free, certificate })
 }
 
 /// A memcached whose only port expects TLS.
@@ -47,13 +47,13 @@ fn memcached(parallelism: u32) -> Option<Encrypted> {
     let setup = Setup::places(LoopKind::Memcached, parallelism);
     let gate = setup.arguments(&["-Z", "-o", &options]).start()?;
     let address = gate.server.address();
-    Some(Encrypted { gate, address, _certificate: certificate })
+    Some(Encrypted { gate, address, certificate })
 }
 
 /// A client's TLS, by a program between the test and the server.
-struct Tunnel {
+pub struct Tunnel {
     wire: Wire,
-    openssl: Child,
+    pub openssl: Child,
 }
 
 impl Drop for Tunnel {
@@ -79,37 +79,48 @@ impl DerefMut for Tunnel {
 
 impl Encrypted {
     fn client(&self) -> Command {
-        let mut client = Command::new("openssl");
-        client.args(["s_client", "-connect", &self.address.to_string()]).stderr(Stdio::null());
-        client
+        client_of(self.address)
     }
 
     /// A connection that has said nothing. `mode` is `-quiet`, for which all bytes are data, or `-brief`.
-    fn tunnel(&self, mode: &str) -> Tunnel {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let wire = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let theirs = listener.accept().unwrap().0;
-        theirs.set_nodelay(true).unwrap();
-        let (input, output): (OwnedFd, OwnedFd) =
-            (theirs.try_clone().unwrap().into(), theirs.into());
-        let openssl = self.client().arg(mode).stdin(input).stdout(output).spawn().unwrap();
-        Tunnel { wire: Wire::over(wire), openssl }
+    pub fn tunnel(&self, mode: &str) -> Tunnel {
+        Tunnel::to(self.address, &[mode])
     }
 
     /// An encrypted connection with a name, by which the status knows it.
-    fn user(&self, name: &str) -> Tunnel {
+    pub fn user(&self, name: &str) -> Tunnel {
         let mut user = self.tunnel("-quiet");
         user.ask(&["CLIENT", "SETNAME", name], "+OK\r\n");
         user
     }
 
     #[track_caller]
-    fn nothing_went_wrong(&self) {
+    pub fn nothing_went_wrong(&self) {
         self.gate.wait_empty();
         let status = self.gate.status();
         for counter in MISHAPS {
             assert_eq!(status.counter(counter), 0, "{counter}");
         }
+    }
+}
+
+fn client_of(address: SocketAddr) -> Command {
+    let mut client = Command::new("openssl");
+    client.args(["s_client", "-connect", &address.to_string()]).stderr(Stdio::null());
+    client
+}
+
+impl Tunnel {
+    /// By way of this address, with these options.
+    pub fn to(address: SocketAddr, options: &[&str]) -> Tunnel {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let wire = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let theirs = listener.accept().unwrap().0;
+        theirs.set_nodelay(true).unwrap();
+        let (input, output): (OwnedFd, OwnedFd) =
+            (theirs.try_clone().unwrap().into(), theirs.into());
+        let openssl = client_of(address).args(options).stdin(input).stdout(output).spawn().unwrap();
+        Tunnel { wire: Wire::over(wire), openssl }
     }
 }
 
