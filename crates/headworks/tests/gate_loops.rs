@@ -8,6 +8,8 @@
 mod certificate;
 #[path = "gate_loops/common.rs"]
 mod common;
+#[path = "victims/compile.rs"]
+mod compile;
 #[path = "gate/directory.rs"]
 mod directory;
 #[path = "gate_loops/failures.rs"]
@@ -25,3 +27,5 @@ mod status;
 mod tls;
 #[path = "gate_loops/tls_edges.rs"]
 mod tls_edges;
+#[path = "gate_loops/tls_kept.rs"]
+mod tls_kept;

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -41,13 +41,19 @@ pub struct Setup {
     keys: BTreeMap<&'static str, String>,
     sections: String,
     arguments: Vec<String>,
+    program: Option<PathBuf>,
 }
 
 impl Setup {
     /// P places. Nobody passes by itself: the limits on holds, stalls and idling are out of reach.
     pub fn places(kind: LoopKind, parallelism: u32) -> Setup {
-        let setup =
-            Setup { kind, keys: BTreeMap::new(), sections: String::new(), arguments: Vec::new() };
+        let setup = Setup {
+            kind,
+            keys: BTreeMap::new(),
+            sections: String::new(),
+            arguments: Vec::new(),
+            program: None,
+        };
         setup
             .key("parallelism", parallelism)
             .key("hold_ms_max", 900_000)
@@ -77,9 +83,15 @@ impl Setup {
         self
     }
 
+    /// Starts this program in the place of the server, whose profile it gets. Its first argument is the port.
+    pub fn program(mut self, program: PathBuf) -> Setup {
+        self.program = Some(program);
+        self
+    }
+
     /// Starts the server; `None`, with a printed reason, if it is not here.
     pub fn start(self) -> Option<Gate> {
-        if !self.kind.is_here_or_skip() {
+        if self.program.is_none() && !self.kind.is_here_or_skip() {
             return None;
         }
         let directory = RunDirectory::new();
@@ -90,12 +102,19 @@ impl Setup {
         }
         text += &self.sections;
         fs::write(&config, text).unwrap();
-        let server = LoopServer::builder(self.kind)
+        let profile = if self.kind == LoopKind::Redis { "redis" } else { "memcached" };
+        let mut builder = LoopServer::builder(self.kind);
+        if let Some(program) = self.program {
+            builder = builder.program(program);
+        }
+        let server = builder
             .prefix([
                 Path::new(env!("CARGO_BIN_EXE_headworks")).as_os_str(),
                 "run".as_ref(),
                 "--name".as_ref(),
                 NAME.as_ref(),
+                "--profile".as_ref(),
+                profile.as_ref(),
                 "--config".as_ref(),
                 config.as_os_str(),
                 "--".as_ref(),

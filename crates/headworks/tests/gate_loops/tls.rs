@@ -78,10 +78,6 @@ impl DerefMut for Tunnel {
 }
 
 impl Encrypted {
-    fn client(&self) -> Command {
-        client_of(self.address)
-    }
-
     /// A connection that has said nothing. `mode` is `-quiet`, for which all bytes are data, or `-brief`.
     pub fn tunnel(&self, mode: &str) -> Tunnel {
         Tunnel::to(self.address, &[mode])
@@ -104,12 +100,6 @@ impl Encrypted {
     }
 }
 
-fn client_of(address: SocketAddr) -> Command {
-    let mut client = Command::new("openssl");
-    client.args(["s_client", "-connect", &address.to_string()]).stderr(Stdio::null());
-    client
-}
-
 impl Tunnel {
     /// By way of this address, with these options.
     pub fn to(address: SocketAddr, options: &[&str]) -> Tunnel {
@@ -119,7 +109,14 @@ impl Tunnel {
         theirs.set_nodelay(true).unwrap();
         let (input, output): (OwnedFd, OwnedFd) =
             (theirs.try_clone().unwrap().into(), theirs.into());
-        let openssl = client_of(address).args(options).stdin(input).stdout(output).spawn().unwrap();
+        let openssl = Command::new("openssl")
+            .args(["s_client", "-connect", &address.to_string()])
+            .args(options)
+            .stderr(Stdio::null())
+            .stdin(input)
+            .stdout(output)
+            .spawn()
+            .unwrap();
         Tunnel { wire: Wire::over(wire), openssl }
     }
 }
@@ -142,6 +139,10 @@ fn an_encrypted_user_is_held_and_goes_on_in_turn() {
     assert!(held.is_silent());
     it.gate.release(occupant);
     held.expect("+OK\r\n$1\r\nv\r\n");
+    drop(held);
+    it.gate.wait("all are gone", |status| status.number("users") == 0);
+    // Without TLS on what was its descriptor.
+    it.gate.release(it.gate.occupy("successor"));
     it.nothing_went_wrong();
 }
 
@@ -178,8 +179,17 @@ fn nobody_is_held_in_a_handshake() {
     waiting.tell(&["GET", "k"]);
     it.gate.wait_state("waiting", state::WAITING);
     // Ends after the handshake, as it has nothing to send.
-    let mut client = it.client();
-    let output = client.arg("-brief").stdin(Stdio::null()).stderr(Stdio::piped()).output().unwrap();
+    let mut client = Command::new("timeout");
+    client.args([
+        "-k1",
+        "20",
+        "openssl",
+        "s_client",
+        "-brief",
+        "-connect",
+        &it.address.to_string(),
+    ]);
+    let output = client.stdin(Stdio::null()).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && said.contains("CONNECTION ESTABLISHED"), "{said}");
     it.gate.release(occupant);

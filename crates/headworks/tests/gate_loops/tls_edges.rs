@@ -151,7 +151,8 @@ fn half_a_record_is_no_request_and_keeps_no_place() {
                     passed += 1;
                     if passed == cut {
                         stopped.store(true, Ordering::Relaxed);
-                        while stopped.load(Ordering::Relaxed) {
+                        let begun = Instant::now();
+                        while stopped.load(Ordering::Relaxed) && begun.elapsed() < DEADLINE {
                             std::thread::sleep(Duration::from_millis(1));
                         }
                     }
