@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,7 @@ int main(int argc, char **argv) {
     int listener = socket(AF_INET, SOCK_STREAM, 0), set = epoll_create1(0), one = 1;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(listener, (void *)&address, sizeof address) || listen(listener, 64)) return 1;
+    signal(SIGPIPE, SIG_IGN);
     SSL_CTX *context = SSL_CTX_new(TLS_server_method());
     if (SSL_CTX_use_certificate_chain_file(context, argv[2]) != 1) return 2;
     if (SSL_CTX_use_PrivateKey_file(context, argv[3], 1) != 1) return 3;
