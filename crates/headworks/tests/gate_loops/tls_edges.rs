@@ -405,6 +405,21 @@ fn a_replica_by_tls_is_left_alone() {
     it.nothing_went_wrong();
 }
 
+/// Nobody can look into its record; but a server that polls within a script has come back from its user, whose turn is over.
+#[test]
+fn a_script_without_an_end_can_be_ended_by_an_encrypted_client() {
+    let Some(it) = redis(Setup::redis(1).arguments(&["--busy-reply-threshold", "200"])) else {
+        return;
+    };
+    let (mut busy, mut admin) = (it.gate.user("busy"), it.user("admin"));
+    busy.tell(&["EVAL", "while true do end", "0"]);
+    it.gate.wait_state("busy", state::INSIDE);
+    admin.ask(&["SCRIPT", "KILL"], "+OK\r\n");
+    let answer = busy.line();
+    assert!(answer.contains("killed by user"), "{answer}");
+    it.nothing_went_wrong();
+}
+
 /// OpenSSL 3 answers that it does not want to.
 #[test]
 fn a_client_of_tls_1_2_that_asks_for_new_keys_disturbs_nobody() {
