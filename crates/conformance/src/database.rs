@@ -69,13 +69,10 @@ impl Database {
         }
     }
 
-    /// What becomes of encrypted connections to it behind the gate; `None` if the suite starts it without encryption only.
-    pub const fn encryption(self) -> Option<Encryption> {
-        match self {
-            Database::MariaDb | Database::PostgreSql => Some(Encryption::Followed),
-            Database::Redis => Some(Encryption::LeftAlone),
-            Database::Memcached | Database::MongoDb => None,
-        }
+    /// Whether the suite starts it with encryption, too. Its requests are then told apart at the TLS library's functions,
+    /// and held like others.
+    pub const fn encrypts(self) -> bool {
+        matches!(self, Database::MariaDb | Database::PostgreSql | Database::Redis)
     }
 
     /// Whether a connection can keep a place for as long as it likes: by a slow statement, or by a transaction.
@@ -188,25 +185,6 @@ impl fmt::Display for Database {
     }
 }
 
-/// What the gate does with encrypted connections.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Encryption {
-    /// Their requests are told apart at the TLS library's functions, and held like others.
-    Followed,
-    /// They are never held, and counted as such.
-    LeftAlone,
-}
-
-impl Encryption {
-    /// What the status calls it.
-    pub const fn in_status(self) -> &'static str {
-        match self {
-            Encryption::Followed => "tls",
-            Encryption::LeftAlone => "encrypted, not followed",
-        }
-    }
-}
-
 /// A database, and whether its clients encrypt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Subject {
@@ -220,8 +198,7 @@ impl Subject {
     /// All that can be started on any machine: without TLS first.
     pub fn all() -> Vec<Subject> {
         let plain = Database::ALL.into_iter().map(|database| Subject { database, tls: false });
-        let encrypted =
-            Database::ALL.into_iter().filter(|database| database.encryption().is_some());
+        let encrypted = Database::ALL.into_iter().filter(|database| database.encrypts());
         plain.chain(encrypted.map(|database| Subject { database, tls: true })).collect()
     }
 

@@ -4,8 +4,12 @@
 //! Every test starts a server of its own. The settings make anything that would let a held user pass by itself (longest
 //! hold, stall detector) far longer than a test, unless it is the subject.
 
+#[path = "gate/certificate.rs"]
+mod certificate;
 #[path = "gate_loops/common.rs"]
 mod common;
+#[path = "victims/compile.rs"]
+mod compile;
 #[path = "gate/directory.rs"]
 mod directory;
 #[path = "gate_loops/failures.rs"]
@@ -19,3 +23,9 @@ mod shares;
 #[path = "gate/status.rs"]
 #[allow(dead_code)] // the other crates of tests use the rest
 mod status;
+#[path = "gate_loops/tls.rs"]
+mod tls;
+#[path = "gate_loops/tls_edges.rs"]
+mod tls_edges;
+#[path = "gate_loops/tls_kept.rs"]
+mod tls_kept;

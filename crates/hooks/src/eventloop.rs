@@ -23,6 +23,11 @@
 //! `epoll_wait`: then the turn is over, unless a transaction is open. P bounds how many users' events one call
 //! passes on; who is next is the policy's choice, and every command counts as a request.
 //!
+//! # Inside TLS
+//! The socket's readiness is the same; what is read of it are records, and the conversation is what the TLS library returns
+//! and takes ([`tls`]). The library may keep a part of a record for which no event comes any more: a server that reads it
+//! without having been told goes ahead, and is charged.
+//!
 //! # Who wakes the loop
 //! A turn that is granted by the loop itself, as nearly always, is passed on in the same call. One that another thread of
 //! the process grants is made an event by a real `epoll_ctl`, which re-arms the edge. What happens outside the process
@@ -38,11 +43,13 @@ mod framing;
 mod peek;
 mod section;
 mod table;
+mod tls;
 mod turn;
 mod wait;
 mod watch;
 
 pub use control::{Registration, closing_set, created, prepare, settled};
+pub use tls::{followed, received_inside_tls, sent_inside_tls, tls_begins, tls_established};
 pub use turn::{accepted, close, received, sent, shutting_down};
 pub use wait::{Sleep, after_wait, before_wait, pass_through};
 pub use watch::{Watch, client, forked};

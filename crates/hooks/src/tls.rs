@@ -8,8 +8,12 @@
 //! the socket's own bytes mean nothing; a request is held before `SSL_read` returns it, never in the
 //! middle of a record or a handshake, as there is nothing to hold there. In the other case generic
 //! framing follows the records.
+//!
+//! A server with an event loop has ports of their own for TLS, and nobody asks for it. Its connections
+//! are inside TLS once the server hands their descriptors over ([`crate::eventloop`]).
 
 use crate::conn::{self, Conn};
+use crate::eventloop::{self, Watch};
 use crate::{backend, ops, process};
 
 /// Where the conversation's bytes are seen.
@@ -30,6 +34,8 @@ pub enum Channel {
 pub enum Whose {
     /// A client's of a server with a thread for each connection.
     Thread(&'static Conn),
+    /// A client's of an event loop.
+    Loop(&'static Watch),
     /// The client's of this backend.
     Backend,
 }
@@ -40,13 +46,17 @@ pub fn whose(fd: i32) -> Option<Whose> {
     if backend::serves(fd) {
         return Some(Whose::Backend);
     }
-    conn::find(fd).filter(|conn| conn.user().is_some()).map(Whose::Thread)
+    if let Some(conn) = conn::find(fd).filter(|conn| conn.user().is_some()) {
+        return Some(Whose::Thread(conn));
+    }
+    eventloop::followed(fd).map(Whose::Loop)
 }
 
 /// The server has handed the descriptor to a TLS library. May be called more than once.
 pub fn begins(whose: Whose) {
     match whose {
         Whose::Thread(conn) => ops::tls_begins(conn),
+        Whose::Loop(watch) => eventloop::tls_begins(watch),
         Whose::Backend => backend::tls_begins(),
     }
 }

@@ -9,6 +9,7 @@ use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use headworks_hooks::backend::{self, Receipt};
 use headworks_hooks::conn::{Conn, Work};
+use headworks_hooks::eventloop::{self, Watch};
 use headworks_hooks::ops;
 use headworks_hooks::tls::{self, Whose};
 use headworks_region::thread::keeping_errno;
@@ -105,6 +106,15 @@ fn begins(whose: Option<Whose>) {
     }
 }
 
+/// Somebody's handshake has come to this result.
+fn handshaken(whose: Option<Whose>, done: c_int) {
+    if done == 1
+        && let Some(Whose::Loop(watch)) = whose
+    {
+        guarded_keeping_errno(|| eventloop::tls_established(watch));
+    }
+}
+
 /// # Safety
 /// As the TLS library's function; so for all below.
 #[unsafe(no_mangle)]
@@ -123,8 +133,11 @@ pub unsafe extern "C-unwind" fn SSL_set_fd(ssl: Ssl, fd: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn SSL_accept(ssl: Ssl) -> c_int {
     // SAFETY: the arguments are the caller's.
     unsafe {
-        begins(whose(ssl));
-        real_accept(ssl)
+        let whose = whose(ssl);
+        begins(whose);
+        let done = real_accept(ssl);
+        handshaken(whose, done);
+        done
     }
 }
 
@@ -134,8 +147,11 @@ pub unsafe extern "C-unwind" fn SSL_accept(ssl: Ssl) -> c_int {
 pub unsafe extern "C-unwind" fn SSL_do_handshake(ssl: Ssl) -> c_int {
     // SAFETY: the arguments are the caller's.
     unsafe {
-        begins(whose(ssl));
-        real_do_handshake(ssl)
+        let whose = whose(ssl);
+        begins(whose);
+        let done = real_do_handshake(ssl);
+        handshaken(whose, done);
+        done
     }
 }
 
@@ -152,6 +168,12 @@ pub unsafe extern "C-unwind" fn SSL_read(ssl: Ssl, buffer: *mut c_void, len: c_i
                 before_read(conn);
                 let count = real_read(ssl, buffer, len);
                 after_read(conn, buffer, usize::try_from(count).unwrap_or(0));
+                count
+            }
+            Some(Whose::Loop(watch)) => {
+                begins(Some(Whose::Loop(watch)));
+                let count = real_read(ssl, buffer, len);
+                loop_has_read(watch, buffer, usize::try_from(count).unwrap_or(0));
                 count
             }
             // Its caller has an `int` for the length.
@@ -186,6 +208,12 @@ pub unsafe extern "C-unwind" fn SSL_read_ex(
                 before_read(conn);
                 let done = real_read_ex(ssl, buffer, len, count);
                 after_read(conn, buffer, if done == 1 { *count } else { 0 });
+                done
+            }
+            Some(Whose::Loop(watch)) => {
+                begins(Some(Whose::Loop(watch)));
+                let done = real_read_ex(ssl, buffer, len, count);
+                loop_has_read(watch, buffer, if done == 1 { *count } else { 0 });
                 done
             }
             Some(Whose::Backend) => match backend_reads_before(buffer, len) {
@@ -266,6 +294,17 @@ unsafe fn after_read(conn: &'static Conn, buffer: *const c_void, count: usize) {
     }
 }
 
+/// # Safety
+/// `buffer` holds `count` bytes.
+unsafe fn loop_has_read(watch: &'static Watch, buffer: *const c_void, count: usize) {
+    if count > 0 {
+        // SAFETY: the caller's duty.
+        let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
+        // A server may look at it after a success, too.
+        guarded_keeping_errno(|| eventloop::received_inside_tls(watch, bytes));
+    }
+}
+
 /// What a backend has to do before it reads from the TLS library.
 enum Before {
     Go,
@@ -315,6 +354,9 @@ unsafe fn written(whose: Option<Whose>, buffer: *const c_void, count: usize) {
     let bytes = || unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
     match whose {
         Some(Whose::Thread(conn)) => guarded(|| ops::sent_inside_tls(conn, bytes())),
+        Some(Whose::Loop(watch)) => {
+            guarded_keeping_errno(|| eventloop::sent_inside_tls(watch, bytes()));
+        }
         Some(Whose::Backend) if backend::in_tls() => guarded(|| backend::sent(bytes())),
         _ => {}
     }

@@ -5,8 +5,9 @@ use std::fmt::Display;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use headworks_rig::{LoopKind, LoopServer};
@@ -25,19 +26,34 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// Name of the instance; each has a run directory of its own.
 pub const NAME: &str = "gate";
 
+/// Ends the loops of other threads, also if a test fails.
+pub struct Stop<'a>(pub &'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// How a gated server is to be started.
 pub struct Setup {
     kind: LoopKind,
     keys: BTreeMap<&'static str, String>,
     sections: String,
     arguments: Vec<String>,
+    program: Option<PathBuf>,
 }
 
 impl Setup {
     /// P places. Nobody passes by itself: the limits on holds, stalls and idling are out of reach.
     pub fn places(kind: LoopKind, parallelism: u32) -> Setup {
-        let setup =
-            Setup { kind, keys: BTreeMap::new(), sections: String::new(), arguments: Vec::new() };
+        let setup = Setup {
+            kind,
+            keys: BTreeMap::new(),
+            sections: String::new(),
+            arguments: Vec::new(),
+            program: None,
+        };
         setup
             .key("parallelism", parallelism)
             .key("hold_ms_max", 900_000)
@@ -67,9 +83,15 @@ impl Setup {
         self
     }
 
+    /// Starts this program in the place of the server, whose profile it gets. Its first argument is the port.
+    pub fn program(mut self, program: PathBuf) -> Setup {
+        self.program = Some(program);
+        self
+    }
+
     /// Starts the server; `None`, with a printed reason, if it is not here.
     pub fn start(self) -> Option<Gate> {
-        if !self.kind.is_here_or_skip() {
+        if self.program.is_none() && !self.kind.is_here_or_skip() {
             return None;
         }
         let directory = RunDirectory::new();
@@ -80,12 +102,19 @@ impl Setup {
         }
         text += &self.sections;
         fs::write(&config, text).unwrap();
-        let server = LoopServer::builder(self.kind)
+        let profile = if self.kind == LoopKind::Redis { "redis" } else { "memcached" };
+        let mut builder = LoopServer::builder(self.kind);
+        if let Some(program) = self.program {
+            builder = builder.program(program);
+        }
+        let server = builder
             .prefix([
                 Path::new(env!("CARGO_BIN_EXE_headworks")).as_os_str(),
                 "run".as_ref(),
                 "--name".as_ref(),
                 NAME.as_ref(),
+                "--profile".as_ref(),
+                profile.as_ref(),
                 "--config".as_ref(),
                 config.as_os_str(),
                 "--".as_ref(),
@@ -179,8 +208,13 @@ impl Gate {
     }
 
     /// Ends an occupant's transaction, so that its place is free.
-    pub fn release(&self, mut occupant: Wire) {
-        occupant.ask(&["EXEC"], "*0\r\n");
+    pub fn release(&self, occupant: Wire) {
+        self.release_with(occupant, "*0\r\n");
+    }
+
+    /// The same where the transaction's answer is this.
+    pub fn release_with(&self, mut occupant: Wire, answer: &str) {
+        occupant.ask(&["EXEC"], answer);
     }
 }
 
@@ -201,7 +235,11 @@ pub fn command(words: &[&str]) -> Vec<u8> {
 
 impl Wire {
     pub fn connect(server: &LoopServer) -> Wire {
-        let stream = TcpStream::connect(server.address()).unwrap();
+        Wire::over(TcpStream::connect(server.address()).unwrap())
+    }
+
+    /// Speaks over a connection that somebody else has made.
+    pub fn over(stream: TcpStream) -> Wire {
         stream.set_nodelay(true).unwrap();
         Wire { stream, buffer: Vec::new() }
     }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::common::{Gate, Setup, Wire, command};
+use crate::common::{Gate, Setup, Stop, Wire, command};
 use crate::status::state;
 
 /// Users that wait, and the occupant that they wait for.
@@ -23,15 +23,6 @@ fn all_answered(held: &mut [Wire]) -> Duration {
         wire.expect("$2\r\nhi\r\n");
     }
     begun.elapsed()
-}
-
-/// Ends the loops of other threads, also if a test fails.
-struct Stop<'a>(&'a AtomicBool);
-
-impl Drop for Stop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 fn kill(pid: i32, signal: i32) {

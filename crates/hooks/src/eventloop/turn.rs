@@ -4,7 +4,7 @@ use super::blocking;
 use super::control::{self, Way, way};
 use super::framing::{Following, Framing};
 use super::section::{self, Lists, Set};
-use super::watch::{self, Inner, Place, Watch};
+use super::watch::{self, Channel, Inner, Place, Watch};
 use crate::ops::{apply_identity, note_turn};
 use crate::peer::peer_of;
 use crate::{conn, process};
@@ -55,9 +55,17 @@ pub(super) fn wake(user: u32) -> bool {
     true
 }
 
-/// The server's read of a client returned these bytes.
+/// The server's read of a client's socket returned these bytes.
 #[inline(never)]
 pub fn received(watch: &'static Watch, bytes: &[u8]) {
+    // The TLS library reads its records.
+    if watch.channel() == Channel::Socket {
+        follow_client(watch, bytes);
+    }
+}
+
+/// Follows the client's side of the conversation.
+pub(super) fn follow_client(watch: &'static Watch, bytes: &[u8]) {
     with(watch, |user, inner| {
         let held = inner.framing.holding();
         inner.framing.client_bytes(bytes);
@@ -68,9 +76,16 @@ pub fn received(watch: &'static Watch, bytes: &[u8]) {
     });
 }
 
-/// The server's write to a client took these bytes.
+/// The server's write to a client's socket took these bytes.
 #[inline(never)]
 pub fn sent(watch: &'static Watch, bytes: &[u8]) {
+    if watch.channel() == Channel::Socket {
+        follow_server(watch, bytes);
+    }
+}
+
+/// Follows the server's side of the conversation.
+pub(super) fn follow_server(watch: &'static Watch, bytes: &[u8]) {
     let mut late = None;
     with(watch, |user, inner| {
         if inner.framing.listens_to_server() {
@@ -219,10 +234,10 @@ pub(super) struct Turn<'a> {
     pub(super) fd: i32,
     pub(super) watch: &'static Watch,
     pub(super) now: Nanos,
-    region: &'static Region,
-    user: u32,
-    slot: &'static UserSlot,
-    inner: &'a mut Inner,
+    pub(super) region: &'static Region,
+    pub(super) user: u32,
+    pub(super) slot: &'static UserSlot,
+    pub(super) inner: &'a mut Inner,
 }
 
 /// Runs `work` on a connection; `None` if the gate has no say in it (any more).
@@ -232,7 +247,7 @@ pub(super) fn turn<T>(
     now: Nanos,
     work: impl FnOnce(&mut Turn<'_>) -> T,
 ) -> Option<T> {
-    if watch.is_left_alone() {
+    if watch.is_ungated() {
         return None;
     }
     let region = process::region()?;
@@ -247,7 +262,7 @@ pub(super) fn turn<T>(
 }
 
 impl Turn<'_> {
-    fn put(&self, place: Place) {
+    pub(super) fn put(&self, place: Place) {
         self.lists.put(self.fd, self.watch, place);
     }
 
@@ -291,7 +306,7 @@ impl Turn<'_> {
         true
     }
 
-    fn arrives(&mut self) {
+    pub(super) fn arrives(&mut self) {
         self.inner.wait = self.region.begin_wait(self.now);
         self.slot.arrived_ns.store(self.now.0, Ordering::Relaxed);
     }
@@ -414,6 +429,8 @@ impl Turn<'_> {
     /// The loop is about to sleep: looks at what a held user sent.
     pub(super) fn peek(&mut self) {
         if core::mem::replace(&mut self.inner.peeked, true)
+            // Records say nothing.
+            || self.watch.channel() != Channel::Socket
             || !super::peek::may_pass(self.fd, &self.inner.framing)
         {
             return;

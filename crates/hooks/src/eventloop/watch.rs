@@ -66,6 +66,18 @@ impl Place {
     }
 }
 
+/// Where the conversation's bytes are seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Channel {
+    /// On the socket.
+    Socket = 0,
+    /// At the TLS library, once its handshake is over: so far there is no request, and nothing to hold.
+    Handshake = 1,
+    /// At the TLS library.
+    Library = 2,
+}
+
 /// See the module. All zero bytes are the entry of a descriptor that is no client's.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -93,6 +105,8 @@ pub struct Watch {
     registrations: AtomicU32,
     /// It cannot be followed: its events pass on.
     left_alone: AtomicBool,
+    /// A [`Channel`].
+    channel: AtomicU8,
     /// Another module follows it, in a server with a pool of threads.
     elsewhere: AtomicBool,
     /// A thread serves it alone, and may be held.
@@ -181,6 +195,7 @@ impl Watch {
         unsafe { (*used.0.inner.get()).write(inner) };
         self.ready.store(0, Ordering::Relaxed);
         self.left_alone.store(false, Ordering::Relaxed);
+        self.set_channel(Channel::Socket);
         self.elsewhere.store(elsewhere, Ordering::Relaxed);
         if let Some(place) = DESCRIPTOR_OF.get(user as usize) {
             place.store(fd + 1, Ordering::Release);
@@ -271,6 +286,23 @@ impl Watch {
 
     pub(super) fn is_left_alone(&self) -> bool {
         self.left_alone.load(Ordering::Relaxed)
+    }
+
+    /// Whether its events pass whatever the policy says.
+    pub(super) fn is_ungated(&self) -> bool {
+        self.is_left_alone() || self.channel() == Channel::Handshake
+    }
+
+    pub(super) fn channel(&self) -> Channel {
+        match self.channel.load(Ordering::Relaxed) {
+            1 => Channel::Handshake,
+            2 => Channel::Library,
+            _ => Channel::Socket,
+        }
+    }
+
+    pub(super) fn set_channel(&self, channel: Channel) {
+        self.channel.store(channel as u8, Ordering::Relaxed);
     }
 
     pub(super) fn is_blocking(&self) -> bool {
