@@ -74,14 +74,16 @@ pub(super) fn picture(record: &Record, show: &Presentation<'_>) -> Result<String
                 INK,
                 true,
             )?;
-            let seeds = record.arms.iter().flat_map(|arm| &arm.points).map(|p| p.runs.len()).max();
-            let caption = format!(
-                "{}; median of {} {}, shaded from the lowest to the highest{}",
-                show.caption,
-                seeds.unwrap_or(0),
-                show.runs,
-                if header.quick { " · quick run" } else { "" },
-            );
+            let runs = record.arms.iter().flat_map(|arm| &arm.points).map(|p| p.runs.len()).max();
+            let of_several = match runs.unwrap_or(0) {
+                0 | 1 => String::new(),
+                runs => format!(
+                    "; median of {runs} {}, shaded from the lowest to the highest",
+                    show.runs
+                ),
+            };
+            let quick = if header.quick { " · quick run" } else { "" };
+            let caption = format!("{}{of_several}{quick}", show.caption);
             text(&canvas, (MARGIN, 64), &caption, 14, FAINT, false)?;
             let mut top = HEAD;
             for (row, height) in panels.chunks(columns).zip(&heights) {
