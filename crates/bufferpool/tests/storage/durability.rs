@@ -1,6 +1,7 @@
 //! What a pool promises of storage and log: no page before its log, checkpoints that cover what storage lacks,
 //! flushes that end, and no trust after a sync that failed.
 
+use crate::small::{PAGE_SIZE, STRATEGIES, config, faulty, get, put};
 use headworks_bufferpool::storage::{Fault, FaultStorage, IoKind, IoTag, MemStorage, Storage};
 use headworks_bufferpool::{
     BufferPool, Doublewrite, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
@@ -9,42 +10,6 @@ use headworks_bufferpool::{
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
-
-const PAGE_SIZE: usize = 4096;
-const STRATEGIES: [StrategyKind; 6] = [
-    StrategyKind::Vanilla,
-    StrategyKind::InnoDb56,
-    StrategyKind::War { buffer_pages: 8 },
-    StrategyKind::LRU_C_DYNAMIC,
-    StrategyKind::LRU_C,
-    StrategyKind::LRU_C_EAGER,
-];
-
-fn config(strategy: StrategyKind) -> PoolConfig {
-    PoolConfig {
-        frames: 32,
-        page_size: PAGE_SIZE,
-        strategy,
-        flush_interval: Duration::from_millis(5),
-        exhausted_after: Duration::from_millis(200),
-        ..PoolConfig::default()
-    }
-}
-
-fn faulty(pages: u64, strategy: StrategyKind) -> (Arc<FaultStorage>, BufferPool) {
-    let storage = Arc::new(FaultStorage::new(Arc::new(MemStorage::new(PAGE_SIZE, pages))));
-    let pool = BufferPool::new(config(strategy), storage.clone(), Arc::new(NoWal), None).unwrap();
-    (storage, pool)
-}
-
-fn put(pool: &BufferPool, page: u64, value: u8) -> Result<(), PoolError> {
-    pool.create(PageId(page), Lsn(1))?.change(Lsn(1))[100] = value;
-    Ok(())
-}
-
-fn get(pool: &BufferPool, page: u64) -> Result<u8, PoolError> {
-    Ok(pool.read(PageId(page))?[100])
-}
 
 fn is_sync(error: &PoolError) -> bool {
     matches!(error, PoolError::Storage(StorageError::Io { operation: "sync", .. }))

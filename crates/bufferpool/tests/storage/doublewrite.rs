@@ -1,5 +1,6 @@
 //! The doublewrite area: torn pages are mended, and batches overlap.
 
+use crate::small::{PAGE_SIZE, config};
 use headworks_bufferpool::storage::{
     IoKind, IoTag, MemStorage, PageWrite, PowerCutStorage, Storage, SubStorage,
 };
@@ -9,19 +10,6 @@ use headworks_bufferpool::{
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
-
-const PAGE_SIZE: usize = 4096;
-
-fn config(strategy: StrategyKind) -> PoolConfig {
-    PoolConfig {
-        frames: 32,
-        page_size: PAGE_SIZE,
-        strategy,
-        flush_interval: Duration::from_millis(5),
-        exhausted_after: Duration::from_millis(200),
-        ..PoolConfig::default()
-    }
-}
 
 /// Counts the batches that are being written in place at a time, and lets none end before so many came or
 /// time is up.

@@ -1,34 +1,10 @@
 //! Real files: what they keep, which of them are refused, and a disk that is full.
 
+use crate::small::{PAGE_SIZE, config, get, put};
 use headworks_bufferpool::storage::{AsyncIo, FileOptions, FileStorage};
-use headworks_bufferpool::{
-    BufferPool, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
-};
+use headworks_bufferpool::{BufferPool, NoWal, PageId, PoolError, StorageError, StrategyKind};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
-
-const PAGE_SIZE: usize = 4096;
-
-fn config(strategy: StrategyKind) -> PoolConfig {
-    PoolConfig {
-        frames: 32,
-        page_size: PAGE_SIZE,
-        strategy,
-        flush_interval: Duration::from_millis(5),
-        exhausted_after: Duration::from_millis(200),
-        ..PoolConfig::default()
-    }
-}
-
-fn put(pool: &BufferPool, page: u64, value: u8) -> Result<(), PoolError> {
-    pool.create(PageId(page), Lsn(1))?.change(Lsn(1))[100] = value;
-    Ok(())
-}
-
-fn get(pool: &BufferPool, page: u64) -> Result<u8, PoolError> {
-    Ok(pool.read(PageId(page))?[100])
-}
 
 fn scratch(name: &str) -> PathBuf {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));

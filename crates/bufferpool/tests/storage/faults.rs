@@ -1,48 +1,12 @@
 //! Bad storage and bad input: typed errors, a usable pool, no dirty page dropped.
 
-use headworks_bufferpool::storage::{Fault, FaultStorage, IoKind, IoTag, MemStorage, Storage};
+use crate::small::{PAGE_SIZE, STRATEGIES, config, faulty, get, put};
+use headworks_bufferpool::storage::{Fault, IoKind, IoTag, MemStorage, Storage};
 use headworks_bufferpool::{
-    BufferPool, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
+    BufferPool, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-const PAGE_SIZE: usize = 4096;
-const STRATEGIES: [StrategyKind; 6] = [
-    StrategyKind::Vanilla,
-    StrategyKind::InnoDb56,
-    StrategyKind::War { buffer_pages: 8 },
-    StrategyKind::LRU_C_DYNAMIC,
-    StrategyKind::LRU_C,
-    StrategyKind::LRU_C_EAGER,
-];
-
-fn config(strategy: StrategyKind) -> PoolConfig {
-    PoolConfig {
-        frames: 32,
-        page_size: PAGE_SIZE,
-        strategy,
-        flush_interval: Duration::from_millis(5),
-        exhausted_after: Duration::from_millis(200),
-        ..PoolConfig::default()
-    }
-}
-
-fn faulty(pages: u64, strategy: StrategyKind) -> (Arc<FaultStorage>, BufferPool) {
-    let storage = Arc::new(FaultStorage::new(Arc::new(MemStorage::new(PAGE_SIZE, pages))));
-    let pool = BufferPool::new(config(strategy), storage.clone(), Arc::new(NoWal), None).unwrap();
-    (storage, pool)
-}
-
-fn put(pool: &BufferPool, page: u64, value: u8) -> Result<(), PoolError> {
-    pool.create(PageId(page), Lsn(1))?.change(Lsn(1))[100] = value;
-    Ok(())
-}
-
-fn get(pool: &BufferPool, page: u64) -> Result<u8, PoolError> {
-    Ok(pool.read(PageId(page))?[100])
-}
 
 /// Pushes page after page through the pool until `page` is out.
 fn push_out(pool: &BufferPool, page: u64) {

@@ -1,0 +1,7 @@
+//! Pools on storage that fails, tears, cuts and ends: what is promised, kept, mended and refused.
+
+mod doublewrite;
+mod durability;
+mod faults;
+mod files;
+mod small;
