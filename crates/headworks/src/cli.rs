@@ -16,6 +16,7 @@ pub use volume::{
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Governs who enters a database, and when, so that it works at its best however many connect.
 #[derive(Debug, Parser)]
@@ -148,6 +149,13 @@ fn class_weight(text: &str) -> Result<(String, f64), String> {
     match parts {
         Some((class, weight)) if !class.is_empty() => Ok((class.to_owned(), weight)),
         _ => Err("write CLASS=WEIGHT, for example reports=0.5".to_owned()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=3_600.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err("write seconds, from 0.001 to 3600".to_owned()),
     }
 }
 
@@ -285,6 +293,11 @@ pub struct Set {
     /// P: users inside at once, or `auto` to look for the best
     #[arg(long, short = 'p', value_name = "P|auto", value_parser = parallelism)]
     pub parallelism: Option<Parallelism>,
+    /// Try that P for so many seconds, then go back; a search for P rests meanwhile
+    #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, requires = "parallelism")]
+    #[arg(conflicts_with_all = ["quota", "unfairness_max", "latency_cv_max", "mode", "weight", "hold_ms_max",
+        "idle_in_transaction_ms", "anticipation_us", "stall_ms"])]
+    pub try_for: Option<Duration>,
     /// ζ: requests of one scheduling round over all users; 0 for its minimum
     #[arg(long, short = 'q', value_name = "ZETA")]
     pub quota: Option<u32>,

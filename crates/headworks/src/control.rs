@@ -24,6 +24,13 @@ pub enum Request {
         /// 0.001 to 1000 each.
         weights: BTreeMap<String, f64>,
     },
+    /// Put a P in force for a while, and then the one before it again. A search rests meanwhile.
+    Try {
+        /// 1 to 1024.
+        parallelism: u32,
+        /// Milliseconds, at most an hour.
+        ms: u64,
+    },
     /// Read the configuration file again.
     Reload,
 }
@@ -78,7 +85,7 @@ pub fn serve(stream: &UnixStream, answer: impl FnOnce(Request) -> Response) -> R
     let response = match serde_json::from_slice(&read_line(stream)?) {
         Ok(request) => answer(request),
         Err(error) => Response::Error(format!(
-            "cannot read the request: {error}; known: {{\"command\":\"status\"}}, {{\"command\":\"tuning\"}}, {{\"command\":\"weights\",\"weights\":{{\"CLASS\":1.5}}}}, {{\"command\":\"reload\"}}"
+            "cannot read the request: {error}; known: {{\"command\":\"status\"}}, {{\"command\":\"tuning\"}}, {{\"command\":\"weights\",\"weights\":{{\"CLASS\":1.5}}}}, {{\"command\":\"try\",\"parallelism\":16,\"ms\":5000}}, {{\"command\":\"reload\"}}"
         )),
     };
     let mut text = serde_json::to_string(&response)?;

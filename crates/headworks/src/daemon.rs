@@ -225,6 +225,19 @@ impl Daemon {
                 Ok(()) => Response::Done(format!("{} weights are in force", weights.len())),
                 Err(error) => Response::Error(format!("{error:#}")),
             },
+            Request::Try { parallelism: parallelism @ 1..=1024, ms: ms @ 1..=3_600_000 } => {
+                let until = Nanos(clock::now().0 + Nanos::from_millis(ms).0);
+                if self.tuning.try_out(&self.region, parallelism, until) {
+                    let seconds = ms as f64 / 1e3;
+                    log::line(&format!("P {parallelism} is tried for {seconds} s"));
+                    Response::Done(format!("P {parallelism} is in force for {seconds} s"))
+                } else {
+                    Response::Error("the region is busy: give the command again".to_owned())
+                }
+            }
+            Request::Try { .. } => {
+                Response::Error("P is 1 to 1024, and a trial lasts 1 ms to 1 h".to_owned())
+            }
             Request::Reload => match self.reload() {
                 Ok(done) => Response::Done(done),
                 Err(error) => Response::Error(format!("{error:#}")),

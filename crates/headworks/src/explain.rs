@@ -68,8 +68,8 @@ fn text(report: &TuningReport) -> String {
         ));
     } else {
         line(format!(
-            "P = {} is fixed. Let it be looked for: headworks set --parallelism auto",
-            report.parallelism
+            "P = {} is {}. Let it be looked for: headworks set --parallelism auto",
+            report.parallelism, report.phase
         ));
     }
     let measured = measured(report);

@@ -76,13 +76,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::On(select) => switch(&select, false)?,
         Command::Reload(select) => {
             let instance = Instance::find(select.name.as_deref())?;
-            match control::ask(&instance, &Request::Reload)? {
-                Response::Done(done) => println!("{done}"),
-                Response::Error(error) => bail!("{error}"),
-                Response::Status(_) | Response::Tuning(_) => {
-                    bail!("the daemon answered something else than was asked")
-                }
-            }
+            println!("{}", order(&instance, &Request::Reload)?);
         }
         Command::Explain(args) => explain::run(&args)?,
         Command::Enable(args) => return enable::enable(&args),
@@ -150,8 +144,29 @@ fn thousandths(bound: f64) -> u32 {
     if bound > 0.0 { ((bound * 1e3).round() as u32).max(1) } else { 0 }
 }
 
+/// Has the daemon do something; what it says of it.
+fn order(instance: &Instance, request: &Request) -> Result<String> {
+    match control::ask(instance, request)? {
+        Response::Done(done) => Ok(done),
+        Response::Error(error) => bail!("{error}"),
+        Response::Status(_) | Response::Tuning(_) => {
+            bail!("the daemon answered something else than was asked")
+        }
+    }
+}
+
 fn set(args: &cli::Set) -> Result<()> {
     let instance = Instance::find(args.select.name.as_deref())?;
+    if let Some(length) = args.try_for {
+        let Some(cli::Parallelism::Fixed(parallelism)) = args.parallelism else {
+            bail!(
+                "only a number can be tried, not `auto`: headworks set --parallelism 32 --for 10"
+            );
+        };
+        let request = Request::Try { parallelism, ms: length.as_millis() as u64 };
+        println!("instance `{}`: {}", instance.name, order(&instance, &request)?);
+        return Ok(());
+    }
     let region = instance.open_region()?;
     let mut settings = region.control.settings();
     let before = settings;

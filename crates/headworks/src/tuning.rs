@@ -4,6 +4,7 @@
 use headworks_policy::Nanos;
 use headworks_policy::matching::Misfit;
 use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner};
+use headworks_region::control::Settings;
 use headworks_region::{Mapping, Mode, clock};
 use serde::{Deserialize, Serialize};
 
@@ -76,6 +77,16 @@ pub struct Tuning {
     last_search: Vec<Measured>,
     fitted: Option<Fitted>,
     decisions: Vec<(f64, String)>,
+    trial: Option<Trial>,
+}
+
+/// A P that an operator tries for a moment.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    parallelism: u32,
+    /// P before.
+    before: u32,
+    until: Nanos,
 }
 
 impl Tuning {
@@ -92,11 +103,43 @@ impl Tuning {
             last_search: Vec::new(),
             fitted: None,
             decisions: Vec::new(),
+            trial: None,
         }
+    }
+
+    /// Puts a P in force until `until`; the search, if there is one, rests meanwhile. `false` if the region
+    /// was busy.
+    pub fn try_out(&mut self, region: &Mapping, parallelism: u32, until: Nanos) -> bool {
+        let settings = region.control.settings();
+        let before = self.trial.map_or(settings.parallelism, |trial| trial.before);
+        self.trial = Some(Trial { parallelism, before, until });
+        region.apply(&Settings { parallelism, ..settings })
+    }
+
+    /// Whether a trial is under way. At its end the P before it is in force again, unless an operator has set
+    /// another one meanwhile.
+    fn trying(&mut self, region: &Mapping, now: Nanos) -> bool {
+        let Some(trial) = self.trial else { return false };
+        let settings = region.control.settings();
+        let untouched = settings.parallelism == trial.parallelism;
+        if untouched && now < trial.until {
+            return true;
+        }
+        self.trial = None;
+        if untouched {
+            region.apply(&Settings { parallelism: trial.before, ..settings });
+        }
+        if let Some(tuner) = &mut self.tuner {
+            tuner.resume(now, self.service);
+        }
+        false
     }
 
     /// Looks, several times a second.
     pub fn tick(&mut self, region: &Mapping, now: Nanos) {
+        if self.trying(region, now) {
+            return;
+        }
         let settings = region.control.settings();
         if !settings.auto || settings.off || settings.mode != Mode::Enforce {
             self.tuner = None;
@@ -176,11 +219,18 @@ impl Tuning {
             Some(tuner) => (phase_name(tuner.phase()), tuner.center(), measured(tuner)),
             None => ("fixed", settings.parallelism, Vec::new()),
         };
+        let phase = match self.trial {
+            Some(trial) => {
+                let left_s = trial.until.since(clock::now()).as_millis_f64() / 1e3;
+                format!("a trial for another {left_s:.1} s, then {phase}")
+            }
+            None => phase.to_owned(),
+        };
         TuningReport {
             auto: settings.auto,
             parallelism: settings.parallelism,
             best,
-            phase: phase.to_owned(),
+            phase,
             measured,
             last_search: self.last_search.clone(),
             fitted: self.fitted.clone(),

@@ -237,6 +237,12 @@ impl Tuner {
         self.arms.iter()
     }
 
+    /// Forgets the slice under way and begins another: for a while something else than P was in force, and nobody
+    /// looked.
+    pub fn resume(&mut self, now: Nanos, service: Nanos) {
+        self.slice = Slice { set: now, settle: self.settle(service), from: None };
+    }
+
     /// Looks, as often as one likes, and returns the P that shall be in force.
     pub fn look(&mut self, sight: Sight) -> u32 {
         let Some((rate, seconds)) = self.slice_ended(&sight) else { return self.current };
@@ -292,12 +298,15 @@ impl Tuner {
     fn set(&mut self, now: Nanos, parallelism: u32, service: Nanos) -> u32 {
         if parallelism != self.current {
             self.current = parallelism;
-            // What is inside has turned over a few times.
-            let settle = Nanos(service.0.saturating_mul(4));
-            let settle = settle.max(Nanos(self.limits.slice.0 / 4)).min(self.limits.slice_max);
-            self.slice = Slice { set: now, settle, from: None };
+            self.resume(now, service);
         }
         self.current
+    }
+
+    /// Time in which what is inside turns over a few times.
+    fn settle(&self, service: Nanos) -> Nanos {
+        let settle = Nanos(service.0.saturating_mul(4));
+        settle.max(Nanos(self.limits.slice.0 / 4)).min(self.limits.slice_max)
     }
 
     fn most(&self, users: u32) -> u32 {

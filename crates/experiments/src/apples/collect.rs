@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,8 +11,10 @@ use headworks_rig::machine::{Load as MachineLoad, Machine};
 use headworks_workload::driver::{RunOptions as Driving, Stop};
 
 use super::figure::{AROUND_S, Arm, Figure, LOAD_S, QUICK, ServerKind, Time};
-use super::measure::{add_search, add_status, measure};
+use super::gate::{Gate, instance};
+use super::measure::{add_search, add_status, measure, measure_before};
 use super::site::{Drive, Front, Place, Server, Site};
+use super::trials::Trials;
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::record::{Header, unix_now_s};
@@ -157,7 +158,7 @@ impl Bench<'_> {
 
     fn rounds(&mut self) -> Result<Vec<ArmRecord>> {
         let figure = self.figure;
-        let arms = figure.arms.iter();
+        let arms = figure.arms.iter().filter(|arm| !matches!(arm.server, ServerKind::Tried));
         let mut tasks: Vec<Task<'_>> =
             arms.flat_map(|arm| arm.points.iter().map(move |&at| Task { arm, at })).collect();
         let mut random = SplitMix::new(self.options.seed);
@@ -167,10 +168,10 @@ impl Bench<'_> {
             for task in &tasks {
                 let label = task.arm.label;
                 let title = format!("round {round}/{} · {label} · {}", self.time.rounds, task.at);
-                let run = self
-                    .run(*task, round as u64, &title)
+                let own = self
+                    .run(*task, round as u64, &title, &mut random)
                     .with_context(|| format!("{label} at {} in round {round}", task.at))?;
-                runs.push((label, task.at, run));
+                runs.extend(own);
             }
         }
         let arms = figure.arms.iter().map(|arm| ArmRecord {
@@ -188,13 +189,28 @@ impl Bench<'_> {
         Ok(arms.collect())
     }
 
-    fn run(&mut self, task: Task<'_>, round: u64, title: &str) -> Result<Run> {
+    /// The run of an arm, and of what is tried on its server.
+    fn run<'f>(
+        &mut self,
+        task: Task<'f>,
+        round: u64,
+        title: &str,
+        random: &mut SplitMix,
+    ) -> Result<Vec<(&'f str, f64, Run)>>
+    where
+        Self: 'f,
+    {
         interrupt::check()?;
         let (warm_up_s, window_s) = match task.arm.time {
             Some(own) if !self.options.quick => own,
             _ => (self.time.warm_up_s, self.time.window_s),
         };
-        let expected = Duration::from_secs(warm_up_s + window_s + AROUND_S);
+        let tried = self.figure.tried().filter(|_| matches!(task.arm.server, ServerKind::Gate(_)));
+        let points = tried.map_or(&[][..], |arm| arm.points);
+        let quick = self.options.quick;
+        let mut trials = Trials::new(points, window_s, quick, random);
+        let trials_s = Trials::duration_s(points.len(), quick);
+        let expected = Duration::from_secs(warm_up_s + window_s + trials_s + AROUND_S);
         self.progress.step(title, expected);
         let mut server = self.server(task)?;
         server.make_ready(&mut || {
@@ -207,24 +223,39 @@ impl Bench<'_> {
         let how = Driving {
             users,
             warm_up: Duration::from_secs(warm_up_s),
-            window: Duration::from_secs(window_s),
+            window: Duration::from_secs(window_s + trials_s),
             trace: true,
             ..Driving::default()
         };
         let stop = Stop::default();
+        let gate = Gate { headworks: &self.headworks, server: task.arm.server };
+        let (progress, mut found, mut refused) = (&mut self.progress, None, None);
+        let warm_up = how.warm_up;
         let report = server.drive(Drive {
             load: &task.arm.load,
             how: &how,
             seed: self.options.seed.wrapping_add(round),
             stop: &stop,
-            tick: &mut || {
-                self.progress.tick();
-                if interrupt::check().is_err() {
+            tick: &mut |elapsed| {
+                progress.tick();
+                if let Some((point, seconds)) = trials.due(elapsed.saturating_sub(warm_up)) {
+                    // What was found before others were tried.
+                    let looked = if found.is_none() { gate.look().map(Some) } else { Ok(None) };
+                    let done = looked.and_then(|looked| {
+                        found = found.take().or(looked);
+                        gate.try_out(point, seconds)
+                    });
+                    refused = done.err();
+                }
+                if interrupt::check().is_err() || refused.is_some() {
                     stop.stop();
                 }
             },
         });
         interrupt::check()?;
+        if let Some(error) = refused {
+            return Err(error);
+        }
         let report = report.map_err(|error| {
             if server.is_running() {
                 anyhow!(error)
@@ -235,49 +266,31 @@ impl Bench<'_> {
         if let Some(failure) = &report.first_failure {
             bail!("a request was given up: {failure}");
         }
-        let mut run = measure(&report, sensitive, round);
+        let mut run = match tried {
+            Some(_) => measure_before(report.clone(), &trials, window_s, round),
+            None => measure(&report, sensitive, round),
+        };
         if matches!(task.arm.server, ServerKind::Gate(_)) {
-            let (status, search) = self.gate(task.arm.server)?;
+            let (status, search) = found.map_or_else(|| gate.look(), Ok)?;
             add_status(&mut run, &status);
             add_search(&mut run, &search);
         }
         server.stop()?;
-        Ok(run)
-    }
-
-    /// What the gate says of itself and of its search for P. An arm whose gate is not closed, though it should be, or
-    /// whose control groups are not there, would measure nothing.
-    fn gate(&self, server: ServerKind) -> Result<(serde_json::Value, serde_json::Value)> {
-        let ask = |arguments: &[&str]| -> Result<serde_json::Value> {
-            let output = Command::new(&self.headworks)
-                .args(arguments)
-                .args(["--json", "--name", &instance()])
-                .output()?;
-            serde_json::from_slice(&output.stdout).with_context(|| {
-                let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                format!("`headworks {}` gives no answer: {said}", arguments.join(" "))
-            })
-        };
-        let status = ask(&["status"])?;
-        let wants = |text: &str| matches!(server, ServerKind::Gate(c) if c.contains(text));
-        ensure!(
-            status["mode"] == "enforce" && status["gate"] == "closed" || wants("\"observe\""),
-            "the gate is {} in mode {}: it does not hold anybody",
-            status["gate"],
-            status["mode"]
-        );
-        ensure!(
-            !wants("cpu_weights = true") || status["cgroup"]["state"] == "active",
-            "there are no control groups with CPU weights: {}; `headworks doctor` says what gives them",
-            status["cgroup"]["reason"]
-        );
-        Ok((status, ask(&["explain", "parallelism"])?))
+        let mut runs = vec![(task.arm.label, task.at, run)];
+        if let Some(arm) = tried {
+            runs.extend(arm.points.iter().map(|&at| {
+                let numbers = trials.tried(&report, at);
+                (arm.label, at, Run { seed: round, numbers, bucket_s: 1.0, ..Run::default() })
+            }));
+        }
+        Ok(runs)
     }
 
     /// The server of an arm, which is what the arm is called: our library is in it or not.
     fn server(&self, task: Task<'_>) -> Result<Box<dyn Server>> {
         let front = match task.arm.server {
             ServerKind::Plain(options) => Front { options, ..Front::default() },
+            ServerKind::Tried => bail!("what is only tried has no server of its own"),
             ServerKind::Gate(config) => {
                 let path = self.work.path().join("gate.toml");
                 fs::write(&path, config.replace("{x}", &task.at.to_string()))?;
@@ -304,10 +317,6 @@ fn describe(site: Site, server: ServerKind) -> String {
         ServerKind::Plain([]) => site.server().to_owned(),
         ServerKind::Plain(options) => options.join(" "),
         ServerKind::Gate(config) => config.trim().to_owned(),
+        ServerKind::Tried => "tried for moments on the server of the gate".to_owned(),
     }
-}
-
-/// Name of the gate's instance.
-fn instance() -> String {
-    format!("apples-{}", std::process::id())
 }

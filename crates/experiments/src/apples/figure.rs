@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use headworks_workload::tpcc::Mix;
 
+use super::trials::Trials;
 use crate::record::Outcome;
 use crate::registry::{Experiment, RunOptions};
 use crate::sweep::panel::Panel;
@@ -53,6 +54,9 @@ pub(super) enum ServerKind {
     Plain(&'static [&'static str]),
     /// Behind the gate, with this configuration; `{x}` stands for the point.
     Gate(&'static str),
+    /// That of the gate among the other arms: the points are P that are tried on it for moments, when its own window is
+    /// over.
+    Tried,
 }
 
 /// What the users do.
@@ -117,6 +121,12 @@ impl Figure {
         let mut at = 0;
         while at < self.arms.len() {
             let arm = &self.arms[at];
+            if matches!(arm.server, ServerKind::Tried) {
+                // Once for each run of the arm on whose server it is.
+                seconds += Trials::duration_s(arm.points.len(), quick);
+                at += 1;
+                continue;
+            }
             let (warm_up, window) = match arm.time {
                 _ if quick => (QUICK.warm_up_s, QUICK.window_s),
                 Some(own) => own,
@@ -126,6 +136,11 @@ impl Figure {
             at += 1;
         }
         if quick { seconds + LOAD_S.1 } else { seconds * self.time.rounds as u64 + LOAD_S.0 }
+    }
+
+    /// The arm whose P are tried on the server of another one.
+    pub(super) fn tried(&self) -> Option<&Arm> {
+        self.arms.iter().find(|arm| matches!(arm.server, ServerKind::Tried))
     }
 
     /// What the registry knows of it.

@@ -51,52 +51,28 @@ fn report(site: Site, figure: &'static Figure, directory: &Path, fresh: bool) ->
 }
 
 const FIXED: &str = "P fixed";
-const LATE: &str = "P fixed, after a minute";
 const AUTO: &str = "P finds itself";
-const POINTS: &[f64] = &[4.0, 8.0, 16.0, 32.0, 64.0, 256.0];
+const POINTS: &[f64] = &[4.0, 8.0, 12.0, 16.0, 24.0, 32.0, 64.0, 256.0];
 const KEY: &str = "throughput_per_s";
 
-/// A P that was found has had a minute for it. In a minute of writing the server gets slower (old versions of rows wait
-/// to be purged), so it is compared with fixed ones that have had a minute, too.
+/// A P that was found has had a minute for it.
 const COLD: (u64, u64) = (60, 20);
-const LATE_POINTS: &[f64] = &[8.0, 16.0, 32.0];
 
-const fn arms(mix: Mix) -> [Arm; 3] {
+const fn arms(mix: Mix) -> [Arm; 2] {
     let load = Load::of(Users::Fixed(256), mix);
+    let auto = ServerKind::Gate("[gate]\nparallelism = \"auto\"\n");
     [
-        Arm {
-            label: FIXED,
-            server: ServerKind::Gate("[gate]\nparallelism = {x}\n"),
-            points: POINTS,
-            load,
-            time: None,
-        },
-        Arm {
-            label: LATE,
-            server: ServerKind::Gate("[gate]\nparallelism = {x}\n"),
-            points: LATE_POINTS,
-            load,
-            time: Some(COLD),
-        },
-        Arm {
-            label: AUTO,
-            server: ServerKind::Gate("[gate]\nparallelism = \"auto\"\n"),
-            points: &[0.0],
-            load,
-            time: Some(COLD),
-        },
+        Arm { label: FIXED, server: ServerKind::Tried, points: POINTS, load, time: None },
+        Arm { label: AUTO, server: auto, points: &[0.0], load, time: Some(COLD) },
     ]
 }
 
-fn best(seed: &Seed<'_>, arm: &str) -> f64 {
-    seed.all(arm, KEY).into_iter().fold(0.0, f64::max)
-}
-
-/// The λ_max error of a P that was found.
+/// The λ_max error of a P that was found, by the means over all rounds: one round tells two good P hardly apart.
 fn error(seed: &Seed<'_>, found: f64) -> f64 {
-    let values = seed.all(FIXED, KEY);
+    let values = seed.means(FIXED, KEY);
+    let best = values.iter().copied().fold(0.0, f64::max);
     let curve: Vec<(f64, f64)> = POINTS.iter().copied().zip(values).collect();
-    (interpolated(&curve, found) / best(seed, FIXED) - 1.0).abs()
+    1.0 - interpolated(&curve, found) / best
 }
 
 /// The value at a P between two of a curve, on a line over log P.
@@ -116,15 +92,23 @@ fn between_two_points_the_curve_is_a_line_over_the_logarithm() {
 }
 
 /// What must hold; `paper` is the λ_max error that the paper has, and `most` what is allowed.
-const fn claims(paper: &'static str, most: f64) -> [Claim; 4] {
+const fn claims(paper: &'static str, most: f64) -> [Claim; 5] {
     [
         Claim {
             statement: "a P that finds itself is as good as the best fixed one after a minute",
             paper: "P = 16 for most loads (section 5.1)",
             unit: "throughput / that of the best fixed P",
-            ours: |seed| seed.get(AUTO, 0.0, KEY) / best(seed, LATE),
+            ours: |seed| seed.get(AUTO, 0.0, "own_per_s") / seed.best(FIXED, KEY),
             bound: Bound::AtLeast(0.97),
-            note: "",
+            note: "in moments that alternate on one server; the best is the P with the largest sum over all rounds",
+        },
+        Claim {
+            statement: "and was so in the first 20 s after that minute",
+            paper: "the same",
+            unit: "the same, with the throughput from the 60th to the 80th second",
+            ours: |seed| seed.get(AUTO, 0.0, KEY) / seed.best(FIXED, KEY),
+            bound: Bound::AtLeast(0.97),
+            note: "before others were tried; what the server got slower meanwhile is in it",
         },
         Claim {
             statement: "the P that was found has nearly the largest throughput",
@@ -132,7 +116,7 @@ const fn claims(paper: &'static str, most: f64) -> [Claim; 4] {
             unit: "relative distance of the throughput with that P fixed from that with the best one",
             ours: |seed| error(seed, seed.get(AUTO, 0.0, "gate_p")),
             bound: Bound::AtMost(most),
-            note: "between two fixed P that were measured, on a line over log P",
+            note: "by the means over all rounds; between two fixed P that were measured, on a line over log P",
         },
         Claim {
             statement: "so has the P that the model alone points to",
@@ -145,7 +129,7 @@ const fn claims(paper: &'static str, most: f64) -> [Claim; 4] {
         Claim {
             statement: "so has the P that the model points to if its samples are three of the fixed P",
             paper: "the same (Figure 8)",
-            unit: "the same for the matching point of Eq. 2, fitted to P = 4, 32 and 256",
+            unit: "the same for the matching point of Eq. 2, fitted to P = 4, 24 and 256",
             ours: |seed| error(seed, seed.get(MODEL, POINTS[0], "matching_p")),
             bound: Bound::AtMost(most),
             note: "",
@@ -153,22 +137,21 @@ const fn claims(paper: &'static str, most: f64) -> [Claim; 4] {
     ]
 }
 
-const MYSQL: [Claim; 4] = claims("λ_max error 3.58 % on average for MySQL (section 4.3.1)", 0.036);
-const NOT_MEASURED: [Claim; 4] =
+const MYSQL: [Claim; 5] = claims("λ_max error 3.58 % on average for MySQL (section 4.3.1)", 0.036);
+const NOT_MEASURED: [Claim; 5] =
     claims("not measured; λ_max error 3.58 % on average for MySQL (section 4.3.1)", 0.036);
-const MONGO: [Claim; 4] =
+const MONGO: [Claim; 5] =
     claims("λ_max error 4.46 % for MongoDB with 1,024 users (section 4.3.1)", 0.0446);
 
 fn panels(unit: &str) -> Vec<Panel> {
     vec![
         Panel::sweep("Throughput λ over P", unit)
             .line(FIXED, FIXED, KEY)
-            .line(LATE, LATE, KEY)
-            .line("Eq. 2 through P = 4, 32 and 256", MODEL, KEY)
+            .line("Eq. 2 through P = 4, 24 and 256", MODEL, KEY)
             .dashed(),
         Panel::sweep("Parallel fraction α over P", "")
             .line("from λ, P fixed", FIXED, "alpha")
-            .line("Eq. 1 through P = 4, 32 and 256", MODEL, "alpha")
+            .line("Eq. 1 through P = 4, 24 and 256", MODEL, "alpha")
             .colour(2)
             .dashed(),
         Panel::time("P finds itself: throughput", unit).at(
@@ -186,8 +169,8 @@ const TPCC: Figure = Figure {
     id: "apples-matching",
     title: "The P with the most throughput, looked for and found: TPC-C",
     figure: "Figures 7 and 8",
-    about: "256 terminals without pauses, standard mix. P from 4 to 256, each for itself; and a P that finds itself from \
-            a cold start, counted after a minute.",
+    about: "256 terminals without pauses, standard mix. A P that finds itself from a cold start, counted after a \
+            minute; then others from 4 to 256 on the same server, each for 5 s in turn, three times.",
     sweep: ("parallelism", "P"),
     arms: &arms(Mix::STANDARD),
     time: Time { warm_up_s: 4, window_s: 10, rounds: 3 },
@@ -221,8 +204,9 @@ const ON_POSTGRESQL: Figure = Figure {
 const ON_REDIS: Figure = Figure {
     id: "apples-matching-ycsb-redis",
     title: "The P with the most throughput, looked for and found: YCSB A on Redis",
-    about: "256 users, half reads and half updates of 1 KB records by Zipf's law, 100,000 records, all in memory. P from 4 \
-            to 256, each for itself; and a P that finds itself from a cold start, counted after a minute.",
+    about: "256 users, half reads and half updates of 1 KB records by Zipf's law, 100,000 records, all in memory. A P that \
+            finds itself from a cold start, counted after a minute; then others from 4 to 256 on the same server, each for 5 s \
+            in turn, three times.",
     claims: &NOT_MEASURED,
     panels: || panels("operations/s"),
     ..TPCC
@@ -239,8 +223,8 @@ const ON_MONGODB: Figure = Figure {
     id: "apples-matching-ycsb-mongodb",
     title: "The P with the most throughput, looked for and found: YCSB A on MongoDB's protocol",
     about: "256 users, half reads and half updates of 1 KB records by Zipf's law, 50,000 records, all in memory, in \
-            mongo-java-server, which is not MongoDB but speaks its protocol. P from 4 to 256, each for itself; and a P that \
-            finds itself from a cold start, counted after a minute.",
+            mongo-java-server, which is not MongoDB but speaks its protocol. A P that finds itself from a cold start, \
+            counted after a minute; then others from 4 to 256 on the same server, each for 5 s in turn, three times.",
     claims: &MONGO,
     ..ON_REDIS
 };

@@ -1,10 +1,12 @@
 //! Numbers of a run, from what the clients wrote down and what the gate says.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use headworks_rig::machine::Load as MachineLoad;
 use headworks_workload::driver::{Report, UserReport};
 
+use super::trials::Trials;
 use crate::metrics::{percentile, unfairness};
 use crate::sweep::record::Run;
 
@@ -75,6 +77,23 @@ pub(super) fn measure(report: &Report, sensitive: usize, round: u64) -> Run {
         bucket_s: 1.0,
         load: Some(MachineLoad::read()),
     }
+}
+
+/// The same of the window before the trials only, which is the first part of what was reported. What the report
+/// says of all of it together is left out.
+pub(super) fn measure_before(
+    mut report: Report,
+    trials: &Trials,
+    window_s: u64,
+    round: u64,
+) -> Run {
+    let numbers = trials.own(&report);
+    report.options.window = Duration::from_secs(window_s);
+    let mut run = measure(&report, 0, round);
+    let whole = ["unfairness_transactions", "latency_cv", "retries_per_s"];
+    run.numbers.retain(|key, _| !key.starts_with("latency_") && !whole.contains(&key.as_str()));
+    run.numbers.extend(numbers);
+    run
 }
 
 /// Part of the windows in which U_f over statements was within its bound; not a number without a whole window.

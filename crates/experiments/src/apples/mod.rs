@@ -8,6 +8,7 @@ mod cgroups;
 mod collect;
 mod cores;
 mod figure;
+mod gate;
 mod map;
 mod matching;
 mod measure;
@@ -17,6 +18,7 @@ mod site;
 mod slo;
 #[cfg(test)]
 mod tests;
+mod trials;
 mod users;
 mod users_on;
 

@@ -52,6 +52,24 @@ impl Seed<'_> {
         points.iter().map(|point| self.get(arm, point.at, key)).collect()
     }
 
+    /// The same, as means over all seeds.
+    pub(crate) fn means(&self, arm: &str, key: &str) -> Vec<f64> {
+        let arm_record = self.record.arms.iter().find(|each| each.arm == arm);
+        let points = arm_record.map_or(&[][..], |arm| &arm.points[..]);
+        let mean = |point: &Point| {
+            let values = point.runs.iter().map(|run| run.numbers.get(key).copied());
+            values.map(|value| value.unwrap_or(f64::NAN)).sum::<f64>() / point.runs.len() as f64
+        };
+        points.iter().map(mean).collect()
+    }
+
+    /// A number at the point of an arm where its mean over all seeds is largest.
+    pub(crate) fn best(&self, arm: &str, key: &str) -> f64 {
+        let means = self.means(arm, key);
+        let best = (0..means.len()).max_by(|&a, &b| means[a].total_cmp(&means[b]));
+        best.map_or(f64::NAN, |best| self.all(arm, key)[best])
+    }
+
     /// The mean of a series over the second half of the time, without its first tenth, in which things settle.
     pub(crate) fn late(&self, arm: &str, at: f64, key: &str) -> f64 {
         self.part(arm, at, key, 0.55, 1.0)

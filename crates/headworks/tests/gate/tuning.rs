@@ -38,6 +38,20 @@ fn p_grows_while_that_helps_and_stays_where_an_operator_puts_it() {
     });
     let told = gate.order(&["explain", "parallelism"]);
     assert!(told.contains("settled at P = ") && told.contains("measured"), "{told}");
+    // A trial, and back to what was found, which the search still knows.
+    let found = gate.order(&["explain", "parallelism"]);
+    let settled = |text: &str| text.matches("settled at P = ").count();
+    let said = gate.order(&["set", "--parallelism", "3", "--for", "1.5"]);
+    assert!(said.contains("P 3 is in force for 1.5 s"), "{said}");
+    let status = gate.status();
+    assert_eq!(status.number("parallelism"), 3);
+    let search = status.0["parallelism_search"].as_str().unwrap_or_default();
+    assert!(search.starts_with("a trial for another "), "{search}");
+    wait_long("the end of the trial", || gate.status().number("parallelism") > begin);
+    let told = gate.order(&["explain", "parallelism"]);
+    assert_eq!(settled(&told), settled(&found), "{told}");
+    gate.refused(&["set", "--parallelism", "auto", "--for", "1"]);
+    gate.refused(&["set", "--parallelism", "3", "--for", "1", "--quota", "9"]);
     gate.order(&["set", "--parallelism", "5"]);
     std::thread::sleep(Duration::from_secs(2));
     let status = gate.status();

@@ -8,6 +8,7 @@ mod ycsb;
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::Result;
 use headworks_workload::db::DbError;
@@ -64,8 +65,8 @@ pub(super) struct Drive<'a> {
     pub(super) how: &'a Driving,
     pub(super) seed: u64,
     pub(super) stop: &'a Stop,
-    /// Called ten times a second.
-    pub(super) tick: &'a mut dyn FnMut(),
+    /// Called ten times a second, with the time since the begin of the warm-up.
+    pub(super) tick: &'a mut dyn FnMut(Duration),
 }
 
 /// Where a server keeps its data, and how much that is.

@@ -177,7 +177,7 @@ impl Server for Sql {
         };
         let flipped = AtomicBool::new(false);
         let observe = &mut |told: &Told| {
-            (drive.tick)();
+            (drive.tick)(told.elapsed);
             if let Some(then) = load.then
                 && told.elapsed >= drive.how.warm_up
                 && !flipped.swap(true, Ordering::Relaxed)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use headworks_rig::{LoopKind, LoopServer};
 use headworks_workload::db::DbError;
-use headworks_workload::driver::{self, Report};
+use headworks_workload::driver::{self, Progress as Told, Report};
 use headworks_workload::ycsb::{Address, Core, Key, Records, User, UserOptions, load};
 
 use super::{Drive, Front, Place, Server};
@@ -116,7 +116,7 @@ impl Server for Ycsb {
             seed: drive.seed,
         };
         let connect = |number: usize| User::connect(&self.address, &options, number);
-        let observe = &mut |_: &_| (drive.tick)();
+        let observe = &mut |told: &Told| (drive.tick)(told.elapsed);
         driver::run(drive.how, User::KINDS, &connect, drive.stop, observe)
     }
 
