@@ -107,3 +107,51 @@ impl Seed<'_> {
 pub(crate) fn largest(a: f64, b: f64) -> f64 {
     if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }
 }
+
+#[cfg(test)]
+mod tests {
+    use headworks_rig::machine::{Load, Machine};
+
+    use super::super::record::ArmRecord;
+    use super::*;
+    use crate::record::Header;
+
+    #[test]
+    fn the_best_point_is_that_of_all_seeds_together() {
+        let point = |at: f64, values: [f64; 2]| Point {
+            at,
+            runs: values
+                .map(|value| Run { numbers: [("y".to_owned(), value)].into(), ..Run::default() })
+                .into(),
+        };
+        let points =
+            vec![point(4.0, [10.0, 30.0]), point(8.0, [25.0, 20.0]), point(16.0, [5.0, 5.0])];
+        let arm = ArmRecord { arm: "a".to_owned(), setup: [].into(), points };
+        let header = Header {
+            id: String::new(),
+            title: String::new(),
+            paper: String::new(),
+            figure: String::new(),
+            recorded_at_unix_s: 0,
+            quick: false,
+            seed: 1,
+            machine: Machine::describe(),
+        };
+        let record = Record {
+            header,
+            counted_s: 1.0,
+            warmup_s: 0.0,
+            took_s: 1.0,
+            load_before: Load::read(),
+            load_after: Load::read(),
+            verdicts: Vec::new(),
+            sweep: String::new(),
+            arms: vec![arm],
+        };
+        let seeds = [0, 1].map(|index| Seed { record: &record, index });
+        assert_eq!(seeds[0].means("a", "y"), [20.0, 22.5, 5.0]);
+        assert_eq!(seeds.map(|seed| seed.best("a", "y")), [25.0, 20.0]);
+        let seed = Seed { record: &record, index: 0 };
+        assert!(seed.best("none", "y").is_nan() && seed.best("a", "none").is_nan());
+    }
+}
