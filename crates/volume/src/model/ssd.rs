@@ -35,7 +35,8 @@
 //!   and erases, programs of several planes or pages that reads break apart, and whatever else
 //!   a die loses are in it together; nobody publishes them one by one, and it is therefore longer
 //!   than any of them. A die that has been idle as long has turned by itself. Reads alone and writes
-//!   alone never turn.
+//!   alone never turn. Writes that come many at a time turn a die less often than as many that come
+//!   one by one between reads.
 //!
 //! SSD-A's preset has the first, fitted to Table 5. For the others no mixed load is published: they have the
 //! turnaround with which the same mix at the same depth, 32, has the same 0.587 of what its parts
