@@ -31,10 +31,10 @@
 //!   With **many dies that program for long** the requests that a host keeps outstanding are soon all
 //!   such reads, while most dies idle. This limit rises with the depth.
 //! * A **turnaround**: a die that has programmed or cleaned stays busy for `turnaround_us` before it
-//!   reads. That is lost time: the limit is one of the drive, at whatever depth. Suspended programs
-//!   and erases, programs of several planes or pages that reads break apart, and whatever else
-//!   a die loses are in it together; nobody publishes them one by one, and it is therefore longer
-//!   than any of them. A die that has been idle as long has turned by itself. Reads alone and writes
+//!   reads. That is lost time: the limit is one of the drive, at whatever depth keeps its dies
+//!   busy. Suspended programs and erases, programs of several planes or pages that reads break apart, and whatever else
+//!   a die loses are in it together, fitted as a whole and not published one by one; it is
+//!   therefore longer than any of them. A die that has been idle as long has turned by itself. Reads alone and writes
 //!   alone never turn. Writes that come many at a time turn a die less often than as many that come
 //!   one by one between reads.
 //!
@@ -43,9 +43,8 @@
 //! promise.
 //!
 //! # Details
-//! A page of less than `page_bytes` is
-//! gathered with others before it is programmed. Reads of what is still in the cache are not
-//! faster.
+//! A page of less than `page_bytes` is gathered with others before it is programmed. Reads of what is
+//! still in the cache are not faster.
 //!
 //! # What it does not show
 //! SLC caches (the figures are those of sustained writes), wear, heat, and reads that disturb.
