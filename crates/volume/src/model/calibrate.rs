@@ -18,7 +18,8 @@
 //! sorting gains for cached writes is their share of T₁.
 //!
 //! What cannot be seen from outside is assumed: pages of 16 KiB, channels of 1.2 GB/s, a power of two
-//! of dies, and four fifths of the time before a transfer on the die.
+//! of dies, and four fifths of the time before a transfer on the die. Dies are assumed to turn from
+//! programs to reads in no time: what a mixed load loses is put down to the number of dies.
 
 use super::{Device, Model, hdd, ssd};
 use crate::sim::{Job, Outcome, Pattern, run};
