@@ -26,7 +26,8 @@
 //!   everybody), so it may cost more than the quota; the user then waits as many rounds as the
 //!   excess is worth.
 //! * *Idle rounds are lost, rounds in a turn are not.* A user that comes back after many rounds
-//!   has its debt forgiven by them, but saves nothing up. Rounds that pass while it runs count in
+//!   has its debt forgiven by them, but saves nothing up beyond a part of one request: they are lost in
+//!   whole requests, so that each user keeps its own place of the round. Rounds that pass while it runs count in
 //!   full, or a user with long turns would never get its share.
 //! * *Debt has a limit* of [`DEBT_ROUNDS_MAX`] rounds, so that the wait of any user is bounded.
 //! * *A newcomer is no better off than a resident.* Otherwise reconnecting would wipe out a debt.
@@ -218,7 +219,11 @@ impl Wrr {
         // less that time, it may still be.
         let late = entry.ended.saturating_sub(entry.due);
         let late = late.saturating_sub(now.saturating_sub(entry.ended));
-        entry.due = entry.due.max(now.saturating_sub(late));
+        let lost = now.saturating_sub(late).saturating_sub(entry.due);
+        // In whole requests, so that it keeps its place of the round. If all who come back were due at the same moment,
+        // they would be so in each later round as well, and a user with a large quota would wait for all of them.
+        let request = rounds(ONE, quota);
+        entry.due = entry.due.saturating_add(lost / request * request);
         entry.ended = now;
         let key = Key { due: entry.due, sequence: self.sequence };
         self.sequence += 1;
