@@ -167,6 +167,30 @@ fn it_does_not_swing_once_it_has_settled() {
     }
 }
 
+/// A cold server swings while its caches fill, and few P are far from the best: the first samples may say that everybody
+/// inside is best, and all that is measured from there on is a gentle slope.
+#[test]
+fn a_misleading_begin_is_not_where_it_stays() {
+    let seeds = 1_000;
+    let (mut good, mut worst) = (0, f64::INFINITY);
+    for seed in 0..seeds {
+        let mut database = Database::new(seed);
+        (database.each, database.capacity) = (1_200.0, 2_700.0);
+        (database.knee, database.harm, database.noise) = (4.0, 0.068, 0.06);
+        let mut tuner = Tuner::new(Limits::default(), 16);
+        for second in 0..10 {
+            database.drift = 0.75 + 0.5 * database.random();
+            together(&mut tuner, &mut database, second, second + 1);
+        }
+        let seconds = together(&mut tuner, &mut database, 10, 120);
+        let after = seconds[50..].iter().sum::<f64>() / 60.0;
+        worst = worst.min(after);
+        good += u32::from(after >= 0.95);
+    }
+    println!("{good} of {seeds} at 0.95 of the best or more, the worst at {worst:.3}");
+    assert!(good >= seeds as u32 * 99 / 100, "{good} of {seeds}, the worst at {worst:.3}");
+}
+
 #[test]
 fn it_waits_while_nothing_happens() {
     let mut tuner = Tuner::new(Limits::default(), 16);

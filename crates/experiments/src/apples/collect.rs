@@ -274,6 +274,9 @@ impl Bench<'_> {
             let (status, search) = found.map_or_else(|| gate.look(), Ok)?;
             add_status(&mut run, &status);
             add_search(&mut run, &search);
+            if search["auto"] == true {
+                self.keep_search(task, round, &search)?;
+            }
         }
         server.stop()?;
         let mut runs = vec![(task.arm.label, task.at, run)];
@@ -284,6 +287,15 @@ impl Bench<'_> {
             }));
         }
         Ok(runs)
+    }
+
+    /// Writes down how P was found, for whoever wonders about a round.
+    fn keep_search(&self, task: Task<'_>, round: u64, search: &serde_json::Value) -> Result<()> {
+        let directory = self.options.out.join(format!("{}-searches", self.figure.id));
+        fs::create_dir_all(&directory)?;
+        let name = format!("{} at {}, round {round}.json", task.arm.label, task.at);
+        fs::write(directory.join(name), serde_json::to_vec_pretty(search)?)?;
+        Ok(())
     }
 
     /// The server of an arm, which is what the arm is called: our library is in it or not.
