@@ -93,6 +93,10 @@ pub(super) fn measure_before(
     let whole = ["unfairness_transactions", "latency_cv", "retries_per_s"];
     run.numbers.retain(|key, _| !key.starts_with("latency_") && !whole.contains(&key.as_str()));
     run.numbers.extend(numbers);
+    let until = report.options.warm_up + report.options.window;
+    for series in run.series.values_mut() {
+        series.truncate(until.as_secs() as usize);
+    }
     run
 }
 

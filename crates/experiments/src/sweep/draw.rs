@@ -10,7 +10,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use super::Presentation;
 use super::found::{point, spread};
 use super::panel::{Kind, Line, Panel};
-use super::record::Record;
+use super::record::{Record, Run};
 
 type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
@@ -34,6 +34,8 @@ const PALETTE: [RGBColor; 8] = [
 
 const WIDTH: i32 = 1200;
 const MARGIN: i32 = 28;
+/// On a horizontal axis, about.
+const LABELS: usize = 7;
 const HEAD: i32 = 92;
 /// Of a panel: its plot, the space above it for a title, and each line of its legend.
 const PLOT_HEIGHT: i32 = 270;
@@ -194,6 +196,10 @@ fn over_time(record: &Record, line: &Line) -> Curve {
     let Some(found) = point(record, line.arm, line.at) else { return Vec::new() };
     let bucket_s = found.runs.first().map_or(1.0, |run| run.bucket_s);
     let whole = ((record.counted_s + record.warmup_s) / bucket_s).round() as usize;
+    let length = |run: &Run| run.series.get(&line.key).map_or(0, Vec::len);
+    // An arm may run for longer than the others. Where it does not, a last bucket has hardly begun.
+    let buckets = found.runs.iter().map(length).max().filter(|&all| all > whole + 2);
+    let whole = buckets.unwrap_or(whole);
     let of = |key: &str, bucket: usize| -> Vec<f64> {
         let values = found.runs.iter().filter_map(|run| run.series.get(key)?.get(bucket).copied());
         values.collect()
@@ -210,15 +216,19 @@ fn over_time(record: &Record, line: &Line) -> Curve {
 }
 
 fn draw_lines(area: &Canvas<'_>, record: &Record, show: &Presentation<'_>, panel: &Panel) -> Drawn {
-    let curves: Vec<(&Line, Curve)> =
-        panel.lines.iter().map(|line| (line, curve(record, panel, line))).collect();
+    let place = |x: f64| if panel.logarithmic { x.log2() } else { x };
+    let curves = panel.lines.iter().map(|line| {
+        let curve = curve(record, panel, line).into_iter();
+        (line, curve.map(|(x, values)| (place(x), values)).collect())
+    });
+    let curves: Vec<(&Line, Curve)> = curves.collect();
     let points = || curves.iter().flat_map(|(_, curve)| curve);
     let top = points().map(|(_, [_, _, high])| *high).fold(panel.at_least, f64::max);
     let top = if top > 0.0 { top * 1.05 } else { 1.0 };
     let (mut left, mut right) =
         points().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, r), (x, _)| (l.min(*x), r.max(*x)));
     if panel.kind == Kind::Time {
-        (left, right) = (0.0, record.counted_s + record.warmup_s);
+        (left, right) = (0.0, right.ceil().max(record.counted_s + record.warmup_s));
     }
     if right <= left {
         (left, right) = (0.0, right.max(left) + 1.0);
@@ -228,8 +238,11 @@ fn draw_lines(area: &Canvas<'_>, record: &Record, show: &Presentation<'_>, panel
         .x_label_area_size(42)
         .y_label_area_size(64)
         .build_cartesian_2d(left..right, 0.0..top)?;
+    // A label for each power of two.
+    let labels = if panel.logarithmic { (right - left) as usize + 1 } else { LABELS };
     let x_label = if panel.kind == Kind::Time { show.time_label } else { show.sweep_label };
-    mesh(&mut chart, x_label, &panel.y_label)?;
+    let shown = |x: &f64| number(if panel.logarithmic { x.exp2() } else { *x });
+    mesh(&mut chart, x_label, labels, &shown, &panel.y_label)?;
     for (line, curve) in &curves {
         let colour = PALETTE[line.colour % PALETTE.len()];
         let band = curve.iter().map(|(x, [low, _, _])| (*x, *low));
@@ -258,6 +271,8 @@ fn draw_lines(area: &Canvas<'_>, record: &Record, show: &Presentation<'_>, panel
 fn mesh<'a, X, Y>(
     chart: &mut ChartContext<'a, SVGBackend<'_>, Cartesian2d<X, Y>>,
     x_label: &str,
+    x_labels: usize,
+    shown: &dyn Fn(&f64) -> String,
     y_label: &str,
 ) -> Drawn
 where
@@ -270,9 +285,9 @@ where
         .light_line_style(TRANSPARENT)
         .bold_line_style(GRID)
         .axis_style(FAINT)
-        .x_labels(7)
+        .x_labels(x_labels)
         .y_labels(6)
-        .x_label_formatter(&|value| number(*value))
+        .x_label_formatter(shown)
         .y_label_formatter(&|value| number(*value))
         .label_style(small.clone())
         .axis_desc_style(small)

@@ -8,6 +8,8 @@ pub(crate) struct Panel {
     pub(crate) kind: Kind,
     /// Upper end of the vertical axis, unless values are larger.
     pub(crate) at_least: f64,
+    /// Points of the sweep are as far apart as their logarithms.
+    pub(crate) logarithmic: bool,
     pub(crate) lines: Vec<Line>,
 }
 
@@ -55,6 +57,7 @@ impl Panel {
             y_label: y_label.to_owned(),
             kind,
             at_least: 0.0,
+            logarithmic: false,
             lines: Vec::new(),
         }
     }
@@ -77,6 +80,12 @@ impl Panel {
     /// A map: each line is a row, each point of the sweep a column.
     pub(crate) fn heat(title: &str, best: Best) -> Self {
         Self::new(Kind::Heat(best), title, "")
+    }
+
+    /// Points of the sweep are drawn as far apart as their logarithms.
+    pub(crate) fn logarithmic(mut self) -> Self {
+        self.logarithmic = true;
+        self
     }
 
     /// Draws the vertical axis at least up to here.
