@@ -14,7 +14,8 @@
 //!    middle is best; then with the top of a curve through all that was measured around it, which is
 //!    surer than the luck of one neighbour. The model is only trusted as a start: no P is settled on
 //!    that was not measured to be at least as good as its neighbours.
-//! 3. *Hold*, with a small probe to either side now and then. A sum of deviations (CUSUM) watches
+//! 3. *Hold*, with a probe to either side now and then: near ones, and in turn with them wide ones, because on a gentle
+//!    slope, where a server that has warmed up may have left P, neighbours look alike. A sum of deviations (CUSUM) watches
 //!    the throughput; a shift starts a climb with wide steps from where P stands, never from an
 //!    extreme, so that nobody suffers from the search.
 //!
@@ -150,6 +151,8 @@ pub struct Tuner {
     slice: Slice,
     watch: Watch,
     probed: Nanos,
+    /// Probes are wide ones.
+    wide: bool,
     log: [Option<Decision>; LOG],
     logged: u64,
 }
@@ -182,6 +185,9 @@ const AS_GOOD: f64 = 0.99;
 /// Gain, relative to the spread, that a probe must show.
 const PROBE_GAIN: f64 = 1.015;
 
+/// Ratio of P and a wide probe.
+const PROBE_WIDE: f64 = 1.6;
+
 /// Part of the throughput that probes may cost.
 const PROBE_COST: f64 = 0.005;
 
@@ -199,6 +205,7 @@ impl Tuner {
             slice: Slice::default(),
             watch: Watch::default(),
             probed: Nanos(0),
+            wide: false,
             log: [None; LOG],
             logged: 0,
         }
@@ -430,6 +437,9 @@ impl Tuner {
         }
         if let Some((better, gain)) = self.arms.better(self.center, PROBE_GAIN) {
             self.note(Decision::Moved { from: self.center, to: better, gain });
+            if self.wide {
+                return self.begin_climb(sight, better, STEP_FIRST);
+            }
             self.center = better;
             self.arms.clear();
             self.watch = Watch::default();
@@ -440,9 +450,11 @@ impl Tuner {
             return self.current;
         }
         let (least, most) = (self.limits.least, self.most(sight.users));
-        let up = ((f64::from(self.center) * STEP_LAST).ceil() as u32).clamp(least, most);
-        let down = ((f64::from(self.center) / STEP_LAST).floor() as u32).clamp(least, most);
         if self.arms.len() == 0 || self.arms.crowded() {
+            self.wide = self.arms.len() > 0 && !self.wide;
+            let ratio = if self.wide { PROBE_WIDE } else { STEP_LAST };
+            let up = ((f64::from(self.center) * ratio).ceil() as u32).clamp(least, most);
+            let down = ((f64::from(self.center) / ratio).floor() as u32).clamp(least, most);
             self.arms.clear();
             self.arms.choose([self.center, up, down]);
         }
