@@ -111,7 +111,9 @@ impl Tuning {
     /// was busy.
     pub fn try_out(&mut self, region: &Mapping, parallelism: u32, until: Nanos) -> bool {
         let settings = region.control.settings();
-        let before = self.trial.map_or(settings.parallelism, |trial| trial.before);
+        // One trial after another leads back to where the first began, unless an operator has set P since.
+        let under_way = self.trial.filter(|trial| trial.parallelism == settings.parallelism);
+        let before = under_way.map_or(settings.parallelism, |trial| trial.before);
         self.trial = Some(Trial { parallelism, before, until });
         region.apply(&Settings { parallelism, ..settings })
     }

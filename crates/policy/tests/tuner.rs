@@ -236,6 +236,26 @@ fn it_waits_while_nothing_happens() {
 }
 
 #[test]
+fn what_went_on_while_nobody_looked_is_not_counted() {
+    let sight = |ms, completed| Sight {
+        now: Nanos::from_millis(ms),
+        completed,
+        users: 256,
+        service: Nanos::from_millis(1),
+    };
+    for forgotten in [false, true] {
+        let mut tuner = Tuner::new(Limits::default(), 16);
+        tuner.look(sight(100, 0));
+        if forgotten {
+            tuner.resume(Nanos::from_millis(10_000), Nanos::from_millis(1));
+        }
+        tuner.look(sight(10_000, 1_000_000));
+        let expected = if forgotten { Phase::Waiting } else { Phase::Sampling };
+        assert_eq!(tuner.phase(), expected);
+    }
+}
+
+#[test]
 fn many_users_are_tried_with_fewer_places_although_nobody_is_held() {
     let limits = Limits { cores: 16, ..Limits::default() };
     let found = (0..200).map(|seed| {
