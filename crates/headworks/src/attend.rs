@@ -28,7 +28,7 @@ pub fn run(args: &Attend) -> Result<()> {
     let region = region(&instance)?;
     region.set_protocol(profile.protocol);
     region.set_words(&profile.locks);
-    region.set_pooled(args.pool_of_threads);
+    region.set_pooled(args.pool_of_threads || profile.served_by == "event-loops");
     let server_pid = region.beat.server.load(Ordering::Relaxed);
     let note = Note {
         server_pid,

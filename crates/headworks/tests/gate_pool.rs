@@ -6,6 +6,8 @@ const POOL: bool = true;
 
 #[path = "gate/bypass.rs"]
 mod bypass;
+#[path = "gate/certificate.rs"]
+mod certificate;
 #[path = "gate/common.rs"]
 #[allow(dead_code)] // the other crate of tests uses the rest
 mod common;
@@ -32,6 +34,9 @@ mod places;
 mod pool;
 #[path = "gate/relay.rs"]
 mod relay;
+#[path = "gate/script.rs"]
+#[allow(dead_code)] // the other crate of tests uses the rest
+mod script;
 #[path = "gate/setup.rs"]
 #[allow(dead_code)] // the other crate of tests uses the rest
 mod setup;
@@ -40,5 +45,7 @@ mod stall;
 #[path = "gate/status.rs"]
 #[allow(dead_code)] // the other crate of tests uses the rest
 mod status;
+#[path = "gate/tls.rs"]
+mod tls;
 #[path = "gate/transactions.rs"]
 mod transactions;

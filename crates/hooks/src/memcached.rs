@@ -35,8 +35,6 @@ const HEADER: usize = 24;
 pub enum Opaque {
     /// The client began a TLS handshake.
     Encrypted,
-    /// The client watches the server's log.
-    Watcher,
     /// Bytes that do not parse.
     Desynchronized,
 }
@@ -46,7 +44,6 @@ impl Opaque {
     pub const fn name(self) -> &'static str {
         match self {
             Opaque::Encrypted => "encrypted",
-            Opaque::Watcher => "watcher",
             Opaque::Desynchronized => "desynchronized",
         }
     }
@@ -170,7 +167,6 @@ impl Session {
         match told {
             Told::Nothing => {}
             Told::Value(length) => (self.at, self.left) = (At::Body, length + 2),
-            Told::Watches => self.opaque = Some(Opaque::Watcher),
             Told::Plain | Told::Passes => self.command(),
         }
     }
@@ -262,7 +258,6 @@ enum Told {
     Nothing,
     Plain,
     Passes,
-    Watches,
     /// A value of this length follows.
     Value(u64),
 }
@@ -274,28 +269,36 @@ impl Told {
         match name {
             b"set" | b"add" | b"replace" | b"append" | b"prepend" | b"cas" => {
                 let key = words.next().is_some_and(|key| key.len() <= KEY_MAX);
-                let numbers = words.next().and_then(number).is_some()
-                    & words.next().and_then(number).is_some();
-                match words.next().and_then(number).filter(|_| key && numbers).map(u64::try_from) {
+                let numbers = words.next().and_then(number::<u32>).is_some()
+                    & words.next().and_then(number::<i32>).is_some();
+                match words
+                    .next()
+                    .and_then(number::<i32>)
+                    .filter(|_| key && numbers)
+                    .map(u64::try_from)
+                {
                     Some(Ok(length)) => Told::Value(length),
                     _ => Told::Plain,
                 }
             }
             b"ms" => {
                 let key = words.next().is_some_and(|key| key.len() <= KEY_MAX);
-                match words.next().and_then(number).filter(|_| key).map(u64::try_from) {
+                match words.next().and_then(number::<i32>).filter(|_| key).map(u64::try_from) {
                     Some(Ok(length)) => Told::Value(length),
                     _ => Told::Plain,
                 }
             }
-            b"watch" => Told::Watches,
-            b"stats" | b"version" | b"verbosity" | b"quit" | b"shutdown" | b"mn" => Told::Passes,
+            // Whoever watches the server's log sends nothing more. Asking for it may fail, and is not enough to be let go.
+            b"watch" | b"stats" | b"version" | b"verbosity" | b"quit" | b"shutdown" | b"mn" => {
+                Told::Passes
+            }
             _ => Told::Plain,
         }
     }
 }
 
-fn number(word: &[u8]) -> Option<i32> {
+/// Flags have 32 bits without a sign, times and lengths 31 and a sign.
+fn number<N: core::str::FromStr>(word: &[u8]) -> Option<N> {
     core::str::from_utf8(word).ok()?.parse().ok()
 }
 

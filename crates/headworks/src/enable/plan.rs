@@ -78,6 +78,8 @@ pub struct Plan {
     pub changes: Vec<Change>,
     title: String,
     notes: Vec<String>,
+    /// The companion that is to end.
+    companion: Option<String>,
 }
 
 /// Name of an instance for a unit: `postgresql-15-main` for `postgresql@15-main.service`.
@@ -158,7 +160,7 @@ impl Plan {
             "{} behind the gate (profile {}, instance {instance})",
             unit.name, profile.name
         );
-        Ok(Plan { unit, changes, title, notes })
+        Ok(Plan { unit, changes, title, notes, companion: None })
     }
 
     /// What `disable` would remove.
@@ -180,16 +182,22 @@ impl Plan {
             }
         }
         let title = format!("{} away from the gate (instance {instance})", unit.name);
-        Ok(Plan { unit, changes, title, notes: Vec::new() })
+        let companion = Some(companion_of(&instance));
+        Ok(Plan { unit, changes, title, notes: Vec::new(), companion })
     }
 
     /// What has to be told to the service manager.
     pub fn commands(&self) -> Vec<Vec<String>> {
         let command = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        vec![
+        let mut commands = vec![
             command(&["systemctl", "daemon-reload"]),
             command(&["systemctl", "restart", &self.unit.name]),
-        ]
+        ];
+        if let Some(companion) = &self.companion {
+            // Its file is gone, and with it what tied it to the service; it would run on.
+            commands.push(command(&["systemctl", "stop", companion]));
+        }
+        commands
     }
 
     /// For people.

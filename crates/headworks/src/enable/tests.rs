@@ -306,6 +306,18 @@ fn a_change_that_fails_undoes_those_before_it() {
 }
 
 #[test]
+fn a_companion_whose_file_is_gone_is_stopped_by_name() {
+    let image = Image::new("stopped");
+    image.run(&["enable", "mariadb"]).unwrap();
+    let place = Place::find(&image.0).unwrap();
+    let unit = || Unit::read(&image.0, "mariadb.service").unwrap().unwrap();
+    let commands = Plan::to_disable(&place, unit()).unwrap().commands();
+    let last = commands.last().unwrap().join(" ");
+    assert_eq!(last, "systemctl stop headworks-mariadb.service", "{commands:?}");
+    assert_eq!(commands[1].join(" "), "systemctl restart mariadb.service", "before that");
+}
+
+#[test]
 fn units_are_read_as_systemd_reads_them() {
     let image = Image::new("units");
     image.write(

@@ -132,6 +132,17 @@ impl Gate {
         String::from_utf8(output.stderr).unwrap()
     }
 
+    /// Says a line to the daemon's control socket; what it answers.
+    pub fn tell(&self, line: &str) -> serde_json::Value {
+        use std::io::{BufRead, Write};
+        let socket = self.directory.0.join(NAME).join("control.sock");
+        let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
+        stream.write_all(format!("{line}\n").as_bytes()).unwrap();
+        let mut answer = String::new();
+        std::io::BufReader::new(stream).read_line(&mut answer).unwrap();
+        serde_json::from_str(&answer).unwrap()
+    }
+
     /// Writes the configuration anew, with other classes and rules.
     pub fn rewrite_config(&mut self, sections: &str) {
         self.setup.sections = sections.to_owned();

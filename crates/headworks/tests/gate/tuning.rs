@@ -128,4 +128,13 @@ fn weights_can_be_set_from_outside_all_or_none() {
         assert!(refusal.contains(why), "{refusal}");
     }
     assert_eq!(gate.status().class("default")["weight"], 0.25, "nothing of a wrong set counts");
+    // Other programs need no program of ours.
+    let answer = gate.tell("{\"command\":\"weights\",\"weights\":{\"reports\":7,\"default\":2.5}}");
+    assert!(answer["done"].is_string(), "{answer}");
+    let status = gate.status();
+    assert_eq!(status.class("reports")["weight"], 7.0);
+    assert_eq!(status.class("default")["weight"], 2.5);
+    let answer = gate.tell("{\"command\":\"weights\",\"weights\":{\"reports\":1,\"raports\":1}}");
+    assert!(answer["error"].as_str().is_some_and(|why| why.contains("raports")), "{answer}");
+    assert_eq!(gate.status().class("reports")["weight"], 7.0);
 }

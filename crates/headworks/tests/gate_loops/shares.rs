@@ -69,3 +69,20 @@ fn nobody_is_forgotten_among_many() {
     let status = gate.status();
     assert_eq!((status.counter("hold_limit"), status.counter("stalls")), (0, 0));
 }
+
+/// Nobody is held, and the status says what holding would have changed.
+#[test]
+fn observing_tells_what_enforcing_would_change() {
+    let Some(gate) = filled(Setup::redis(1).key("mode", "\"observe\"")) else { return };
+    let occupant = gate.user("occupant");
+    let counts = share(&gate, &[("a", 1), ("b", 4)], Duration::from_secs(1));
+    assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
+    gate.wait("a counterfactual", |status| {
+        let told = &status.0["counterfactual"];
+        let classes = told["classes"].as_array().into_iter().flatten();
+        let share: f64 = classes.filter_map(|class| class["gated_requests_share"].as_f64()).sum();
+        told["turns"].as_u64().unwrap_or(0) > 100 && (share - 1.0).abs() < 1e-6
+    });
+    drop(occupant);
+    gate.wait_empty();
+}

@@ -1,8 +1,12 @@
 //! The gate of a service: there before its server, and after it.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Stdio};
 use std::time::Duration;
+
+use headworks_rig::{LoopKind, LoopServer};
 
 use crate::compile::Workshop;
 use crate::echo::{Alone, PATIENT};
@@ -15,14 +19,14 @@ struct Companion(Child);
 
 impl Companion {
     /// Returns once it has told the service manager that it is ready.
-    fn start(run: &RunDir) -> Companion {
+    fn start(run: &RunDir, profile: &str) -> Companion {
         let config = run.file("toml", PATIENT);
         let address = run.path().with_extension("notify");
         let _ = std::fs::remove_file(&address);
         let manager = UnixDatagram::bind(&address).unwrap();
         manager.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let child = run
-            .headworks(["attend", "--name", NAME, "--profile", "generic", "--config"])
+            .headworks(["attend", "--name", NAME, "--profile", profile, "--config"])
             .arg(config)
             .env("NOTIFY_SOCKET", &address)
             .stdout(Stdio::null())
@@ -59,7 +63,7 @@ fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
     assert_eq!(client.answer(), "ok one");
     drop(alone);
 
-    let mut companion = Companion::start(&run);
+    let mut companion = Companion::start(&run, "generic");
     for round in 0..2 {
         let _ = std::fs::remove_file(&go);
         // What the server before has left is cleared away: its user must not be taken for one of these.
@@ -79,7 +83,7 @@ fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
             companion.0.kill().unwrap();
             companion.0.wait().unwrap();
             assert_eq!(two.answer(), "ok next");
-            companion = Companion::start(&run);
+            companion = Companion::start(&run, "generic");
             wait_until("it knows the server", || {
                 run.figure(NAME, "server_pid") == u64::from(server.child.id())
             });
@@ -102,4 +106,52 @@ fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
     signal(companion.0.id(), libc::SIGTERM);
     assert!(companion.0.wait().unwrap().success());
     assert!(!run.instance(NAME).exists());
+}
+
+/// A client of a Redis.
+struct Wire(TcpStream);
+
+impl Wire {
+    fn to(server: &LoopServer) -> Wire {
+        let stream = TcpStream::connect(server.address()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        Wire(stream)
+    }
+
+    fn send(&mut self, line: &str) {
+        self.0.write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    }
+
+    fn expect(&mut self, answer: &str) {
+        let mut bytes = vec![0; answer.len()];
+        self.0.read_exact(&mut bytes).unwrap();
+        assert_eq!(String::from_utf8_lossy(&bytes), answer);
+    }
+}
+
+#[test]
+fn a_service_with_an_event_loop_is_held_by_its_companion() {
+    if !LoopKind::Redis.is_here_or_skip() {
+        return;
+    }
+    let run = RunDir::new();
+    let companion = Companion::start(&run, "redis");
+    let server = LoopServer::builder(LoopKind::Redis)
+        .env("LD_PRELOAD", shim())
+        .env("HEADWORKS_REGION", run.instance(NAME).join("region"))
+        .start()
+        .unwrap();
+    let (mut one, mut two) = (Wire::to(&server), Wire::to(&server));
+    one.send("MULTI");
+    one.expect("+OK\r\n");
+    wait_until("one is inside", || run.figure(NAME, "inside") == 1);
+    two.send("ECHO held");
+    run.wait_for_held(NAME, 1);
+    one.send("EXEC");
+    one.expect("*0\r\n");
+    two.expect("$4\r\nheld\r\n");
+    drop((one, two));
+    drop(server);
+    wait_until("the server has gone", || run.figure(NAME, "server_pid") == 0);
+    signal(companion.0.id(), libc::SIGTERM);
 }

@@ -6,10 +6,11 @@
 
 use super::watch::{Inner, Watch};
 use crate::holding::Holding;
+use crate::ops::note_turn;
 use crate::process;
 use core::sync::atomic::Ordering;
 use headworks_region::lock::thread_id;
-use headworks_region::{Entered, PassReason, State, clock};
+use headworks_region::{Entered, Mode, PassReason, State, clock};
 
 /// The client's bytes were followed, before which the connection held `held`: if a request has come with them, this thread
 /// waits for its user's turn.
@@ -65,6 +66,9 @@ pub(super) fn sent(user: u32, inner: &mut Inner) {
     slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
     if holding.is_empty() && slot.state() != State::Idle {
         slot.served.turn_ended();
+        if region.control.mode() != Mode::Enforce {
+            note_turn(region, user, clock::now());
+        }
         region.leave(user);
     }
 }

@@ -129,7 +129,6 @@ impl Framing {
             },
             Framing::Memcached(session) => match session.opaque() {
                 Some(memcached::Opaque::Encrypted) => Following::Never(Counter::OpaqueTls),
-                Some(memcached::Opaque::Watcher) => Following::Never(Counter::Replication),
                 Some(memcached::Opaque::Desynchronized) => Following::Never(Counter::OpaqueUnknown),
                 None => Following::Yes,
             },

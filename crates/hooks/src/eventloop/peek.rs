@@ -38,6 +38,10 @@ pub(super) fn may_pass(fd: i32, framing: &Framing) -> bool {
 fn mysql_may_pass(fd: i32, bytes: &[u8]) -> bool {
     let Some(conn) = conn::find(fd) else { return false };
     let Some(inner) = conn.try_use() else { return false };
+    if !inner.is_plain() {
+        // Records of TLS that look like commands are none.
+        return false;
+    }
     let mut copy = inner.session.clone();
     drop(inner);
     match copy.client_bytes(bytes) {

@@ -3,7 +3,7 @@
 use super::blocking;
 use super::control::{self, Way, way};
 use super::framing::{Following, Framing};
-use super::section::{self, Lists, Set};
+use super::section::{self, Lists};
 use super::watch::{self, Channel, Inner, Place, Watch};
 use crate::ops::{apply_identity, note_turn};
 use crate::peer::peer_of;
@@ -210,7 +210,8 @@ pub fn close(fd: i32, watch: &'static Watch) {
     let set = watch.asked().and_then(|(set, ..)| section::find(set));
     let elsewhere = watch.is_elsewhere();
     {
-        if let Some(section) = set.and_then(Set::enter) {
+        // As in `withdraw`: an entry that stays would lead the descriptor's next user into this set's lists.
+        if let Some(section) = set.and_then(|set| (0..20).find_map(|_| set.enter())) {
             section.lists().put(fd, watch, Place::Out);
         }
         if watch.is_tagged()
@@ -412,7 +413,7 @@ impl Turn<'_> {
     fn note_end(&mut self, fresh: u32) {
         if fresh > 0 {
             self.slot.served.turn_ended();
-            if self.region.control.mode() == Mode::DryRun {
+            if self.region.control.mode() != Mode::Enforce {
                 note_turn(self.region, self.user, self.now);
             }
         }

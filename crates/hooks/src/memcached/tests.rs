@@ -37,9 +37,16 @@ fn binary_commands_in_any_chunking() {
 #[test]
 fn what_cannot_be_followed() {
     assert_eq!(counts(b"\x16\x03\x01", 3).2, Some(Opaque::Encrypted));
-    assert_eq!(counts(b"watch fetchers\r\n", 3).2, Some(Opaque::Watcher));
     let long = "x".repeat(LINE_MAX as usize + 1);
     assert_eq!(counts(long.as_bytes(), 5000).2, Some(Opaque::Desynchronized));
+}
+
+#[test]
+fn flags_have_no_sign_and_a_watcher_that_was_refused_is_followed() {
+    let set = b"set k 4294967295 0 11\r\nwatch a\r\nxy\r\nget k\r\n";
+    assert_eq!(counts(set, 100), (2, 0, None, true), "the value is none of ours");
+    assert_eq!(counts(b"set k 4294967296 0 3\r\nget k\r\n", 100), (2, 0, None, true), "refused");
+    assert_eq!(counts(b"watch nothing\r\nget k\r\nget k\r\n", 9), (3, 1, None, true));
 }
 
 #[test]

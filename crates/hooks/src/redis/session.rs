@@ -347,6 +347,7 @@ impl Session {
     fn reset(&mut self) {
         (self.holding, self.hopes, self.stream, self.resp3) =
             (Holding::NONE, Holding::NONE, None, false);
+        (self.mute, self.skip) = (false, false);
         self.identity = Identity::new();
         self.identities = self.identities.wrapping_add(1);
         self.name_account(DEFAULT_ACCOUNT);

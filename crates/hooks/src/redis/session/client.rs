@@ -92,11 +92,19 @@ impl Session {
                 *place = Noted { number, kind: self.kind };
                 self.notes += 1;
             }
-            // Nobody will say whether it succeeded: it is believed.
-            _ => {
-                let kind = self.kind;
-                self.done(kind, self.resp3);
-            }
+            // Nobody will say whether it succeeded. What makes it hold something is believed, and what cannot fail. Asking to
+            // be somebody else, or something that is never held, is not enough.
+            _ => match self.kind {
+                Kind::Reset if self.arguments > 1 => {}
+                kind @ (Kind::Multi
+                | Kind::Watch
+                | Kind::Unwatch
+                | Kind::Exec
+                | Kind::Discard
+                | Kind::Quit
+                | Kind::Reset) => self.done(kind, self.resp3),
+                _ => {}
+            },
         }
     }
 }

@@ -176,6 +176,41 @@ fn a_client_that_wants_no_answers_is_owed_none() {
 }
 
 #[test]
+fn who_hides_the_answer_becomes_nobody_else() {
+    let ask: [&[&str]; 6] = [
+        &["AUTH", "boss", "wrong"],
+        &["HELLO", "3", "AUTH", "boss", "wrong"],
+        &["CLIENT", "SETNAME", "boss with blanks"],
+        &["SYNC", "x"],
+        &["MONITOR", "x"],
+        &["RESET", "x"],
+    ];
+    for words in ask {
+        let mut muted = Session::new();
+        exchange(&mut muted, &["AUTH", "ann", "right"], "+OK\r\n");
+        muted.client_bytes(&command(&["CLIENT", "REPLY", "OFF"]));
+        muted.client_bytes(&command(words));
+        let mut crowded = Session::new();
+        exchange(&mut crowded, &["AUTH", "ann", "right"], "+OK\r\n");
+        crowded.client_bytes(&command(&["SELECT", "0"]).repeat(NOTED_MAX));
+        crowded.client_bytes(&command(words));
+        for session in [muted, crowded] {
+            assert_eq!(session.identity().unwrap().account(), b"ann", "{words:?}");
+            assert!(session.identity().unwrap().application().is_empty(), "{words:?}");
+            assert!(session.stream().is_none() && session.opaque().is_none(), "{words:?}");
+        }
+    }
+    let mut muted = Session::new();
+    exchange(&mut muted, &["AUTH", "ann", "right"], "+OK\r\n");
+    muted.client_bytes(&command(&["CLIENT", "REPLY", "OFF"]));
+    muted.client_bytes(&command(&["RESET"]));
+    assert_eq!(muted.identity().unwrap().account(), DEFAULT_ACCOUNT, "that cannot fail");
+    muted.server_bytes(b"+RESET\r\n");
+    muted.client_bytes(&command(&["GET", "k"]));
+    assert!(!muted.at_boundary(), "and answers come again");
+}
+
+#[test]
 fn tls_and_nonsense_are_opaque() {
     let mut session = Session::new();
     session.client_bytes(b"\x16\x03\x01\x02\0");
