@@ -92,24 +92,18 @@ fn stall(now: &Snapshot) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use headworks_region::Mode;
     use headworks_region::control::Settings;
-    use headworks_region::{Mode, Protocol};
 
     fn snapshot(at_ms: u64, mode: Mode, stalls: u64, lent: u64) -> Snapshot {
         Snapshot {
             now: Nanos::from_millis(at_ms),
             settings: Settings { mode, ..Settings::default() },
-            protocol: Protocol::MySql,
-            bonus: 0,
-            stale: false,
-            daemon: 0,
-            server: 0,
-            users: Vec::new(),
-            classes: Vec::new(),
             counters: vec![
                 ("stalls", "nothing completed", stalls),
                 ("lent", "a token was lent", lent),
             ],
+            ..crate::views::snapshot(Vec::new(), Vec::new())
         }
     }
 

@@ -25,6 +25,8 @@ mod status;
 mod tad;
 mod top;
 mod tuning;
+#[cfg(test)]
+mod views;
 mod volume;
 
 use anyhow::{Context, Result, bail};

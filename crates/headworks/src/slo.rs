@@ -6,8 +6,11 @@ use headworks_policy::histogram::{BUCKETS, bounds, percentile};
 use headworks_policy::slo::{SloControl, SloLimits, SloSight, Standing, TARGETS, Target};
 use headworks_policy::wrr::{ClassShare, Sharing};
 use headworks_region::snapshot::{ClassView, Snapshot};
-use headworks_region::{Mapping, Mode};
+use headworks_region::{Mapping, Mode, State};
 use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, HashMap};
+
+const LIMITS: SloLimits = SloLimits::USUAL;
 
 /// A window ends after this time, if it has enough requests of each class with a target; after the
 /// longer time in any case.
@@ -41,9 +44,14 @@ pub struct SloStatus {
     pub windows_held: u64,
 }
 
+/// A class keeps at least this part of the weight that it had when its target was set, whatever its latencies say.
+const WEIGHT_KEPT: f64 = 0.25;
+
 #[derive(Debug)]
 struct Controlled {
     class: u32,
+    /// Weight when the target was set.
+    own_weight: f64,
     status: SloStatus,
 }
 
@@ -53,6 +61,8 @@ pub struct Slo {
     before: Option<Snapshot>,
     control: SloControl,
     classes: Vec<Controlled>,
+    /// The shares rest on who was busy, not only on who was connected.
+    known: bool,
 }
 
 impl Slo {
@@ -90,7 +100,11 @@ impl Slo {
         if span < WINDOW_MIN || !enough && span < WINDOW_MAX {
             return;
         }
-        let limits = SloLimits::default();
+        let busy = busy(before, now);
+        if !self.known {
+            self.control = SloControl::new(&shares(&targeted, now, &busy), &LIMITS);
+            self.known = true;
+        }
         for (at, controlled) in self.classes.iter_mut().enumerate() {
             let Some((counts, view)) = window(before, now, controlled.class) else { continue };
             let Some((quantile, latency)) = view.target else { continue };
@@ -100,26 +114,22 @@ impl Slo {
                 above: above(&counts, latency),
                 latency_ms: percentile(&counts, quantile).map_or(0.0, Nanos::as_millis_f64),
             };
-            let standing = self.control.look(at, target, &limits, sight);
+            let standing = self.control.look(at, target, &LIMITS, sight);
             controlled.judge(target, sight, standing);
         }
-        self.set_weights(region, now);
+        self.set_weights(region, now, &busy);
         self.before = Some(now.clone());
     }
 
+    /// The shares follow at the end of the first window.
     fn begin(&mut self, targeted: &[u32], now: &Snapshot) {
-        let total: f64 = now.classes.iter().map(total_weight).sum();
-        let shares: Vec<f64> = targeted
-            .iter()
-            .filter_map(|class| now.classes.iter().find(|view| view.class == *class))
-            .map(|view| if total > 0.0 { total_weight(view) / total } else { 0.1 })
-            .collect();
-        self.control = SloControl::new(&shares);
+        self.known = false;
         self.classes = targeted
             .iter()
             .filter_map(|class| now.classes.iter().find(|view| view.class == *class))
             .map(|view| Controlled {
                 class: view.class,
+                own_weight: view.weight,
                 status: SloStatus {
                     class: view.name.clone(),
                     standing: "unknown".to_owned(),
@@ -134,12 +144,12 @@ impl Slo {
     }
 
     /// Shares become weights: what the classes without a target have together stays as it is.
-    fn set_weights(&mut self, region: &Mapping, now: &Snapshot) {
+    fn set_weights(&mut self, region: &Mapping, now: &Snapshot, busy: &Busy) {
         let rest: f64 = now
             .classes
             .iter()
             .filter(|view| self.classes.iter().all(|c| c.class != view.class))
-            .map(total_weight)
+            .map(|view| total_weight(view, users(busy, view)))
             .sum();
         let taken: f64 = (0..self.classes.len()).map(|at| self.control.share(at)).sum();
         if rest <= 0.0 || taken >= 1.0 {
@@ -150,8 +160,9 @@ impl Slo {
                 continue;
             };
             let total = self.control.share(at) / (1.0 - taken) * rest;
-            let users = if view.shared { 1.0 } else { f64::from(view.users.max(1)) };
-            let weight = (total / users).clamp(0.001, 1_000.0);
+            let users = if view.shared { 1 } else { users(busy, view).max(1) };
+            let kept = WEIGHT_KEPT * controlled.own_weight;
+            let weight = (total / f64::from(users)).max(kept).clamp(0.001, 1_000.0);
             controlled.status.weight = weight;
             let thousandths = (weight * 1e3).round().max(1.0) as u32;
             if thousandths != (view.weight * 1e3).round() as u32 {
@@ -184,22 +195,58 @@ impl Controlled {
             status.windows_held += u64::from(standing == Standing::Held);
         }
         if status.standing != name {
-            eprintln!(
-                "headworks: target of class `{}`: {name}, p{:.1} {:.1} ms of {:.1} ms",
+            crate::log::line(&format!(
+                "target of class `{}`: {name}, p{:.1} {:.1} ms of {:.1} ms",
                 status.class, status.percentile, sight.latency_ms, status.target_ms
-            );
+            ));
         }
         status.standing = name.to_owned();
     }
 }
 
-/// Weight of all users of a class together.
-fn total_weight(view: &ClassView) -> f64 {
-    match (view.users, view.shared) {
+/// Users of each class that wanted something in a window: who is only connected takes no turns, so its weight is not
+/// in the others' way.
+type Busy = BTreeMap<u32, u32>;
+
+fn busy(before: &Snapshot, now: &Snapshot) -> Busy {
+    let requests: HashMap<(u32, u32), u64> = before
+        .users
+        .iter()
+        .map(|user| ((user.user, user.generation), user.totals.requests))
+        .collect();
+    let mut busy = Busy::new();
+    for user in now.users.iter().filter(|user| !user.bypass) {
+        let past = requests.get(&(user.user, user.generation)).copied().unwrap_or(0);
+        if user.totals.requests > past || user.state == State::Waiting {
+            *busy.entry(user.class).or_default() += 1;
+        }
+    }
+    busy
+}
+
+fn users(busy: &Busy, view: &ClassView) -> u32 {
+    busy.get(&view.class).copied().unwrap_or(0)
+}
+
+/// Weight of so many users of a class together.
+fn total_weight(view: &ClassView, users: u32) -> f64 {
+    match (users, view.shared) {
         (0, _) => 0.0,
         (_, true) => view.weight,
         (users, false) => view.weight * f64::from(users),
     }
+}
+
+/// Parts of all weight that the classes with targets have by now. One that nobody uses counts as if one user did: it
+/// has to have something that can be raised.
+fn shares(targeted: &[u32], now: &Snapshot, busy: &Busy) -> Vec<f64> {
+    let of = |view: &ClassView| {
+        let least = u32::from(targeted.contains(&view.class));
+        total_weight(view, users(busy, view).max(least))
+    };
+    let total: f64 = now.classes.iter().map(of).sum();
+    let find = |class: &u32| now.classes.iter().find(|view| view.class == *class);
+    targeted.iter().filter_map(find).map(|view| of(view) / total.max(1e-9)).collect()
 }
 
 /// Latencies of a class in a window, by bucket, and the class as it is.
@@ -235,7 +282,43 @@ fn above(counts: &[u64; BUCKETS], latency: Nanos) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::views::{class, snapshot, user};
     use headworks_policy::histogram::bucket_of;
+    use headworks_region::snapshot::{Totals, UserView};
+
+    /// Users of classes that have asked for so much by now.
+    fn users(of: &[(u32, u64)]) -> Vec<UserView> {
+        let user = |(number, &(class, requests)): (u32, &(u32, u64))| UserView {
+            totals: Totals { requests, ..Totals::default() },
+            ..user(number, class)
+        };
+        (0..).zip(of).map(user).collect()
+    }
+
+    #[test]
+    fn shares_are_of_those_who_want_something() {
+        let classes = || vec![class(0, "default", 1.0), class(1, "sensitive", 3.0)];
+        let begin = [[(1, 0)].repeat(2), [(0, 0)].repeat(100)].concat();
+        let mut end = begin.clone();
+        // Both of the class, and six of a hundred others, of whom one only waits.
+        end[..7].iter_mut().for_each(|user| user.1 = 10);
+        let before = snapshot(users(&begin), classes());
+        let mut now = snapshot(users(&end), classes());
+        now.users[50].state = State::Waiting;
+        now.users[60].bypass = true;
+        now.users[60].totals.requests = 99;
+        let busy = busy(&before, &now);
+        assert_eq!(busy, BTreeMap::from([(0, 6), (1, 2)]));
+        assert_eq!(shares(&[1], &now, &busy), [0.5]);
+    }
+
+    #[test]
+    fn a_class_that_nobody_uses_has_a_share_that_can_grow() {
+        let now = snapshot(Vec::new(), vec![class(0, "default", 1.0), class(1, "sensitive", 1.0)]);
+        let alone = shares(&[1], &now, &BTreeMap::from([(0, 9)]));
+        assert_eq!(alone, [0.1]);
+        assert_eq!(shares(&[1], &now, &Busy::new()), [1.0], "nobody is there at all");
+    }
 
     #[test]
     fn requests_above_a_latency_are_counted_within_their_bucket() {

@@ -207,7 +207,7 @@ impl Tuning {
             }
             let seconds = now.since(self.began).as_millis_f64() / 1e3;
             let text = decision_text(decision);
-            eprintln!("headworks: parallelism: {text}");
+            crate::log::line(&format!("parallelism: {text}"));
             self.decisions.push((seconds, text));
         }
         let surplus = self.decisions.len().saturating_sub(KEPT);

@@ -153,6 +153,8 @@ pub struct Tuner {
     probed: Nanos,
     /// Probes are wide ones.
     wide: bool,
+    /// Slices with hardly a request, one after the other.
+    silent: u32,
     log: [Option<Decision>; LOG],
     logged: u64,
 }
@@ -188,6 +190,9 @@ const PROBE_GAIN: f64 = 1.015;
 /// Ratio of P and a wide probe.
 const PROBE_WIDE: f64 = 1.6;
 
+/// Slices of silence after which there is nothing to search for: a disk that flushes may keep everybody waiting for a few.
+const SILENT: u32 = 5;
+
 /// Part of the throughput that probes may cost.
 const PROBE_COST: f64 = 0.005;
 
@@ -206,6 +211,7 @@ impl Tuner {
             watch: Watch::default(),
             probed: Nanos(0),
             wide: false,
+            silent: 0,
             log: [None; LOG],
             logged: 0,
         }
@@ -255,6 +261,11 @@ impl Tuner {
         let Some((rate, seconds)) = self.slice_ended(&sight) else { return self.current };
         let rare = rate * self.limits.slice_max.0 as f64 / 1e9 < 10.0;
         let few = sight.users <= self.center && sight.users < self.crowd();
+        self.silent = if rare { self.silent.saturating_add(1) } else { 0 };
+        if rare && self.silent < SILENT && self.phase != Phase::Waiting {
+            // What was found holds, and what is being measured was not.
+            return self.current;
+        }
         if rare || few && self.phase == Phase::Waiting {
             // Nothing to be found out from a handful of requests, and no need while P holds nobody, unless so
             // many are inside that fewer could be better.
@@ -418,7 +429,8 @@ impl Tuner {
         self.note(Decision::Settled { parallelism: self.center, throughput_per_s: after });
         self.phase = Phase::Holding;
         self.probed = sight.now;
-        self.watch = Watch::default();
+        // If the load has changed while it was searched for, this is not what P gives.
+        self.watch = Watch::expecting(after);
         self.arms.clear();
         self.set(sight.now, self.center, sight.service)
     }

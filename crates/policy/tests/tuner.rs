@@ -153,6 +153,49 @@ fn after_a_shift_it_finds_the_new_best_and_nobody_suffers_from_the_search() {
     assert_eq!(halved, 0);
 }
 
+/// The load turns while P is searched for: what was measured before it says nothing any more.
+#[test]
+fn a_shift_under_the_search_is_seen() {
+    let seeds = 1_000;
+    let (mut good, mut worst) = (0, f64::INFINITY);
+    for seed in 0..seeds {
+        let mut database = Database::new(seed);
+        let mut tuner = Tuner::new(Limits::default(), 16);
+        together(&mut tuner, &mut database, 0, 3 + seed % 12);
+        database.shift();
+        let seconds = together(&mut tuner, &mut database, 3 + seed % 12, 200);
+        let after: f64 = seconds[90..].iter().sum::<f64>() / (seconds.len() - 90) as f64;
+        good += u32::from(after >= 0.95);
+        worst = worst.min(after);
+    }
+    println!("{good} of {seeds} at 0.95 of the new best or more, the worst at {worst:.3}");
+    assert!(good >= seeds as u32 * 95 / 100, "{good} of {seeds}");
+}
+
+/// A disk that flushes keeps everybody waiting for some seconds. Nothing is searched for because of that.
+#[test]
+fn a_few_silent_seconds_do_not_begin_a_search() {
+    for silent_s in [2, 5, 8] {
+        let mut database = Database::new(7);
+        let mut tuner = Tuner::new(Limits::default(), 16);
+        together(&mut tuner, &mut database, 0, 90);
+        assert_eq!(tuner.phase(), Phase::Holding);
+        let begun = |tuner: &Tuner| {
+            tuner.decisions().0.filter(|d| matches!(d, Decision::Began { .. })).count()
+        };
+        let before = begun(&tuner);
+        for step in 1..=silent_s * 20 {
+            tuner.look(Sight {
+                now: Nanos::from_millis(90_000 + step * STEP_MS),
+                completed: database.completed as u64,
+                users: 256,
+                service: Nanos::from_millis(10),
+            });
+        }
+        assert_eq!((tuner.phase(), begun(&tuner)), (Phase::Holding, before), "{silent_s} s");
+    }
+}
+
 #[test]
 fn it_does_not_swing_once_it_has_settled() {
     for seed in 0..300 {

@@ -75,70 +75,16 @@ pub(super) fn moves<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headworks_policy::Nanos;
-    use headworks_policy::histogram::BUCKETS;
-    use headworks_region::Protocol;
-    use headworks_region::control::Settings;
-    use headworks_region::snapshot::{ClassView, Totals, UserView};
-    use headworks_region::user::Encryption;
-
-    const SERVER: u32 = 500;
+    use crate::views::{self, SERVER, class};
+    use headworks_region::snapshot::UserView;
 
     fn user(number: u32, class: u32, thread: u32) -> UserView {
-        UserView {
-            user: number,
-            generation: 1,
-            state: State::Idle,
-            class,
-            class_epoch: 1,
-            bypass: false,
-            holding: 0,
-            used: 0,
-            pass_reason: None,
-            thread: (SERVER, thread),
-            identity: Default::default(),
-            local_port: 0,
-            behind: (Default::default(), 0),
-            encryption: Encryption::from_word(0),
-            connected: Nanos(0),
-            arrived: Nanos(0),
-            admitted: Nanos(0),
-            totals: Totals::default(),
-            latency_ms: (0.0, 0.0),
-            wait_max: Nanos(0),
-            latency_max: Nanos(0),
-        }
-    }
-
-    fn class(class: u32, name: &str, weight: f64) -> ClassView {
-        ClassView {
-            class,
-            name: name.to_owned(),
-            weight,
-            shared: false,
-            target: None,
-            users: 0,
-            inside: 0,
-            waiting: 0,
-            totals: Totals::default(),
-            wait: Box::new([0; BUCKETS]),
-            latency: Box::new([0; BUCKETS]),
-        }
+        UserView { thread: (SERVER, thread), ..views::user(number, class) }
     }
 
     fn snapshot(users: Vec<UserView>) -> Snapshot {
-        Snapshot {
-            now: Nanos(0),
-            settings: Settings { mode: Mode::Enforce, parallelism: 4, ..Settings::default() },
-            protocol: Protocol::MySql,
-            bonus: 0,
-            stale: false,
-            daemon: 1,
-            server: SERVER,
-            users,
-            classes: vec![class(0, "default", 1.0), class(3, "gold", 3.0), class(7, "empty", 9.0)],
-            counters: Vec::new(),
-        }
+        let classes = [class(0, "default", 1.0), class(3, "gold", 3.0), class(7, "empty", 9.0)];
+        views::snapshot(users, classes.into())
     }
 
     fn short(groups: &[Wanted]) -> Vec<(&str, u32, &[u32])> {

@@ -29,7 +29,16 @@ pub(super) struct Watch {
     down: f64,
 }
 
+/// Usual size of a deviation, relative to the mean, before anything is known of it.
+const NOISE_FIRST: f64 = 0.1;
+
 impl Watch {
+    /// Expects this throughput, which others have measured.
+    pub(super) fn expecting(rate: f64) -> Watch {
+        let usual = NOISE_FIRST * rate;
+        Watch { count: LEARN, mean: rate, squares: usual * usual, ..Watch::default() }
+    }
+
     /// Takes the throughput of a slice; says whether it has shifted.
     pub(super) fn shifted(&mut self, rate: f64, _seconds: f64) -> bool {
         self.count = self.count.saturating_add(1);
