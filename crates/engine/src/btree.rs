@@ -5,6 +5,9 @@
 //! start again with exclusive latches from the lowest node that will not be split. Latches are
 //! taken downwards and, among leaves, to the right; so nobody waits in a circle. Nodes are never
 //! merged: an empty leaf stays until keys of its range come again.
+//!
+//! With [`TreeLatch::Whole`](crate::TreeLatch) there is a latch of the tree above all that. It changes nothing but
+//! who waits for whom.
 
 use crate::error::EngineError;
 use crate::mtr::Mini;
@@ -15,6 +18,7 @@ use headworks_bufferpool::{PageId, ReadGuard, WriteGuard};
 
 /// The leaf where a key belongs.
 fn leaf_read<'s>(store: &'s Store, root: PageId, key: &[u8]) -> Result<ReadGuard<'s>, EngineError> {
+    let _tree = store.tree_shared(root);
     let mut guard = store.pool.read(root)?;
     while node::kind(&guard) == INNER {
         // The old latch is given back when the new one is held.
@@ -28,6 +32,7 @@ fn leaf_write<'s>(
     root: PageId,
     key: &[u8],
 ) -> Result<WriteGuard<'s>, EngineError> {
+    let _tree = store.tree_shared(root);
     loop {
         let mut guard = store.pool.read(root)?;
         if node::level(&guard) == 0 {
@@ -138,6 +143,7 @@ fn put_splitting(
     value: &[u8],
     origin: Option<Origin>,
 ) -> Result<(), EngineError> {
+    let _tree = store.tree_exclusive(root);
     // From the lowest safe node (or the root) down to the leaf.
     let mut path = vec![store.pool.write(root)?];
     while let Some(last) = path.last()

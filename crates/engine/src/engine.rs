@@ -7,7 +7,7 @@ use crate::lock::LockTable;
 use crate::log::{FIRST, Log};
 use crate::logdev::LogDevice;
 use crate::recovery::{RecoveryReport, Tail};
-use crate::store::{MAX_TABLES, Store, TableId, root_of};
+use crate::store::{MAX_TABLES, Store, TableId, TreeLatch, root_of};
 use crate::txn::{self, Transaction};
 use headworks_bufferpool::storage::Storage;
 use headworks_bufferpool::{BufferPool, CauseSource, Doublewrite, PoolConfig, Wal};
@@ -24,11 +24,17 @@ pub struct EngineConfig {
     pub pool: PoolConfig,
     /// Longest wait for a row lock; default 1 s.
     pub lock_limit: Duration,
+    /// What is latched on the way to a leaf; default [`TreeLatch::Coupled`].
+    pub tree_latch: TreeLatch,
 }
 
 impl Default for EngineConfig {
     fn default() -> Self {
-        Self { pool: PoolConfig::default(), lock_limit: Duration::from_secs(1) }
+        Self {
+            pool: PoolConfig::default(),
+            lock_limit: Duration::from_secs(1),
+            tree_latch: TreeLatch::Coupled,
+        }
     }
 }
 
@@ -134,7 +140,7 @@ impl Engine {
             None => BufferPool::new(config.pool, storage, wal, doublewrite)?,
         };
         Ok(Self {
-            store: Store::new(pool, log, pages),
+            store: Store::new(pool, log, pages, config.tree_latch),
             locks: LockTable::new(config.lock_limit),
             applying: Mutex::default(),
             poisoned: AtomicBool::new(false),

@@ -39,5 +39,5 @@ pub use error::EngineError;
 pub use filelog::FileLog;
 pub use logdev::{LogDevice, MemLog, QueuedLog};
 pub use recovery::RecoveryReport;
-pub use store::TableId;
+pub use store::{TableId, TreeLatch};
 pub use txn::Transaction;

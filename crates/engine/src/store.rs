@@ -7,12 +7,23 @@ use crate::node;
 use crate::record::{Change, Origin, Write};
 use crate::{btree, heap};
 use headworks_bufferpool::{BufferPool, PageId, Wal, WriteGuard};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::Arc;
 
 /// A table's number: a tree or a heap file. Its root is page 1 + the number, for good.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TableId(pub u32);
+
+/// What is latched on the way to a leaf, beside its pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TreeLatch {
+    /// Nothing: pages' latches are coupled.
+    #[default]
+    Coupled,
+    /// The whole tree, as in InnoDB before 5.7: shared until the leaf is latched, exclusively while a page splits.
+    /// Whoever splits waits for all reads and read stalls that are under way in the tree, and everybody else for it.
+    Whole,
+}
 
 /// Tables that a database can have.
 pub(crate) const MAX_TABLES: u32 = 63;
@@ -31,6 +42,9 @@ pub(crate) struct Store {
     pub(crate) log: Arc<Log>,
     pages: u64,
     allocation: Mutex<Allocation>,
+    /// One for each tree, by its root; empty if trees are not latched as a whole. A latch of a tree is taken before
+    /// those of its pages.
+    trees: Box<[RwLock<()>]>,
 }
 
 pub(crate) fn root_of(table: u32) -> PageId {
@@ -38,8 +52,21 @@ pub(crate) fn root_of(table: u32) -> PageId {
 }
 
 impl Store {
-    pub(crate) fn new(pool: BufferPool, log: Arc<Log>, pages: u64) -> Self {
-        Self { pool, log, pages, allocation: Mutex::default() }
+    pub(crate) fn new(pool: BufferPool, log: Arc<Log>, pages: u64, latch: TreeLatch) -> Self {
+        let roots = if latch == TreeLatch::Whole { MAX_TABLES + 1 } else { 0 };
+        let trees = (0..roots).map(|_| RwLock::default()).collect();
+        Self { pool, log, pages, allocation: Mutex::default(), trees }
+    }
+
+    /// Of the tree with this root, for whoever looks for a leaf; `None` if trees are not latched.
+    pub(crate) fn tree_shared(&self, root: PageId) -> Option<RwLockReadGuard<'_, ()>> {
+        // Roots are below 64.
+        self.trees.get(root.0 as usize).map(RwLock::read)
+    }
+
+    /// The same for whoever splits pages.
+    pub(crate) fn tree_exclusive(&self, root: PageId) -> Option<RwLockWriteGuard<'_, ()>> {
+        self.trees.get(root.0 as usize).map(RwLock::write)
     }
 
     /// Makes the first pages of an empty database with these tables (true: a heap file).

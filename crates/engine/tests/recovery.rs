@@ -2,7 +2,7 @@
 
 use headworks_bufferpool::storage::{MemStorage, PowerCutStorage, Storage, SubStorage};
 use headworks_bufferpool::{Doublewrite, PageId, PoolConfig, StrategyKind};
-use headworks_engine::{Engine, EngineConfig, EngineError, LogDevice, MemLog, TableId};
+use headworks_engine::{Engine, EngineConfig, EngineError, LogDevice, MemLog, TableId, TreeLatch};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,11 +56,15 @@ fn rows(engine: &Engine) -> BTreeMap<Vec<u8>, Vec<u8>> {
 /// models, in order, both by scan and by look-up.
 #[test]
 fn trees_under_threads_are_maps() {
-    for strategy in [StrategyKind::Vanilla, StrategyKind::LRU_C] {
+    for (strategy, tree_latch) in [
+        (StrategyKind::Vanilla, TreeLatch::Coupled),
+        (StrategyKind::Vanilla, TreeLatch::Whole),
+        (StrategyKind::LRU_C, TreeLatch::Coupled),
+    ] {
         let storage = Arc::new(MemStorage::new(PAGE_SIZE, PAGES));
         let log = Arc::new(MemLog::default());
-        let engine =
-            Engine::create(config(strategy, 64), storage, log, None, &[false, true]).unwrap();
+        let config = EngineConfig { tree_latch, ..config(strategy, 64) };
+        let engine = Engine::create(config, storage, log, None, &[false, true]).unwrap();
         let models: Vec<BTreeMap<Vec<u8>, Vec<u8>>> = std::thread::scope(|scope| {
             let spawn = |thread: u64| {
                 let engine = &engine;

@@ -23,6 +23,7 @@ fn config(strategy: StrategyKind) -> EngineConfig {
             ..PoolConfig::default()
         },
         lock_limit: Duration::from_millis(300),
+        ..EngineConfig::default()
     }
 }
 

@@ -10,7 +10,7 @@ use headworks_bufferpool::storage::{
     Fifo, HostQueue, IoKind, IoQueue, IoScheduler, QueuedStorage, SimDevice, SimStats, Storage,
 };
 use headworks_bufferpool::{Doublewrite, PoolConfig, PoolStats, StrategyKind, cause};
-use headworks_engine::{Engine, EngineConfig, EngineError, MemLog, linkbench, tpcc};
+use headworks_engine::{Engine, EngineConfig, EngineError, MemLog, TreeLatch, linkbench, tpcc};
 use headworks_policy::block::{SECTOR_BYTES, SchedulerKind};
 
 use super::data::{Data, Database, PAGE_BYTES};
@@ -48,6 +48,7 @@ pub(super) struct Setup {
     /// Batches of doublewrite that can be under way at a time. InnoDB up to 8.0.19 has one.
     pub(super) doublewrite_batches: usize,
     pub(super) queue: QueueOrder,
+    pub(super) tree_latch: TreeLatch,
 }
 
 /// What is between the pool and the device.
@@ -104,6 +105,7 @@ impl Setup {
             ("doublewrite_batches", self.doublewrite_batches.to_string()),
             ("mix", format!("{:?}", self.mix)),
             ("queue", format!("{:?}", self.queue)),
+            ("tree_latch", format!("{:?}", self.tree_latch)),
         ];
         pairs.map(|(key, value)| (key.to_owned(), value)).into()
     }
@@ -183,7 +185,11 @@ pub(super) fn run(
     let area = setup.doublewrite.then(|| Doublewrite::with_batches(area, batches).map(Arc::new));
     let area = area.transpose()?;
     let log = Arc::new(MemLog::starting_at(LOG_SYNC, LOG_START));
-    let config = EngineConfig { pool: pool_config(setup, data), lock_limit: LOCK_LIMIT };
+    let config = EngineConfig {
+        pool: pool_config(setup, data),
+        lock_limit: LOCK_LIMIT,
+        tree_latch: setup.tree_latch,
+    };
     let pages = data.stretch(&whole, 0, data.pages())?;
     let (engine, _) = Engine::open(config, pages, log, area)?;
     let phase = AtomicU8::new(WARMING);

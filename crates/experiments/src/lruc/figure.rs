@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use headworks_bufferpool::StrategyKind;
+use headworks_engine::TreeLatch;
 use headworks_engine::tpcc::Mix;
 
 use super::data::Database;
@@ -115,6 +116,7 @@ pub(super) fn usual(strategy: StrategyKind, quick: bool) -> Setup {
         doublewrite: true,
         doublewrite_batches: DOUBLEWRITE_BATCHES,
         queue: QueueOrder::Straight,
+        tree_latch: TreeLatch::Coupled,
     }
 }
 

@@ -18,6 +18,7 @@ mod queues;
 mod sweeps;
 #[cfg(test)]
 mod tests;
+mod tree_latch;
 mod versions;
 
 use std::path::Path;
@@ -44,6 +45,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     devices::DEVICES,
     sweeps::QUEUES,
     doublewrite::DOUBLEWRITE,
+    tree_latch::TREE_LATCH,
 ];
 
 /// Databases and sweeps are kept from experiment to experiment; whoever runs them ends with this.
