@@ -133,10 +133,10 @@ pub(super) fn add_status(run: &mut Run, status: &serde_json::Value) {
     }
 }
 
-/// Adds what the gate says of its own search: `gate_p`; `gate_model_p` and `gate_model_per_s`, where the model
-/// of the first samples has its largest throughput (turns a second).
+/// Adds what the gate says of its own search: `gate_p`, the one that it holds to be best; `gate_model_p` and
+/// `gate_model_per_s`, where the model of the first samples has its first largest throughput (turns a second).
 pub(super) fn add_search(run: &mut Run, search: &serde_json::Value) {
-    if let Some(p) = search["parallelism"].as_f64() {
+    if let Some(p) = search["best"].as_f64() {
         run.numbers.insert("gate_p".to_owned(), p);
     }
     if search["fitted"]["parameters"].is_null() {
@@ -144,7 +144,11 @@ pub(super) fn add_search(run: &mut Run, search: &serde_json::Value) {
     }
     let curve = search["fitted"]["curve"].as_array().into_iter().flatten();
     let points = curve.filter_map(|point| Some((point[0].as_f64()?, point[1].as_f64()?)));
-    if let Some((p, per_s)) = points.max_by(|a, b| a.1.total_cmp(&b.1)) {
+    // Equation 2 means nothing below the smallest sample, and far beyond its peak it may rise again.
+    let least = search["fitted"]["samples"][0][0].as_f64().unwrap_or(1.0);
+    let points: Vec<(f64, f64)> = points.filter(|(p, _)| *p >= least).collect();
+    let peak = points.windows(2).position(|pair| pair[1].1 < pair[0].1);
+    if let Some(&(p, per_s)) = points.get(peak.unwrap_or(points.len().saturating_sub(1))) {
         run.numbers.insert("gate_model_p".to_owned(), p);
         run.numbers.insert("gate_model_per_s".to_owned(), per_s);
     }

@@ -73,7 +73,7 @@ const SLO: Figure = Figure {
         gate(FIXED, FIXED_CONFIG),
         gate(TARGET, TARGET_CONFIG),
     ],
-    time: Time { warm_up_s: 20, window_s: 30, rounds: 3 },
+    time: Time { warm_up_s: 20, window_s: 60, rounds: 3 },
     claims: &[
         Claim {
             statement: "the target is held",
@@ -84,6 +84,14 @@ const SLO: Figure = Figure {
             },
             bound: Bound::AtLeast(0.95),
             note: "windows of the daemon, from the start on: those in which it learned count too",
+        },
+        Claim {
+            statement: "fixed weights hold it as well",
+            paper: "60 ms guaranteed",
+            unit: "P99.9 of the requests of the ten since the start, in ms, highest of the three",
+            ours: |seed| over(seed, |seed, at| seed.get(FIXED, at, "ls_request_p999_ms"), f64::max),
+            bound: Bound::AtMost(60.0),
+            note: "or else the next line would compare with a gate that is too kind to the others",
         },
         Claim {
             statement: "the others get more than with fixed weights",

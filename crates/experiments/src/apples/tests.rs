@@ -54,8 +54,10 @@ fn a_run_is_measured_as_a_whole_and_by_class() {
 #[test]
 fn the_model_counts_only_if_it_fits() {
     let mut run = measure(&empty(), 0, 1);
-    let fitted = serde_json::json!({"parallelism": 12, "fitted": {
-        "parameters": [1.0, 0.1], "curve": [[2, 100.0], [8, 250.0], [32, 200.0]]}});
+    // A probe is under way; P = 1 is beyond what was measured, and far out the curve rises again.
+    let fitted = serde_json::json!({"parallelism": 14, "best": 12, "fitted": {
+        "samples": [[2, 100.0], [16, 240.0], [256, 120.0]], "parameters": [1.0, 0.1],
+        "curve": [[1, 300.0], [2, 100.0], [8, 250.0], [32, 200.0], [256, 260.0]]}});
     add_search(&mut run, &fitted);
     assert_eq!(run.numbers["gate_model_per_s"], 250.0);
     assert_eq!(run.numbers["gate_model_p"], 8.0);
@@ -63,7 +65,7 @@ fn the_model_counts_only_if_it_fits() {
     let mut run = measure(&empty(), 0, 1);
     add_search(
         &mut run,
-        &serde_json::json!({"parallelism": 12, "fitted": {"parameters": null,
+        &serde_json::json!({"best": 12, "fitted": {"parameters": null,
         "curve": [[2, 100.0]]}}),
     );
     assert!(!run.numbers.contains_key("gate_model_per_s"));

@@ -23,9 +23,12 @@ use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
 
-/// P of the gate if none is asked for: users served by one return of the event loop. A small account waits for that many
-/// turns of others, and with 4 the returns cost a quarter of the throughput of pipelines.
+/// P of the gate if none is asked for: users served by one return of the event loop. With 4 the returns cost a quarter of
+/// the throughput of pipelines.
 const PARALLELISM: u32 = 16;
+
+/// P while there is a small account beside a large one: it waits for that many turns of others.
+const PARALLELISM_FOR_TWO: u32 = 2;
 
 /// Weights belong to the accounts, however many connections each has.
 const CLASSES: &str = "[[class]]\nname = \"small\"\nweight_of = \"class\"\n[[class]]\nname = \"noisy\"\n\
@@ -119,7 +122,10 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
 impl Bench<'_> {
     fn config(&self) -> String {
         let parallelism = self.options.parallelism.unwrap_or(PARALLELISM);
-        format!("[gate]\nparallelism = {parallelism}\n{CLASSES}")
+        format!(
+            "# parallelism = {PARALLELISM_FOR_TWO} while there are two accounts\n\
+             [gate]\nparallelism = {parallelism}\n{CLASSES}"
+        )
     }
 
     fn describe(&self, arm: &str) -> String {
@@ -165,6 +171,9 @@ impl Bench<'_> {
         note(UNFAIRNESS, unfairness(counts).unwrap_or(f64::NAN));
         note("p50_ms", quantile_ms(&all[0], 0.5));
         note(P99, quantile_ms(&all[0], 0.99));
+        if arm == GATE {
+            self.set_parallelism(PARALLELISM_FOR_TWO)?;
+        }
         let small = Group { pause: PAUSE, ..group(Some("small"), SMALL, 1) };
         let alone = self.load(&server, std::slice::from_ref(&small), round)?;
         note(ALONE, quantile_ms(&alone[0], 0.99));
@@ -172,9 +181,18 @@ impl Bench<'_> {
         note(BESIDE, quantile_ms(&beside[0], 0.99));
         note("noisy_p99_ms", quantile_ms(&beside[1], 0.99));
         let sum = |served: &Served| served.commands.iter().sum::<u64>() as f64;
+        note("noisy_per_s", sum(&beside[1]) / self.time.window.as_secs_f64());
         note("small_share", sum(&beside[0]) / (sum(&beside[0]) + sum(&beside[1])));
         run.load = Some(Load::read());
         Ok(run)
+    }
+
+    fn set_parallelism(&self, places: u32) -> Result<()> {
+        let output = Command::new(&self.headworks)
+            .args(["set", "--name", &instance(), "--parallelism", &places.to_string()])
+            .output()?;
+        ensure!(output.status.success(), "P = {places} was refused: {output:?}");
+        Ok(())
     }
 
     /// Commands per second that redis-benchmark measures: the mean of SET and GET.

@@ -105,7 +105,7 @@ fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
         id: ID,
         figure: "not in the paper",
         about: "redis-benchmark with 1,000 clients; 1,000 connections counted one by one; 4 connections of one account, \
-                which pause between requests, alone and beside 200 of another, which always have commands under way. Client and server share the machine.",
+                which pause between requests, alone and beside 200 of another, which always have commands under way, with P = 2. Client and server share the machine.",
         sweep_label: "commands under way for each connection",
         time_label: "s since the begin",
         runs: "rounds",

@@ -38,9 +38,9 @@ const PLACES_FOR_THREE: u32 = 10;
 /// The small account's clients pause this long on average, so that they need a fraction of the machine.
 const PAUSE: Duration = Duration::from_millis(15);
 
-/// Classes by account; each class has its weight as a whole.
+/// Classes by account; each class has its weight as a whole, of the places and of processor time.
 fn config(places: u32) -> String {
-    let mut text = format!("[gate]\nparallelism = {places}\n");
+    let mut text = format!("[gate]\nparallelism = {places}\ncpu_weights = true\n");
     for account in ACCOUNTS {
         text += &format!(
             "[[class]]\nname = \"{account}\"\nweight = 1.0\nweight_of = \"class\"\n\
@@ -177,6 +177,7 @@ fn one(
     interrupt::check()?;
     let report = report.with_context(|| format!("the log ends with:\n{}", site.log_tail()))?;
     ensure!(report.first_failure.is_none(), "a request failed: {:?}", report.first_failure);
+    let mut run = measure(arm.guests, &report);
     if arm.gated {
         let output =
             Command::new(headworks).args(["status", "--json", "--name", &name]).output()?;
@@ -185,8 +186,10 @@ fn one(
             status["mode"] == "enforce" && status["gate"] == "closed",
             "the gate does not hold anybody"
         );
+        let active = status["cgroup"]["state"] == "active";
+        run.numbers.insert("cpu_weights".to_owned(), f64::from(u8::from(active)));
     }
-    Ok(measure(arm.guests, &report))
+    Ok(run)
 }
 
 /// Numbers: `all_per_s`; of a small account `small_per_s`, `small_p50_ms`, `small_p99_ms`; of three `share_ratio`.
