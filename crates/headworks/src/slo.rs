@@ -89,6 +89,7 @@ impl Slo {
             self.begin(&targeted, now);
             return;
         }
+        self.restore_weights(region, now);
         let Some(before) = &self.before else { return };
         let span = now.now.since(before.now);
         let enough = targeted.iter().all(|class| {
@@ -164,11 +165,15 @@ impl Slo {
             let kept = WEIGHT_KEPT * controlled.own_weight;
             let weight = (total / f64::from(users)).max(kept).clamp(0.001, 1_000.0);
             controlled.status.weight = weight;
-            let thousandths = (weight * 1e3).round().max(1.0) as u32;
-            if thousandths != (view.weight * 1e3).round() as u32 {
-                let sharing = if view.shared { Sharing::PerClass } else { Sharing::PerUser };
-                let share = ClassShare::new(thousandths, sharing);
-                region.set_class(view.class as usize, &view.name, thousandths, share, view.shared);
+            put(region, view, weight);
+        }
+    }
+
+    /// A reload has written the weights of the configuration over those that were found.
+    fn restore_weights(&self, region: &Mapping, now: &Snapshot) {
+        for controlled in &self.classes {
+            if let Some(view) = now.classes.iter().find(|view| view.class == controlled.class) {
+                put(region, view, controlled.status.weight);
             }
         }
     }
@@ -201,6 +206,17 @@ impl Controlled {
             ));
         }
         status.standing = name.to_owned();
+    }
+}
+
+/// Puts a weight in force, if it is not.
+fn put(region: &Mapping, view: &ClassView, weight: f64) {
+    // At most a million.
+    let thousandths = (weight * 1e3).round().max(1.0) as u32;
+    if thousandths != (view.weight * 1e3).round() as u32 {
+        let sharing = if view.shared { Sharing::PerClass } else { Sharing::PerUser };
+        let share = ClassShare::new(thousandths, sharing);
+        region.set_class(view.class as usize, &view.name, thousandths, share, view.shared);
     }
 }
 

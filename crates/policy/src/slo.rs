@@ -7,9 +7,9 @@
 //!
 //! # The loop
 //! For each class with a target, each window: compare the measured percentile with the target and
-//! multiply the weight with a power of their ratio. Above the target the weight grows at once;
-//! clearly below it shrinks, slowly, so that the rest goes back to best-effort classes. In between nothing
-//! moves.
+//! multiply the weight with a power of their ratio. Above the target the weight grows at once, close below it a little;
+//! clearly below it shrinks, slowly, so that the rest goes back to best-effort classes, but not to where the target was missed
+//! before: that share fades from memory in some hundred windows. In between nothing moves.
 //!
 //! A percentile of 99.9 needs thousands of requests to be seen. Windows with fewer are judged by what they can show:
 //! more requests above the target than the percentile allows is a breach, however few requests there were.
@@ -66,6 +66,8 @@ pub struct SloLimits {
     pub share_max: f64,
     /// Part of the target below which weight is given back.
     pub room: f64,
+    /// Part of the target above which a little more is taken: a percentile of few requests scatters by a fifth.
+    pub close: f64,
     /// Windows above the target, at the bound or without effect, after which it is infeasible.
     pub patience: u32,
     /// Least share that a class begins with: all changes multiply, and nothing times nothing stays nothing.
@@ -76,8 +78,14 @@ pub struct SloLimits {
 
 impl SloLimits {
     /// Those of the gate.
-    pub const USUAL: SloLimits =
-        SloLimits { share_max: 0.8, room: 0.7, patience: 10, share_min: 0.01, retry: 30 };
+    pub const USUAL: SloLimits = SloLimits {
+        share_max: 0.8,
+        room: 0.5,
+        close: 0.8,
+        patience: 10,
+        share_min: 0.01,
+        retry: 30,
+    };
 }
 
 impl Default for SloLimits {
@@ -92,6 +100,8 @@ struct Class {
     share: f64,
     /// Least share: what it had without a target.
     floor: f64,
+    /// Share with which the target was missed last, less what was forgotten of it.
+    missed: f64,
     /// Windows above the target, one after the other, in which more weight was not to be had or did not help.
     stuck: u32,
     /// The percentile when the share was first raised, and the share before.
@@ -100,6 +110,10 @@ struct Class {
     given_up: u32,
     times: u32,
 }
+
+/// Distance that is kept from a share with which the target was missed, and what remains of that after a window.
+const DISTANCE: f64 = 1.2;
+const FADES: f64 = 0.998;
 
 /// Times that the wait until the next try doubles.
 const DOUBLINGS: u32 = 5;
@@ -151,8 +165,13 @@ impl SloControl {
         }
         if !breach {
             (state.stuck, state.tried, state.given_up, state.times) = (0, None, 0, 0);
+            state.missed *= FADES;
             if ratio < limits.room {
-                state.share = (state.share * 0.98).max(state.floor);
+                let least = state.floor.max(DISTANCE * state.missed);
+                state.share = (state.share * 0.98).max(least.min(state.share));
+            } else if ratio > limits.close {
+                let room = (limits.share_max - total).max(0.0);
+                state.share = (state.share * 1.03).min(state.share + room);
             }
             return Standing::Held;
         }
@@ -162,7 +181,7 @@ impl SloControl {
             if state.given_up < limits.retry << state.times.min(DOUBLINGS) {
                 // More weight has not helped: what it took for nothing goes back.
                 if let (false, Some((_, share))) = (helped, state.tried) {
-                    state.share = share;
+                    (state.share, state.missed) = (share, 0.0);
                 }
                 return Standing::Infeasible(ratio);
             }
@@ -171,7 +190,7 @@ impl SloControl {
             state.times = state.times.saturating_add(1);
         }
         let room = (limits.share_max - total).max(0.0);
-        let wanted = state.share * ratio.powf(0.5).clamp(1.05, 1.5);
+        let wanted = state.share * ratio.powf(0.5).clamp(1.1, 2.0);
         let next = wanted.min(state.share + room);
         let raised = next > state.share * 1.001;
         state.stuck = if raised && helped { 0 } else { state.stuck + 1 };
@@ -181,6 +200,7 @@ impl SloControl {
         if state.tried.is_none() {
             state.tried = Some((sight.latency_ms, state.share));
         }
+        state.missed = state.share.max(state.missed);
         state.share = next;
         Standing::Raising
     }
@@ -216,6 +236,41 @@ mod tests {
             let share = control.share(0);
             assert!((1.15..2.0).contains(&(share / demand)), "{demand}: {share}");
         }
+    }
+
+    /// Percentiles that scatter, demands that differ, and twice the demand on the way.
+    #[test]
+    fn nineteen_of_twenty_windows_are_within_the_target_from_the_first_on() {
+        let (seeds, windows) = (2_000u32, 200u32);
+        let (mut held, mut worst, mut taken) = (0, 1.0f64, 0.0);
+        for seed in 0..seeds {
+            let mut state = u64::from(seed);
+            let mut random = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
+                (state >> 40) as f64 / f64::from(1 << 24)
+            };
+            let demand = 0.03 + 0.15 * random();
+            let base_ms = 5.0 + 10.0 * random();
+            let mut control = SloControl::new(&[0.05], &SloLimits::USUAL);
+            let mut own = 0;
+            for window in 0..windows {
+                let demand = if window >= windows / 2 { 1.5 * demand } else { demand };
+                let mut sight = system(control.share(0), demand, base_ms);
+                sight.latency_ms *= 0.8 + 0.4 * random();
+                sight.above = if sight.latency_ms > TARGET.latency_ms { 50 } else { 3 };
+                let standing = control.look(0, TARGET, &SloLimits::USUAL, sight);
+                own += u32::from(standing == Standing::Held);
+                // 60 ms with a quarter to spare: what a share has to be, at least.
+                taken += control.share(0) / (demand / (1.0 - base_ms / 45.0)) / f64::from(windows);
+            }
+            held += own;
+            worst = worst.min(f64::from(own) / f64::from(windows));
+        }
+        let mean = f64::from(held) / f64::from(seeds * windows);
+        let taken = taken / f64::from(seeds);
+        println!("{mean:.4} of the windows, the worst {worst:.3}; {taken:.2} x the share needed");
+        assert!(mean > 0.95 && worst > 0.85, "{mean} {worst}");
+        assert!(taken < 2.0, "{taken}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who and what passes at any load.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener};
 use std::time::Duration;
 
 use headworks_rig::{ACCOUNT, Address, ConnectOptions, DATABASE};
@@ -100,6 +100,29 @@ fn administrators_pass_by_account_by_address_and_by_the_extra_port() {
     assert!(gate.is_held(&stranger), "another address is nobody special");
     full.end();
     leave([stranger]);
+}
+
+/// A server that listens on all addresses sees those of IPv4 as parts of IPv6.
+#[test]
+fn rules_know_addresses_of_ipv6() {
+    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+        println!("skipped: no IPv6 on this machine");
+        return;
+    }
+    let rules = "[[rule]]\naddress = \"::1/128\"\nbypass = true\n";
+    let setup = Setup::places(1).sections(rules).option("--bind-address=*");
+    let Some(full) = Full::new(setup) else {
+        return;
+    };
+    let gate = &full.gate;
+    let address = Address::Tcp((Ipv6Addr::LOCALHOST, gate.server.port()).into());
+    let six = ConnectOptions::new(address, ACCOUNT).database(DATABASE);
+    full.passes("IPv6", gate.user_with("six", six));
+    let mut four = gate.user("four");
+    four.send_query("SELECT 9").unwrap();
+    assert!(gate.is_held(&four), "IPv4 is nobody special");
+    full.end();
+    leave([four]);
 }
 
 #[test]
