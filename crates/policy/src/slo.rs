@@ -80,8 +80,8 @@ impl SloLimits {
     /// Those of the gate.
     pub const USUAL: SloLimits = SloLimits {
         share_max: 0.8,
-        room: 0.5,
-        close: 0.8,
+        room: 0.45,
+        close: 0.7,
         patience: 10,
         share_min: 0.01,
         retry: 30,
@@ -190,7 +190,9 @@ impl SloControl {
             state.times = state.times.saturating_add(1);
         }
         let room = (limits.share_max - total).max(0.0);
-        let wanted = state.share * ratio.powf(0.5).clamp(1.1, 2.0);
+        // A first look may be far off; later ones need not be.
+        let most = if state.missed > 0.0 { 2.0 } else { 4.0 };
+        let wanted = state.share * ratio.powf(0.5).clamp(1.1, most);
         let next = wanted.min(state.share + room);
         let raised = next > state.share * 1.001;
         state.stuck = if raised && helped { 0 } else { state.stuck + 1 };
