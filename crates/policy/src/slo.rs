@@ -331,6 +331,22 @@ mod tests {
     }
 
     #[test]
+    fn weight_goes_back_but_not_soon_to_where_the_target_was_missed() {
+        let mut control = SloControl::new(&[0.2], &SloLimits::USUAL);
+        let late = SloSight { answered: 10_000, above: 50, latency_ms: 90.0 };
+        assert_eq!(control.look(0, TARGET, &SloLimits::USUAL, late), Standing::Raising);
+        let early = SloSight { answered: 10_000, above: 0, latency_ms: 5.0 };
+        let mut after = |windows| {
+            for _ in 0..windows {
+                control.look(0, TARGET, &SloLimits::USUAL, early);
+            }
+            control.share(0)
+        };
+        assert!(after(30) > 0.22, "it keeps a distance");
+        assert!(after(300) < 0.2, "and forgets");
+    }
+
+    #[test]
     fn targets_together_leave_something_for_the_others() {
         let mut control = SloControl::new(&[0.2, 0.2], &SloLimits::USUAL);
         for _ in 0..40 {
