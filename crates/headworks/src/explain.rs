@@ -42,10 +42,16 @@ pub fn run(args: &ExplainGate) -> Result<()> {
 /// Everything that was measured, each P once, the latest search first.
 pub(crate) fn measured(report: &TuningReport) -> Vec<Measured> {
     let mut all: Vec<Measured> = Vec::new();
-    let first =
-        report.fitted.iter().flat_map(|fitted| &fitted.samples).map(|&(parallelism, rate)| {
-            Measured { parallelism, turns_per_s: rate, interval: None, slices: 0 }
-        });
+    let samples = report.fitted.iter().flat_map(|fitted| {
+        let intervals = fitted.intervals.iter().map(|interval| Some(*interval));
+        fitted.samples.iter().zip(intervals.chain(std::iter::repeat(None)))
+    });
+    let first = samples.map(|(&(parallelism, rate), interval)| Measured {
+        parallelism,
+        turns_per_s: rate,
+        interval,
+        slices: 0,
+    });
     let searches = report.measured.iter().chain(&report.last_search).cloned();
     for each in searches.chain(first) {
         if all.iter().all(|known| known.parallelism != each.parallelism) {
@@ -98,7 +104,8 @@ fn text(report: &TuningReport) -> String {
         line(String::new());
         line(match (&fitted.parameters, &fitted.misfit) {
             (Some((b, gamma)), _) => format!(
-                "model of the first samples: B = {b:.3}, gamma = {gamma:.4}; it sent the climb to P = {}",
+                "model of the first samples: B = {b:.3}, gamma = {gamma:.4}{}; it sent the climb to P = {}",
+                if fitted.rising { ", still rising at the largest" } else { "" },
                 fitted.start
             ),
             (None, misfit) => format!(
@@ -184,6 +191,8 @@ mod tests {
             last_search: vec![each(16, 960.0), each(24, 1_010.0), each(36, 990.0)],
             fitted: Some(Fitted {
                 samples: vec![(2, 400.0), (23, 1_000.0), (256, 700.0)],
+                intervals: vec![0.02, 0.03, 0.051],
+                rising: false,
                 parameters: Some((0.02, 0.01)),
                 misfit: None,
                 curve: (1..=256).map(|p| (p, 1_000.0 / (1.0 + 20.0 / f64::from(p)))).collect(),
@@ -196,7 +205,8 @@ mod tests {
     #[test]
     fn the_text_shows_the_curve_the_samples_and_the_decisions() {
         let text = text(&report());
-        for part in ["P = 24 (holding", "◆", "●", "·", "<- best", "B = 0.020", "12.5 s  settled"]
+        for part in
+            ["P = 24 (holding", "5.1 %", "◆", "●", "·", "<- best", "B = 0.020", "12.5 s  settled"]
         {
             assert!(text.contains(part), "{part} in\n{text}");
         }

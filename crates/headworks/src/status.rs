@@ -228,16 +228,7 @@ impl Status {
         let busy = now.users.iter().filter(|user| {
             !user.bypass && earlier.contains_key(&(user.user, user.generation)) && served(user) > 0
         });
-        let shares = busy.map(|user| {
-            let weight = class_of(user).map_or(1.0, |class| {
-                if class.shared {
-                    class.weight / f64::from(class.users.max(1))
-                } else {
-                    class.weight
-                }
-            });
-            served(user) as f64 / weight.max(1e-6)
-        });
+        let shares = busy.map(|user| served(user) as f64 / now.weight(user).max(1e-6));
 
         let mut connections: Vec<UserStatus> = now
             .users

@@ -3,7 +3,7 @@
 
 use headworks_policy::Nanos;
 use headworks_policy::matching::Misfit;
-use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner};
+use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner, Why};
 use headworks_region::control::Settings;
 use headworks_region::{Mapping, Mode, clock};
 use serde::{Deserialize, Serialize};
@@ -32,6 +32,10 @@ pub struct Measured {
 pub struct Fitted {
     /// P and turns a second of the three samples.
     pub samples: Vec<(u32, f64)>,
+    /// Half of the 95 % confidence interval of each, relative to it.
+    pub intervals: Vec<f64>,
+    /// The curve still rises at the largest of them.
+    pub rising: bool,
     /// B and γ, if the samples fit the model.
     pub parameters: Option<(f64, f64)>,
     /// Why they do not, otherwise.
@@ -72,8 +76,6 @@ pub struct Tuning {
     /// Largest number of active users in the window under way and in the one before.
     active: [u32; 2],
     active_since: Nanos,
-    last: (u64, Nanos),
-    service: Nanos,
     last_search: Vec<Measured>,
     fitted: Option<Fitted>,
     decisions: Vec<(f64, String)>,
@@ -98,8 +100,6 @@ impl Tuning {
             seen: 0,
             active: [0; 2],
             active_since: Nanos(0),
-            last: (0, Nanos(0)),
-            service: Nanos::from_millis(1),
             last_search: Vec::new(),
             fitted: None,
             decisions: Vec::new(),
@@ -132,7 +132,7 @@ impl Tuning {
             region.apply(&Settings { parallelism: trial.before, ..settings });
         }
         if let Some(tuner) = &mut self.tuner {
-            tuner.resume(now, self.service);
+            tuner.resume(now);
         }
         false
     }
@@ -161,20 +161,15 @@ impl Tuning {
             self.active_since = now;
         }
         self.active[0] = self.active[0].max(region.active());
-        let (turns, run) = region.turns();
-        let ended = turns.saturating_sub(self.last.0);
-        if ended >= 32 {
-            let span = run.since(self.last.1).0 / ended;
-            self.service = Nanos((self.service.0 * 3 + span) / 4);
-            self.last = (turns, run);
-        }
+        let work = region.work();
         let before = tuner.phase();
         let measured: Vec<Measured> = measured(tuner);
         let parallelism = tuner.look(Sight {
             now,
-            completed: turns,
+            completed: work.turns,
+            requests: work.requests,
+            run: work.run,
             users: self.active[0].max(self.active[1]),
-            service: self.service,
         });
         if before == Phase::Climbing && tuner.phase() == Phase::Holding {
             self.last_search = measured;
@@ -192,7 +187,7 @@ impl Tuning {
         let fresh = total.saturating_sub(self.seen).min(latest.len() as u64) as usize;
         self.seen = total;
         for decision in &latest[latest.len() - fresh..] {
-            if let Decision::Fitted { samples, fit, start } = decision {
+            if let Decision::Fitted { samples, intervals, fit, rising, start } = decision {
                 let most = samples[2].parallelism;
                 self.fitted = Some(Fitted {
                     samples: samples.iter().map(|s| (s.parallelism, s.throughput_per_s)).collect(),
@@ -202,6 +197,8 @@ impl Tuning {
                         |_| Vec::new(),
                         |curve| (1..=most).map(|p| (p, curve.throughput_per_s(p))).collect(),
                     ),
+                    intervals: intervals.to_vec(),
+                    rising: *rising,
                     start: *start,
                 });
             }
@@ -274,35 +271,50 @@ fn misfit_text(misfit: &Misfit) -> String {
             "the samples contradict the model: y1/y2 = {ratio:.4}, it allows {least:.4} to {most:.4}"
         ),
         Misfit::Convergence => "Newton-Raphson did not converge".to_owned(),
+        Misfit::Flat => "the samples do not differ by more than they scatter".to_owned(),
+        Misfit::Noise { interval } => {
+            format!("a sample is known to +- {:.0} % only", interval * 100.0)
+        }
     }
 }
 
 fn decision_text(decision: &Decision) -> String {
     match decision {
-        Decision::Began { parallelism, shift: false } => {
-            format!("a search begins at P = {parallelism}: there are users enough")
+        Decision::Began { parallelism, why } => {
+            let why = match why {
+                Why::Users => "there are users enough",
+                Why::Throughput => "throughput has shifted",
+                Why::ServiceTime => "the time that turns spend inside has shifted",
+                Why::Mix => "the length of turns, in requests, has shifted: another mix",
+            };
+            format!("{why}: a search begins at P = {parallelism}")
         }
-        Decision::Began { parallelism, shift: true } => {
-            format!("throughput has shifted: a search begins at P = {parallelism}")
-        }
-        Decision::Fitted { samples, fit, start } => {
-            let samples: Vec<String> = samples
-                .iter()
-                .map(|s| format!("{:.0}/s at P = {}", s.throughput_per_s, s.parallelism))
-                .collect();
+        Decision::Fitted { samples, intervals, fit, rising, start } => {
+            let samples = samples.iter().zip(intervals).map(|(sample, interval)| {
+                let (rate, p) = (sample.throughput_per_s, sample.parallelism);
+                format!("{rate:.0}/s{} at P = {p}", known(*interval))
+            });
+            let samples: Vec<String> = samples.collect();
             let why = match fit {
                 Ok(curve) => format!("B = {:.3}, gamma = {:.4}", curve.b, curve.gamma),
                 Err(misfit) => format!("no curve ({})", misfit_text(misfit)),
             };
-            format!("{}: {why}; the climb begins at P = {start}", samples.join(", "))
+            let rising = if *rising { ", which still rises there" } else { "" };
+            format!("{}: {why}{rising}; the climb begins at P = {start}", samples.join(", "))
         }
-        Decision::Moved { from, to, gain } => {
-            format!("P = {to} gives {gain:.3} x the throughput of P = {from}")
+        Decision::Moved { from, to, gain, interval } => {
+            format!("P = {to} gives {gain:.3} x{} the throughput of P = {from}", known(*interval))
         }
-        Decision::Settled { parallelism, throughput_per_s } => {
-            format!("settled at P = {parallelism} with {throughput_per_s:.0} turns/s")
+        Decision::Settled { parallelism, throughput_per_s, interval } => {
+            let known = known(*interval);
+            format!("settled at P = {parallelism} with {throughput_per_s:.0} turns/s{known}")
         }
     }
+}
+
+/// How well something is known (half of the 95 % confidence interval), to follow a number.
+fn known(interval: f64) -> String {
+    if interval.is_finite() { format!(" (+- {:.1} %)", interval * 100.0) } else { String::new() }
 }
 
 #[cfg(test)]
@@ -315,22 +327,30 @@ mod tests {
         let sample = |parallelism, throughput_per_s| Sample { parallelism, throughput_per_s };
         let samples = [sample(2, 100.0), sample(23, 400.0), sample(256, 300.0)];
         let fit = headworks_policy::matching::fit(samples);
-        let texts = [
-            decision_text(&Decision::Began { parallelism: 16, shift: false }),
-            decision_text(&Decision::Began { parallelism: 16, shift: true }),
-            decision_text(&Decision::Fitted { samples, fit, start: 23 }),
-            decision_text(&Decision::Fitted { samples, fit: Err(Misfit::Unsaturated), start: 23 }),
-            decision_text(&Decision::Moved { from: 16, to: 24, gain: 1.1 }),
-            decision_text(&Decision::Settled { parallelism: 24, throughput_per_s: 990.0 }),
-        ];
-        for (text, part) in texts.iter().zip([
-            "users enough",
-            "shifted",
-            "400/s at P = 23",
-            "no curve",
-            "1.100 x",
-            "settled at P = 24",
-        ]) {
+        let intervals = [0.01, 0.02, 0.03];
+        let fitted = |fit, rising| Decision::Fitted { samples, intervals, fit, rising, start: 23 };
+        let began = |why| Decision::Began { parallelism: 16, why };
+        let (flat, noise) = (Misfit::Flat, Misfit::Noise { interval: 0.4 });
+        let settled =
+            |interval| Decision::Settled { parallelism: 24, throughput_per_s: 990.0, interval };
+        for (decision, part) in [
+            (began(Why::Users), "users enough: a search begins at P = 16"),
+            (began(Why::Throughput), "throughput has shifted"),
+            (began(Why::ServiceTime), "spend inside has shifted"),
+            (began(Why::Mix), "another mix"),
+            (fitted(fit, false), "400/s (+- 2.0 %) at P = 23"),
+            (fitted(fit, true), "still rises there; the climb begins at P = 23"),
+            (fitted(Err(Misfit::Unsaturated), false), "no curve (throughput still grows"),
+            (fitted(Err(flat), false), "do not differ by more than they scatter"),
+            (fitted(Err(noise), false), "known to +- 40 % only"),
+            (
+                Decision::Moved { from: 16, to: 24, gain: 1.1, interval: 0.015 },
+                "P = 24 gives 1.100 x (+- 1.5 %) the throughput of P = 16",
+            ),
+            (settled(0.012), "settled at P = 24 with 990 turns/s (+- 1.2 %)"),
+            (settled(f64::INFINITY), "990 turns/s"),
+        ] {
+            let text = decision_text(&decision);
             assert!(text.contains(part), "{text}");
         }
     }

@@ -76,12 +76,39 @@ pub enum Misfit {
     },
     /// Newton–Raphson did not get to the wanted accuracy.
     Convergence,
+    /// The samples do not differ by more than they scatter: any curve would go through them.
+    Flat,
+    /// A sample scatters too much to say anything.
+    Noise {
+        /// Half of its 95 % confidence interval, relative to it.
+        interval: f64,
+    },
 }
 
 /// Accuracy of γ: |f(γ)| is below this (the paper's μ).
 pub const ACCURACY: f64 = 1e-12;
 
 const STEPS_MAX: u32 = 200;
+
+/// Widest interval of a sample that a curve is fitted to.
+const INTERVAL_MAX: f64 = 0.3;
+
+/// Fits Eq. 2 to samples that are known with these intervals (half of the 95 % confidence interval, relative to the
+/// sample), unless they scatter so much that the curve would be one of chance.
+pub fn fit_measured(samples: [Sample; 3], intervals: [f64; 3]) -> Result<Curve, Misfit> {
+    let widest = intervals.into_iter().fold(0.0, f64::max);
+    if widest > INTERVAL_MAX {
+        return Err(Misfit::Noise { interval: widest });
+    }
+    let ends = |sign: f64| {
+        samples.iter().zip(intervals).map(move |(s, half)| s.throughput_per_s * (1.0 + sign * half))
+    };
+    // All three intervals have something in common.
+    if ends(-1.0).fold(0.0, f64::max) <= ends(1.0).fold(f64::INFINITY, f64::min) {
+        return Err(Misfit::Flat);
+    }
+    fit(samples)
+}
 
 /// Fits Eq. 2 to samples at P₀ < P₁ < P₂.
 pub fn fit(samples: [Sample; 3]) -> Result<Curve, Misfit> {
@@ -188,6 +215,20 @@ mod tests {
                 assert_eq!(found.matching_point(256), made.matching_point(256));
             }
         }
+    }
+
+    #[test]
+    fn samples_that_are_alike_or_scatter_give_no_curve() {
+        let base = Sample { parallelism: 2, throughput_per_s: 300.0 };
+        let good = samples(&Curve { base, b: 0.2, gamma: 0.05 }, [2, 20, 256]);
+        assert_eq!(fit_measured(good, [0.02; 3]), fit(good));
+        assert_eq!(fit_measured(good, [0.02, 0.4, 0.02]), Err(Misfit::Noise { interval: 0.4 }));
+        let flat = [(2, 300.0), (20, 315.0), (256, 305.0)];
+        let flat =
+            flat.map(|(parallelism, throughput_per_s)| Sample { parallelism, throughput_per_s });
+        assert_eq!(fit_measured(flat, [0.03; 3]), Err(Misfit::Flat));
+        // 300 +- 1 % and 315 +- 1 % have nothing in common.
+        assert_ne!(fit_measured(flat, [0.01; 3]), Err(Misfit::Flat));
     }
 
     #[test]

@@ -15,9 +15,9 @@
 //!    surer than the luck of one neighbour. The model is only trusted as a start: no P is settled on
 //!    that was not measured to be at least as good as its neighbours.
 //! 3. *Hold*, with a probe to either side now and then: near ones, and in turn with them wide ones, because on a gentle
-//!    slope, where a server that has warmed up may have left P, neighbours look alike. A sum of deviations (CUSUM) watches
-//!    the throughput; a shift starts a climb with wide steps from where P stands, never from an
-//!    extreme, so that nobody suffers from the search.
+//!    slope, where a server that has warmed up may have left P, neighbours look alike. Sums of deviations (CUSUM) watch
+//!    throughput, service time and the length of turns in requests, which tells the mix; a shift of one starts a climb
+//!    with wide steps from where P stands, never from an extreme, so that nobody suffers from the search.
 //!
 //! Of several P that are equally good the smallest is taken: it has the shorter tails.
 //!
@@ -25,12 +25,16 @@
 //! gives the same decisions.
 
 mod arm;
+mod decision;
+mod slice;
 mod watch;
 
 use crate::Nanos;
-use crate::matching::{Curve, Misfit, Sample, fit};
+use crate::matching::{Misfit, Sample, fit_measured};
 use arm::{ARMS, Arms};
-use watch::Watch;
+pub use decision::{Decision, Why};
+use slice::{Shown, Slice};
+use watch::Watches;
 
 /// Bounds and patience.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,10 +80,12 @@ pub struct Sight {
     pub now: Nanos,
     /// Turns that were completed, ever.
     pub completed: u64,
+    /// Requests that were answered, ever.
+    pub requests: u64,
+    /// Time that all completed turns have spent inside.
+    pub run: Nanos,
     /// Users that are connected and have issued something lately.
     pub users: u32,
-    /// How long a request is inside, on average.
-    pub service: Nanos,
 }
 
 /// What the tuner is at.
@@ -93,43 +99,6 @@ pub enum Phase {
     Climbing,
     /// Staying.
     Holding,
-}
-
-/// Something that the tuner decided, for the log and for `explain`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Decision {
-    /// A search began at this P.
-    Began {
-        /// P.
-        parallelism: u32,
-        /// Because the throughput shifted, and not because it was the first search.
-        shift: bool,
-    },
-    /// The samples and what the model made of them.
-    Fitted {
-        /// P₀, P₁, P₂ and their throughputs.
-        samples: [Sample; 3],
-        /// The curve, or why there is none.
-        fit: Result<Curve, Misfit>,
-        /// Where the climb begins.
-        start: u32,
-    },
-    /// A neighbour was better.
-    Moved {
-        /// P before.
-        from: u32,
-        /// P after.
-        to: u32,
-        /// Throughput after, relative to that before.
-        gain: f64,
-    },
-    /// The search is over.
-    Settled {
-        /// P.
-        parallelism: u32,
-        /// Its throughput.
-        throughput_per_s: f64,
-    },
 }
 
 const LOG: usize = 32;
@@ -149,7 +118,7 @@ pub struct Tuner {
     top: Option<u32>,
     arms: Arms,
     slice: Slice,
-    watch: Watch,
+    watches: Watches,
     probed: Nanos,
     /// Probes are wide ones.
     wide: bool,
@@ -157,15 +126,6 @@ pub struct Tuner {
     silent: u32,
     log: [Option<Decision>; LOG],
     logged: u64,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Slice {
-    /// When P was set; counting begins after that.
-    set: Nanos,
-    settle: Nanos,
-    /// When and from what counting began.
-    from: Option<(Nanos, u64)>,
 }
 
 /// Ratio between neighbours at the start of a climb, after a shift, and the finest.
@@ -207,8 +167,8 @@ impl Tuner {
             step: STEP_FIRST,
             top: None,
             arms: Arms::default(),
-            slice: Slice::default(),
-            watch: Watch::default(),
+            slice: Slice::new(),
+            watches: Watches::default(),
             probed: Nanos(0),
             wide: false,
             silent: 0,
@@ -252,13 +212,14 @@ impl Tuner {
 
     /// Forgets the slice under way and begins another: for a while something else than P was in force, and nobody
     /// looked.
-    pub fn resume(&mut self, now: Nanos, service: Nanos) {
-        self.slice = Slice { set: now, settle: self.settle(service), from: None };
+    pub fn resume(&mut self, now: Nanos) {
+        self.slice.begin(now, &self.limits);
     }
 
     /// Looks, as often as one likes, and returns the P that shall be in force.
     pub fn look(&mut self, sight: Sight) -> u32 {
-        let Some((rate, seconds)) = self.slice_ended(&sight) else { return self.current };
+        let Some(shown) = self.slice.ended(&sight, &self.limits) else { return self.current };
+        let Shown { rate, .. } = shown;
         let rare = rate * self.limits.slice_max.0 as f64 / 1e9 < 10.0;
         let few = sight.users <= self.center && sight.users < self.crowd();
         self.silent = if rare { self.silent.saturating_add(1) } else { 0 };
@@ -270,61 +231,43 @@ impl Tuner {
             // Nothing to be found out from a handful of requests, and no need while P holds nobody, unless so
             // many are inside that fewer could be better.
             self.phase = Phase::Waiting;
-            self.watch = Watch::default();
-            return self.set(sight.now, self.center, sight.service);
+            self.watches = Watches::default();
+            return self.set(sight.now, self.center);
+        }
+        if self.watches.mix_shifted(&shown) {
+            // What was measured before is of another load.
+            return match self.phase {
+                Phase::Waiting | Phase::Sampling => self.begin_sampling(&sight, Why::Mix),
+                Phase::Climbing | Phase::Holding => self.begin_again(&sight, Why::Mix),
+            };
         }
         match self.phase {
-            Phase::Waiting => self.begin_sampling(&sight),
+            Phase::Waiting => self.begin_sampling(&sight, Why::Users),
             Phase::Sampling => {
                 self.arms.record(self.current, rate);
                 match self.arms.next(self.limits.precision * SAMPLES_COARSER) {
-                    Some(next) => self.set(sight.now, next, sight.service),
+                    Some(next) => self.set(sight.now, next),
                     None => self.fit(&sight),
                 }
             }
             Phase::Climbing => {
                 self.arms.record(self.current, rate);
                 match self.arms.next(self.limits.precision) {
-                    Some(next) => self.set(sight.now, next, sight.service),
+                    Some(next) => self.set(sight.now, next),
                     None => self.compare(&sight),
                 }
             }
-            Phase::Holding => self.hold(&sight, rate, seconds),
+            Phase::Holding => self.hold(&sight, &shown),
         }
-    }
-
-    /// The throughput of the slice under way, if it is over.
-    fn slice_ended(&mut self, sight: &Sight) -> Option<(f64, f64)> {
-        let Some((since, completed)) = self.slice.from else {
-            if sight.now.since(self.slice.set) >= self.slice.settle {
-                self.slice.from = Some((sight.now, sight.completed));
-            }
-            return None;
-        };
-        let span = sight.now.since(since);
-        let count = sight.completed.saturating_sub(completed);
-        let enough = span >= self.limits.slice && count >= self.limits.completions;
-        if !enough && span < self.limits.slice_max {
-            return None;
-        }
-        let seconds = span.0 as f64 / 1e9;
-        self.slice.from = Some((sight.now, sight.completed));
-        Some((count as f64 / seconds, seconds))
     }
 
     /// Puts another P in force and begins a slice.
-    fn set(&mut self, now: Nanos, parallelism: u32, service: Nanos) -> u32 {
+    fn set(&mut self, now: Nanos, parallelism: u32) -> u32 {
         if parallelism != self.current {
             self.current = parallelism;
-            self.resume(now, service);
+            self.resume(now);
         }
         self.current
-    }
-
-    /// Time in which what is inside turns over a few times.
-    fn settle(&self, service: Nanos) -> Nanos {
-        let settle = Nanos(service.0.saturating_mul(4));
-        settle.max(Nanos(self.limits.slice.0 / 4)).min(self.limits.slice_max)
     }
 
     fn most(&self, users: u32) -> u32 {
@@ -336,8 +279,8 @@ impl Tuner {
         CROWD_MIN.max(self.limits.cores.saturating_mul(CROWD_PER_CORE))
     }
 
-    fn begin_sampling(&mut self, sight: &Sight) -> u32 {
-        self.note(Decision::Began { parallelism: self.center, shift: false });
+    fn begin_sampling(&mut self, sight: &Sight, why: Why) -> u32 {
+        self.note(Decision::Began { parallelism: self.center, why });
         let most = self.most(sight.users);
         let least = self.limits.least.max(self.limits.cores).min(most);
         let middle = (f64::from(least) * f64::from(most)).sqrt().round() as u32;
@@ -349,27 +292,40 @@ impl Tuner {
         for parallelism in [least, middle, most] {
             self.arms.add(parallelism);
         }
-        self.set(sight.now, middle, sight.service)
+        self.set(sight.now, middle)
     }
 
     fn fit(&mut self, sight: &Sight) -> u32 {
         let mut samples = [Sample { parallelism: 0, throughput_per_s: 0.0 }; 3];
-        for (sample, (parallelism, mean, _, _)) in samples.iter_mut().zip(self.arms.iter()) {
+        let mut intervals = [0.0; 3];
+        let each = samples.iter_mut().zip(&mut intervals);
+        for ((sample, interval), (parallelism, mean, spread, _)) in each.zip(self.arms.iter()) {
             *sample = Sample { parallelism, throughput_per_s: mean };
+            *interval = spread;
         }
         let most = self.most(sight.users);
-        let fitted = fit(samples);
-        let best = samples
-            .iter()
-            .max_by(|a, b| a.throughput_per_s.total_cmp(&b.throughput_per_s))
-            .map_or(self.center, |best| best.parallelism);
-        let start = match fitted {
-            Ok(curve) => curve.matching_point(most).unwrap_or(most),
-            Err(_) => best,
+        let fitted = fit_measured(samples, intervals);
+        let best = match fitted {
+            // All are as good, as far as can be told: the smallest is taken.
+            Err(Misfit::Flat) => samples.first(),
+            // Which one was best is chance.
+            Err(Misfit::Noise { .. }) => samples.get(1),
+            _ => samples.iter().max_by(|a, b| a.throughput_per_s.total_cmp(&b.throughput_per_s)),
         };
-        let start = start.clamp(self.limits.least, most);
-        self.note(Decision::Fitted { samples, fit: fitted, start });
+        let best = best.map_or(self.center, |best| best.parallelism);
+        let peak = fitted.ok().map(|curve| curve.matching_point(most));
+        // The model says nothing of fewer inside than there are processors.
+        let least = self.limits.least.max(self.limits.cores).min(most);
+        let start = peak.map_or(best, |peak| peak.unwrap_or(most)).clamp(least, most);
+        let rising = peak == Some(None);
+        self.note(Decision::Fitted { samples, intervals, fit: fitted, rising, start });
         self.begin_climb(sight, start, STEP_FIRST)
+    }
+
+    /// Searches from where P stands: the load is another one.
+    fn begin_again(&mut self, sight: &Sight, why: Why) -> u32 {
+        self.note(Decision::Began { parallelism: self.center, why });
+        self.begin_climb(sight, self.center, STEP_SHIFT)
     }
 
     fn begin_climb(&mut self, sight: &Sight, center: u32, step: f64) -> u32 {
@@ -396,7 +352,7 @@ impl Tuner {
     fn measure(&mut self, sight: &Sight, chosen: [u32; 3]) -> u32 {
         self.arms.choose(chosen);
         match self.arms.next(self.limits.precision) {
-            Some(next) => self.set(sight.now, next, sight.service),
+            Some(next) => self.set(sight.now, next),
             None => self.compare(sight),
         }
     }
@@ -411,8 +367,7 @@ impl Tuner {
         };
         let (before, after) = (self.arms.mean(from), self.arms.mean(best));
         if best != from {
-            self.note(Decision::Moved { from, to: best, gain: after / before.max(1e-9) });
-            self.center = best;
+            self.moved(from, best, after / before.max(1e-9));
         }
         if self.top.is_none() && self.arms.len() < ARMS - 2 {
             if best != from {
@@ -426,36 +381,48 @@ impl Tuner {
             self.top = Some(top);
             return self.measure(sight, [best, top, top]);
         }
-        self.note(Decision::Settled { parallelism: self.center, throughput_per_s: after });
+        let interval = self.arms.interval(self.center);
+        self.note(Decision::Settled {
+            parallelism: self.center,
+            throughput_per_s: after,
+            interval,
+        });
         self.phase = Phase::Holding;
         self.probed = sight.now;
         // If the load has changed while it was searched for, this is not what P gives.
-        self.watch = Watch::expecting(after);
+        self.watches.moved(after);
         self.arms.clear();
-        self.set(sight.now, self.center, sight.service)
+        self.set(sight.now, self.center)
     }
 
-    fn hold(&mut self, sight: &Sight, rate: f64, seconds: f64) -> u32 {
+    /// Goes to a P that is better by this factor.
+    fn moved(&mut self, from: u32, to: u32, gain: f64) {
+        // Of a ratio, the deviations add up by their squares.
+        let interval = self.arms.interval(from).hypot(self.arms.interval(to));
+        self.note(Decision::Moved { from, to, gain, interval });
+        self.center = to;
+    }
+
+    fn hold(&mut self, sight: &Sight, shown: &Shown) -> u32 {
+        let &Shown { rate, seconds, .. } = shown;
         let probing = self.current != self.center;
-        if !probing && self.watch.shifted(rate, seconds) {
-            self.note(Decision::Began { parallelism: self.center, shift: true });
-            return self.begin_climb(sight, self.center, STEP_SHIFT);
+        if !probing && let Some(why) = self.watches.shifted(shown) {
+            return self.begin_again(sight, why);
         }
         if probing || self.arms.len() > 0 {
             self.arms.record(self.current, rate);
         }
         if probing {
-            return self.set(sight.now, self.center, sight.service);
+            return self.set(sight.now, self.center);
         }
         if let Some((better, gain)) = self.arms.better(self.center, PROBE_GAIN) {
-            self.note(Decision::Moved { from: self.center, to: better, gain });
+            self.moved(self.center, better, gain);
             if self.wide {
                 return self.begin_climb(sight, better, STEP_FIRST);
             }
-            self.center = better;
+            self.watches.moved(self.arms.mean(better));
             self.arms.clear();
-            self.watch = Watch::default();
-            return self.set(sight.now, better, sight.service);
+            return self.set(sight.now, better);
         }
         let rested = sight.now.since(self.probed);
         if rested < self.limits.probe_every {
@@ -477,6 +444,6 @@ impl Tuner {
             return self.current;
         }
         self.probed = sight.now;
-        self.set(sight.now, next, sight.service)
+        self.set(sight.now, next)
     }
 }

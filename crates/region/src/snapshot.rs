@@ -139,6 +139,16 @@ pub struct Snapshot {
     pub counters: Vec<(&'static str, &'static str, u64)>,
 }
 
+impl Snapshot {
+    /// Weight of a user: that of its class, or its part of it if the class shares one.
+    pub fn weight(&self, user: &UserView) -> f64 {
+        let class = self.classes.iter().find(|class| class.class == user.class);
+        class.map_or(1.0, |class| {
+            if class.shared { class.weight / f64::from(class.users.max(1)) } else { class.weight }
+        })
+    }
+}
+
 impl Region {
     /// Copies everything out.
     pub fn snapshot(&self, now: Nanos) -> Snapshot {
@@ -216,21 +226,22 @@ impl Region {
             .sum()
     }
 
-    /// Turns that ended and the time that requests were inside, over all users that ever were:
-    /// what the tuner of P watches. A user that leaves may count twice or not at all for a moment.
-    pub fn turns(&self) -> (u64, Nanos) {
+    /// Turns that ended, requests that were answered and the time that these were inside, over all users that ever
+    /// were: what the tuner of P watches. A user that leaves may count twice or not at all for a moment.
+    pub fn work(&self) -> Totals {
         let served = (0..self.high_water())
             .filter_map(|user| self.user(user))
             .filter(|slot| slot.state() != State::Free)
-            .map(|slot| (long(&slot.served.turns), long(&slot.served.run_ns)));
-        let departed = self
-            .classes
-            .iter()
-            .map(|class| (long(&class.departed.turns), long(&class.departed.run_ns)));
-        let (turns, run_ns) = served
-            .chain(departed)
-            .fold((0u64, 0u64), |sum, each| (sum.0 + each.0, sum.1.wrapping_add(each.1)));
-        (turns, Nanos(run_ns))
+            .map(|slot| (&slot.served.turns, &slot.served.requests, &slot.served.run_ns));
+        let departed = self.classes.iter().map(|class| &class.departed);
+        let departed = departed.map(|gone| (&gone.turns, &gone.requests, &gone.run_ns));
+        let mut work = Totals::default();
+        for (turns, requests, run_ns) in served.chain(departed) {
+            work.turns += long(turns);
+            work.requests += long(requests);
+            work.run.0 = work.run.0.wrapping_add(long(run_ns));
+        }
+        work
     }
 
     /// Users that have a request in hand, waiting or inside.

@@ -218,6 +218,16 @@ fn numbers_out_of_range() {
     }
 }
 
+/// More than the daemon can follow would be let alone in silence.
+#[test]
+fn as_many_targets_as_are_followed() {
+    let classes = |count: usize| -> String {
+        (0..count).map(|at| format!("[[class]]\nname = \"c{at}\"\nlatency_ms_max = 60\n")).collect()
+    };
+    assert!(parse(&classes(16)).is_ok());
+    assert_refused(&classes(17), (51, 1), &["\"c16\" is one too many", "16 classes"]);
+}
+
 #[test]
 fn times_that_contradict_each_other() {
     assert_refused(

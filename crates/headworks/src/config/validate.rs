@@ -4,6 +4,7 @@ use super::error::{ConfigError, Place, nearest};
 use super::rules::rules;
 use super::schema::{ClassSection, File, GateSection, Number, NumberOrAuto, WholeNumber, Words};
 use super::{ClassConfig, Config, default_parallelism, millis};
+use headworks_policy::slo::TARGETS;
 use headworks_policy::wrr::WEIGHT_ONE;
 use headworks_policy::{CLASSES, Nanos};
 use headworks_region::Mode;
@@ -188,6 +189,15 @@ fn classes(
                 span,
                 format!("the class \"{}\" is declared twice", class.name),
                 "Give one of them another name, or remove it.".to_owned(),
+            ));
+        }
+        let targets = classes.iter().filter(|class| class.target.is_some()).count();
+        if class.target.is_some() && targets == TARGETS {
+            let latency = section.get_ref().latency_ms_max.as_ref();
+            return Err(place.at_key(
+                latency.map_or(span, Spanned::span),
+                format!("the target of the class \"{}\" is one too many", class.name),
+                format!("{TARGETS} classes may have one: let some users share a class."),
             ));
         }
         declared.extend(section.get_ref().name.as_ref().map(|name| name.get_ref().as_str()));

@@ -125,12 +125,21 @@ impl Arms {
         self.at(parallelism).map_or(0.0, |at| self.arms[at].mean)
     }
 
-    /// The smallest P, of those that are compared, whose throughput is at least this part of the
-    /// best.
+    /// How well that is known: half of the 95 % confidence interval, relative to it; infinite if it is not known.
+    pub(super) fn interval(&self, parallelism: u32) -> f64 {
+        self.at(parallelism).map_or(f64::INFINITY, |at| self.arms[at].spread())
+    }
+
+    /// The smallest P, of those that are compared, whose throughput is at least this part of the best that was measured
+    /// at any P: of the best of three only, a gentle slope would be gone down step by step. If there is none, the best
+    /// of them.
     pub(super) fn best(&self, as_good: f64) -> Option<u32> {
-        let best = self.compared().map(|arm| arm.mean).fold(0.0, f64::max);
-        let good = self.compared().filter(|arm| arm.count > 0 && arm.mean >= as_good * best);
-        good.map(|arm| arm.parallelism).min()
+        let best = self.arms().iter().map(|arm| arm.mean).fold(0.0, f64::max);
+        let measured = || self.compared().filter(|arm| arm.count > 0);
+        let good = measured().filter(|arm| arm.mean >= as_good * best);
+        let smallest = good.map(|arm| arm.parallelism).min();
+        let largest_mean = measured().max_by(|a, b| a.mean.total_cmp(&b.mean));
+        smallest.or(largest_mean.map(|arm| arm.parallelism))
     }
 
     /// A P that is surely better than `center` by this factor, and by how much it is.
@@ -257,6 +266,21 @@ mod tests {
         // As good as 100 on average, at a smaller P.
         assert_eq!(arms.best(0.99), Some(5));
         arms.record(5, 50.0);
+        assert_eq!(arms.best(0.99), Some(8));
+    }
+
+    #[test]
+    fn a_gentle_slope_is_not_gone_down_step_by_step() {
+        let mut arms = Arms::default();
+        for (parallelism, rate) in [(18, 100.0), (12, 99.2), (8, 98.4), (5, 97.6)] {
+            arms.add(parallelism);
+            arms.record(parallelism, rate);
+        }
+        arms.choose([12, 18, 8]);
+        assert_eq!(arms.best(0.99), Some(12));
+        arms.choose([8, 12, 5]);
+        assert_eq!(arms.best(0.99), Some(12), "8 is as good as 12, but not as 18");
+        arms.choose([8, 5, 5]);
         assert_eq!(arms.best(0.99), Some(8));
     }
 

@@ -1,4 +1,4 @@
-//! Watches a throughput for a lasting change.
+//! Watches throughput, service time and mix for a lasting change.
 //!
 //! CUSUM: deviations from the mean, in units of their usual size and less a bit that is forgiven,
 //! are summed up in both directions; noise takes the sums back to zero, a shift does not.
@@ -19,9 +19,46 @@ const ONCE_MAX: f64 = 3.0;
 /// Weight of a slice in the running mean: slow drifts are followed, not reported.
 const FOLLOW: f64 = 0.05;
 
-/// See the module.
+use super::Why;
+use super::slice::Shown;
+
+/// What is watched while P is held, and the mix also while it is searched for.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct Watches {
+    throughput: Watch,
+    service: Watch,
+    mix: Watch,
+}
+
+impl Watches {
+    /// P is another one: what depends on it is learnt anew. `throughput_per_s` is what others have measured there.
+    pub(super) fn moved(&mut self, throughput_per_s: f64) {
+        self.throughput = Watch::expecting(throughput_per_s);
+        self.service = Watch::default();
+    }
+
+    /// Takes what a slice showed of the mix, at whatever P; says whether that has shifted.
+    pub(super) fn mix_shifted(&mut self, shown: &Shown) -> bool {
+        let shifted = shown.requests.is_some_and(|requests| self.mix.shifted(requests));
+        if shifted {
+            self.mix = Watch::default();
+        }
+        shifted
+    }
+
+    /// Takes what a slice showed at the P that is held; says what has shifted.
+    pub(super) fn shifted(&mut self, shown: &Shown) -> Option<Why> {
+        let service = shown.service_s.is_some_and(|seconds| self.service.shifted(seconds));
+        if self.throughput.shifted(shown.rate) {
+            return Some(Why::Throughput);
+        }
+        service.then_some(Why::ServiceTime)
+    }
+}
+
+/// A CUSUM. See the module.
+#[derive(Clone, Copy, Debug, Default)]
+struct Watch {
     count: u32,
     mean: f64,
     squares: f64,
@@ -33,14 +70,14 @@ pub(super) struct Watch {
 const NOISE_FIRST: f64 = 0.1;
 
 impl Watch {
-    /// Expects this throughput, which others have measured.
-    pub(super) fn expecting(rate: f64) -> Watch {
+    /// Expects this value, which others have measured.
+    fn expecting(rate: f64) -> Watch {
         let usual = NOISE_FIRST * rate;
         Watch { count: LEARN, mean: rate, squares: usual * usual, ..Watch::default() }
     }
 
-    /// Takes the throughput of a slice; says whether it has shifted.
-    pub(super) fn shifted(&mut self, rate: f64, _seconds: f64) -> bool {
+    /// Takes the value of a slice; says whether it has shifted.
+    fn shifted(&mut self, rate: f64) -> bool {
         self.count = self.count.saturating_add(1);
         let weight = (1.0 / f64::from(self.count)).max(FOLLOW);
         let delta = rate - self.mean;
@@ -78,18 +115,40 @@ mod tests {
         let mut alarms = 0;
         for at in 0..2_000 {
             let rate = if at % 200 == 150 { 100.0 } else { 1_000.0 + 40.0 * noise(&mut state) };
-            alarms += u32::from(watch.shifted(rate, 0.3));
+            alarms += u32::from(watch.shifted(rate));
         }
         assert_eq!(alarms, 0);
-        let late = (0..20).position(|_| watch.shifted(800.0 + 40.0 * noise(&mut state), 0.3));
+        let late = (0..20).position(|_| watch.shifted(800.0 + 40.0 * noise(&mut state)));
         assert!(late.is_some_and(|slices| slices < 6), "{late:?}");
+    }
+
+    #[test]
+    fn each_shift_is_called_by_its_name() {
+        let shown = |rate, service_s, requests| Shown {
+            rate,
+            seconds: 0.3,
+            service_s: Some(service_s),
+            requests: Some(requests),
+        };
+        let usual = shown(1_000.0, 0.016, 25.0);
+        let until = |other: Shown| {
+            let mut watches = Watches::default();
+            let mut look =
+                |shown| watches.mix_shifted(&shown).then_some(Why::Mix).or(watches.shifted(&shown));
+            assert!((0..100).all(|_| look(usual).is_none()));
+            (0..10).find_map(|_| look(other))
+        };
+        assert_eq!(until(shown(800.0, 0.016, 25.0)), Some(Why::Throughput));
+        assert_eq!(until(shown(1_000.0, 0.022, 25.0)), Some(Why::ServiceTime));
+        assert_eq!(until(shown(1_000.0, 0.016, 20.0)), Some(Why::Mix));
+        assert_eq!(until(shown(1_010.0, 0.0158, 25.2)), None);
     }
 
     #[test]
     fn a_slow_drift_is_followed() {
         let mut watch = Watch::default();
         for at in 0..3_000 {
-            assert!(!watch.shifted(1_000.0 + f64::from(at) * 0.2, 0.3));
+            assert!(!watch.shifted(1_000.0 + f64::from(at) * 0.2));
         }
     }
 }

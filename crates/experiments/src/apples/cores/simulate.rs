@@ -97,7 +97,7 @@ pub(super) fn search(
     let (optimum_p, optimum_per_s) = (1..=users)
         .map(|p| (p, inside(p)))
         .fold((0, 0.0), |best, each| if each.1 > best.1 { each } else { best });
-    let (mut completed, mut drift) = (0.0, 1.0);
+    let (mut completed, mut inside_s, mut drift) = (0.0, 0.0, 1.0);
     let mut seconds = Vec::new();
     for second in 0..WATCHED_S {
         let mut served = 0.0;
@@ -108,12 +108,15 @@ pub(super) fn search(
             let white = 1.0 + 3.0 * noise.white * random.around();
             completed += rate * drift * white.max(0.0) * span_s;
             served += rate * span_s;
+            inside_s += f64::from(tuner.parallelism().min(users)) * span_s;
             tuner.look(Sight {
                 now: Nanos::from_millis(second * 1000 + step * STEP_MS),
                 // Counts are whole.
                 completed: completed as u64,
+                // One request each: the mix stays.
+                requests: completed as u64,
+                run: Nanos((inside_s * 1e9) as u64),
                 users,
-                service: Nanos((f64::from(tuner.parallelism()) / rate * 1e9) as u64),
             });
         }
         seconds.push(served / optimum_per_s);

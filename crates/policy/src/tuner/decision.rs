@@ -1,0 +1,62 @@
+//! What the tuner decides, for logs and pictures.
+
+use crate::matching::{Curve, Misfit, Sample};
+
+/// Why a search begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// There are users enough for the first time.
+    Users,
+    /// Throughput at the P that is held has shifted.
+    Throughput,
+    /// The time that a turn spends inside has shifted, at the P that is held.
+    ServiceTime,
+    /// Turns have become longer or shorter, in requests: another mix of transactions. P has no part in that, so it is
+    /// seen during a search, too.
+    Mix,
+}
+
+/// Something that the tuner decided. Intervals are half of the 95 % confidence interval, relative to the mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Decision {
+    /// A search began at this P.
+    Began {
+        /// P.
+        parallelism: u32,
+        /// Why.
+        why: Why,
+    },
+    /// The samples and what the model made of them.
+    Fitted {
+        /// P₀, P₁, P₂ and their throughputs.
+        samples: [Sample; 3],
+        /// How well each is known.
+        intervals: [f64; 3],
+        /// The curve, or why there is none.
+        fit: Result<Curve, Misfit>,
+        /// The curve still rises at P₂: there is no matching point up to there.
+        rising: bool,
+        /// Where the climb begins.
+        start: u32,
+    },
+    /// A neighbour was better.
+    Moved {
+        /// P before.
+        from: u32,
+        /// P after.
+        to: u32,
+        /// Throughput after, relative to that before.
+        gain: f64,
+        /// How well the gain is known.
+        interval: f64,
+    },
+    /// The search is over.
+    Settled {
+        /// P.
+        parallelism: u32,
+        /// Its throughput.
+        throughput_per_s: f64,
+        /// How well that is known.
+        interval: f64,
+    },
+}
