@@ -424,6 +424,7 @@ fn three_controllers_on_one_database_reach_their_aims_and_do_not_chase_each_othe
     assert!(near >= 0.95, "{near}");
     assert!(fair >= 0.95, "{fair}");
     assert!(held >= 0.95, "{held}");
-    assert!(wait < 10.0, "{wait}");
+    // A fifth of a slow database among two hundred users, who have some transactions in a row each.
+    assert!(wait < 30.0, "{wait}");
     assert!(calm >= 0.95, "{calm}");
 }

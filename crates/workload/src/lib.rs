@@ -3,16 +3,20 @@
 //! * [`db`]: the few things a workload asks of a database, for MariaDB/MySQL and PostgreSQL.
 //! * [`driver`]: any number of users in a closed or an open loop, with latencies, throughput and fairness.
 //! * [`redis`]: many connections to a Redis, counted one by one.
+//! * [`sysbench`]: the OLTP workloads of sysbench: tables, users, consistency.
 //! * [`tpcc`]: the TPC-C workload: population, terminals, consistency.
 //! * [`ycsb`]: the six standard workloads of YCSB.
 //!
 //! A workload knows nothing of Headworks, so that it measures a database with and without it alike.
 #![forbid(unsafe_code)]
 
+mod bulk;
+mod condition;
 pub mod db;
 pub mod driver;
 pub mod metrics;
 pub mod random;
 pub mod redis;
+pub mod sysbench;
 pub mod tpcc;
 pub mod ycsb;

@@ -130,6 +130,30 @@ fn mongodb() {
     serves(&address);
 }
 
+/// Users of a store are known by their account in Redis, and by their application's name in MongoDB's protocol.
+#[test]
+fn users_say_who_they_are() {
+    if LoopKind::Redis.is_here_or_skip() {
+        let acl = ["--user", "ls", "on", "nopass", "~*", "&*", "+@all"];
+        let server = LoopServer::builder(LoopKind::Redis).arguments(acl).start().unwrap();
+        let host = server.address();
+        let named: Address = format!("redis://ls:any@{host}").parse().unwrap();
+        let nameless: Address = format!("redis://{host}").parse().unwrap();
+        let _stores = [named, nameless].map(|address| address.connect().unwrap());
+        let client = redis::Client::open(format!("redis://{host}")).unwrap();
+        let list: String =
+            redis::cmd("CLIENT").arg("LIST").query(&mut client.get_connection().unwrap()).unwrap();
+        let of = |user: &str| list.lines().filter(|line| line.contains(user)).count();
+        assert_eq!((of(" user=ls "), of(" user=default ")), (1, 2), "{list}");
+    }
+    if let Some((server, _)) = server(LoopKind::MongoJava) {
+        let address = format!("mongodb://127.0.0.1:{}/ycsb?appName=ls", server.port());
+        let address: Address = address.parse().unwrap();
+        loaded(&address);
+        keeps(&address);
+    }
+}
+
 /// A server that goes away under way is an error that is counted, not a panic or a hang.
 #[test]
 fn a_killed_server_is_survived() {

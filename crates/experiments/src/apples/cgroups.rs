@@ -46,12 +46,7 @@ const fn arm(label: &'static str, config: &'static str) -> Arm {
 }
 
 const fn weighted(label: &'static str, config: &'static str) -> Arm {
-    let load = Load {
-        users: Users::PointAndSensitive,
-        mix: Mix::STANDARD,
-        then: None,
-        sensitive: SENSITIVE,
-    };
+    let load = Load { sensitive: SENSITIVE, ..Load::of(Users::PointAndSensitive, Mix::STANDARD) };
     Arm { label, server: ServerKind::Gate(config), points: &[OTHERS], load, time: None }
 }
 

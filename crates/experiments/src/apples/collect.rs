@@ -10,9 +10,11 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use headworks_rig::machine::{Load as MachineLoad, Machine};
 use headworks_workload::driver::{RunOptions as Driving, Stop};
 
-use super::figure::{AROUND_S, Arm, Figure, LOAD_S, QUICK, ServerKind, Time};
+use super::figure::{
+    AROUND_S, Arm, BOUND_CV, BOUND_CV_PART, Figure, LOAD_S, QUICK, ServerKind, Time,
+};
 use super::gate::{Gate, instance};
-use super::measure::{add_search, add_status, measure, measure_before};
+use super::measure::{REQUEST_CV, add_search, add_status, measure, measure_before};
 use super::site::{Drive, Front, Place, Server, Site};
 use super::trials::Trials;
 use crate::interrupt;
@@ -55,6 +57,8 @@ pub(super) fn forget_data() {
 struct Task<'a> {
     arm: &'a Arm,
     at: f64,
+    /// V_l of requests, as a gate that holds nobody saw it last at this point.
+    seen_cv: Option<f64>,
 }
 
 /// Runs everything on MariaDB under TPC-C.
@@ -102,7 +106,6 @@ pub(super) fn collect_on(site: Site, figure: &Figure, options: &RunOptions) -> R
         bench.prepare()?;
     }
     let arms = bench.rounds()?;
-    bench.check()?;
     drop(bench);
     *shared = Some(data);
     Ok(Record {
@@ -141,17 +144,6 @@ impl Bench<'_> {
         server.stop()
     }
 
-    /// Consistency, after everything.
-    fn check(&mut self) -> Result<()> {
-        if !self.site.keeps_data() {
-            return Ok(());
-        }
-        self.progress.step("checking the data", Duration::from_secs(5));
-        let mut server = self.site.start(self.place(), &Front::default(), false)?;
-        server.check()?;
-        server.stop()
-    }
-
     fn place(&self) -> Place<'_> {
         Place { work: self.work.path(), quick: self.options.quick }
     }
@@ -159,17 +151,25 @@ impl Bench<'_> {
     fn rounds(&mut self) -> Result<Vec<ArmRecord>> {
         let figure = self.figure;
         let arms = figure.arms.iter().filter(|arm| !matches!(arm.server, ServerKind::Tried));
-        let mut tasks: Vec<Task<'_>> =
-            arms.flat_map(|arm| arm.points.iter().map(move |&at| Task { arm, at })).collect();
+        let mut tasks: Vec<Task<'_>> = arms
+            .flat_map(|arm| arm.points.iter().map(move |&at| Task { arm, at, seen_cv: None }))
+            .collect();
         let mut random = SplitMix::new(self.options.seed);
         let mut runs: Vec<(&str, f64, Run)> = Vec::new();
         for round in 1..=self.time.rounds {
             random.shuffle(&mut tasks);
+            // Whatever follows from what was seen comes after it.
+            tasks.sort_by_key(|task| task.arm.follows());
             for task in &tasks {
                 let label = task.arm.label;
                 let title = format!("round {round}/{} · {label} · {}", self.time.rounds, task.at);
+                let watches =
+                    |arm: &str| figure.arms.iter().any(|it| it.label == arm && it.watches());
+                let seen = runs.iter().rfind(|(arm, at, _)| *at == task.at && watches(arm));
+                let seen_cv = seen.and_then(|(_, _, run)| run.numbers.get(REQUEST_CV).copied());
+                let task = Task { seen_cv, ..*task };
                 let own = self
-                    .run(*task, round as u64, &title, &mut random)
+                    .run(task, round as u64, &title, &mut random)
                     .with_context(|| format!("{label} at {} in round {round}", task.at))?;
                 runs.extend(own);
             }
@@ -278,6 +278,7 @@ impl Bench<'_> {
                 self.keep_search(task, round, &search)?;
             }
         }
+        server.check().context("after a run")?;
         server.stop()?;
         let mut runs = vec![(task.arm.label, task.at, run)];
         if let Some(arm) = tried {
@@ -305,7 +306,12 @@ impl Bench<'_> {
             ServerKind::Tried => bail!("what is only tried has no server of its own"),
             ServerKind::Gate(config) => {
                 let path = self.work.path().join("gate.toml");
-                fs::write(&path, config.replace("{x}", &task.at.to_string()))?;
+                let mut config = config.replace("{x}", &task.at.to_string());
+                if task.arm.follows() {
+                    let seen = task.seen_cv.context("no arm in mode observe has run before")?;
+                    config = config.replace(BOUND_CV, &(BOUND_CV_PART * seen).to_string());
+                }
+                fs::write(&path, config)?;
                 let words = ["run", "--name", &instance(), "--config"].map(OsString::from);
                 let words = std::iter::once(self.headworks.clone().into()).chain(words);
                 let words = words.chain([path.into()]);

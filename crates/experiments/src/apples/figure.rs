@@ -3,15 +3,18 @@
 use std::path::Path;
 
 use anyhow::Result;
+use headworks_workload::sysbench::Oltp;
 use headworks_workload::tpcc::Mix;
+use headworks_workload::ycsb::Core;
 
+use super::site::Site;
 use super::trials::Trials;
 use crate::record::Outcome;
 use crate::registry::{Experiment, RunOptions};
 use crate::sweep::panel::Panel;
 pub(super) use crate::sweep::{Bound, Claim};
 
-/// A figure of the AppleS paper, on a MariaDB under TPC-C.
+/// A figure of the AppleS paper.
 pub(super) struct Figure {
     /// The experiment's id.
     pub(super) id: &'static str,
@@ -47,12 +50,32 @@ pub(super) struct Arm {
     pub(super) time: Option<(u64, u64)>,
 }
 
+/// In a configuration: [`BOUND_CV_PART`] of the latencies' variation that an arm in mode observe has seen at the same
+/// point of the same round.
+pub(super) const BOUND_CV: &str = "{cv}";
+
+/// As in AppleS (section 5.1): 90 % of the baseline's.
+pub(super) const BOUND_CV_PART: f64 = 0.9;
+
+impl Arm {
+    /// Whether its gate only watches.
+    pub(super) fn watches(&self) -> bool {
+        matches!(self.server, ServerKind::Gate(config) if config.contains("\"observe\""))
+    }
+
+    /// Whether what it runs with follows from what another arm has seen.
+    pub(super) fn follows(&self) -> bool {
+        matches!(self.server, ServerKind::Gate(config) if config.contains(BOUND_CV))
+    }
+}
+
 /// How the server is run.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ServerKind {
     /// Without anything of ours, with these options.
     Plain(&'static [&'static str]),
-    /// Behind the gate, with this configuration; `{x}` stands for the point.
+    /// Behind the gate, with this configuration; `{x}` stands for the point, and [`BOUND_CV`] for a bound that follows
+    /// from what was seen.
     Gate(&'static str),
     /// That of the gate among the other arms: the points are P that are tried on it for moments, when its own window is
     /// over.
@@ -67,8 +90,20 @@ pub(super) struct Load {
     pub(super) mix: Mix,
     /// Transactions from the begin of the window on.
     pub(super) then: Option<Mix>,
-    /// The first so many users connect with the account `ls`, all others with `be`.
+    /// The first so many users connect with the account `ls`, all others with `be`. On a key-value store the others
+    /// have no name; in MongoDB's protocol `ls` is the application's.
     pub(super) sensitive: usize,
+    /// What they do instead of the site's own workload.
+    pub(super) workload: Option<Workload>,
+}
+
+/// A workload of a site that has several on the same data.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Workload {
+    /// On tables of sysbench.
+    Sysbench(Oltp),
+    /// On records of YCSB.
+    Ycsb(Core),
 }
 
 /// How many there are.
@@ -85,7 +120,12 @@ pub(super) enum Users {
 impl Load {
     /// A number of users with one mix.
     pub(super) const fn of(users: Users, mix: Mix) -> Self {
-        Self { users, mix, then: None, sensitive: 0 }
+        Self { users, mix, then: None, sensitive: 0, workload: None }
+    }
+
+    /// A number of users with one workload of several that the site's data has.
+    pub(super) const fn doing(users: Users, workload: Workload) -> Self {
+        Self { workload: Some(workload), ..Self::of(users, Mix::STANDARD) }
     }
 
     pub(super) fn count(&self, point: f64) -> usize {
@@ -136,6 +176,12 @@ impl Figure {
             at += 1;
         }
         if quick { seconds + LOAD_S.1 } else { seconds * self.time.rounds as u64 + LOAD_S.0 }
+    }
+
+    /// Workload and database, for people.
+    pub(super) fn setting(&self, site: Site) -> String {
+        let several = self.arms.iter().any(|arm| arm.load.workload.is_some());
+        if several { site.family() } else { site.title() }
     }
 
     /// The arm whose P are tried on the server of another one.

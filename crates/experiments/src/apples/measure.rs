@@ -115,9 +115,15 @@ fn held(report: &Report) -> f64 {
     (0..windows).filter(fair).count() as f64 / f64::from(windows)
 }
 
-/// Adds what the gate says of classes: `ls_request_p999_ms`, of the class of sensitive users since the start, and
-/// `target_held_fraction`, windows of the daemon in which a target was held.
+/// Key of V_l over requests since the start, as the gate counts them.
+pub(super) const REQUEST_CV: &str = "request_latency_cv";
+
+/// Adds what the gate says of classes: `ls_request_p999_ms`, of the class of sensitive users since the start,
+/// `target_held_fraction`, windows of the daemon in which a target was held, and [`REQUEST_CV`].
 pub(super) fn add_status(run: &mut Run, status: &serde_json::Value) {
+    if let Some(cv) = status["latency_cv"].as_f64() {
+        run.numbers.insert(REQUEST_CV.to_owned(), cv);
+    }
     let classes = status["classes"].as_array().into_iter().flatten();
     let sensitive = classes.filter(|class| class["name"] == "sensitive");
     for p999 in sensitive.filter_map(|class| class["latency"]["p999_ms"].as_f64()) {

@@ -1,5 +1,5 @@
-//! Figures of the AppleS paper: the gate in front of a MariaDB or a PostgreSQL under TPC-C, and of key-value stores under
-//! YCSB ([`site::Site`]).
+//! Figures of the AppleS paper: the gate in front of a MariaDB or a PostgreSQL under TPC-C or sysbench's OLTP, and of
+//! key-value stores under YCSB ([`site::Site`]).
 //!
 //! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in [`EXPERIMENTS`].
 
@@ -21,6 +21,7 @@ mod tests;
 mod trials;
 mod users;
 mod users_on;
+mod workloads;
 
 use std::path::Path;
 
@@ -42,15 +43,23 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     matching::READ_MOSTLY,
     matching::WRITE_HEAVY,
     matching::POSTGRESQL,
+    matching::SYSBENCH,
     matching::REDIS,
     matching::REDIS_READS,
     matching::MONGODB,
     matching::MONGODB_READS,
     users_on::POSTGRESQL,
+    users_on::SYSBENCH,
+    users_on::SYSBENCH_POSTGRESQL,
     users_on::REDIS,
     users_on::MONGODB,
+    workloads::SYSBENCH,
+    workloads::REDIS,
+    workloads::MONGODB,
     shift::EXPERIMENT,
     slo::EXPERIMENT,
+    slo::REDIS,
+    slo::MONGODB,
     cgroups::EXPERIMENT,
     schedulers::EXPERIMENT,
     cores::EXPERIMENT,
@@ -98,7 +107,7 @@ fn present(
         sweep_label: figure.sweep.1,
         time_label: "s since the begin",
         runs: "rounds",
-        caption: format!("{}, windows of {} s", site.title(), record.counted_s),
+        caption: format!("{}, windows of {} s", figure.setting(site), record.counted_s),
         quick: "little data, short windows and one round; it measures nothing well",
         appendix: String::new(),
         derive: |_| {},

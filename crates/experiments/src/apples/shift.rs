@@ -34,12 +34,7 @@ const SHIFT: Figure = Figure {
             label: AUTO,
             server: ServerKind::Gate("[gate]\nparallelism = \"auto\"\n"),
             points: &[0.0],
-            load: Load {
-                users: USERS,
-                mix: Mix::READ_MOSTLY,
-                then: Some(Mix::WRITE_HEAVY),
-                sensitive: 0,
-            },
+            load: Load { then: Some(Mix::WRITE_HEAVY), ..Load::of(USERS, Mix::READ_MOSTLY) },
             time: Some((70, 80)),
         },
     ],

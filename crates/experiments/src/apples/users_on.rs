@@ -1,10 +1,11 @@
-//! More and more users, on databases other than MariaDB.
+//! More and more users, on other databases and with other workloads than TPC-C on MariaDB.
 
+use headworks_workload::sysbench::Oltp;
 use headworks_workload::tpcc::Mix;
 use headworks_workload::ycsb::Core;
 
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
-use super::site::Site;
+use super::site::{Engine, Site};
 use super::{report_on, run_on};
 use crate::registry::Experiment;
 use crate::sweep::found::Seed;
@@ -13,6 +14,8 @@ use crate::sweep::panel::Panel;
 const ON_POSTGRESQL: Site = Site::PostgreSql;
 const ON_REDIS: Site = Site::Redis(Core::A);
 const ON_MONGODB: Site = Site::MongoDb(Core::A);
+const SYSBENCH_ON_MARIADB: Site = Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite);
+const SYSBENCH_ON_POSTGRESQL: Site = Site::Sysbench(Engine::PostgreSql, Oltp::ReadWrite);
 
 pub(super) const POSTGRESQL: Experiment = ON_POSTGRESQL.experiment(
     &TPCC,
@@ -30,6 +33,18 @@ pub(super) const MONGODB: Experiment = ON_MONGODB.experiment(
     &IN_MONGODB,
     |options| run_on(ON_MONGODB, &IN_MONGODB, options),
     |directory| report_on(ON_MONGODB, &IN_MONGODB, directory, false),
+);
+
+pub(super) const SYSBENCH: Experiment = SYSBENCH_ON_MARIADB.experiment(
+    &IN_MARIADB,
+    |options| run_on(SYSBENCH_ON_MARIADB, &IN_MARIADB, options),
+    |directory| report_on(SYSBENCH_ON_MARIADB, &IN_MARIADB, directory, false),
+);
+
+pub(super) const SYSBENCH_POSTGRESQL: Experiment = SYSBENCH_ON_POSTGRESQL.experiment(
+    &IN_POSTGRESQL,
+    |options| run_on(SYSBENCH_ON_POSTGRESQL, &IN_POSTGRESQL, options),
+    |directory| report_on(SYSBENCH_ON_POSTGRESQL, &IN_POSTGRESQL, directory, false),
 );
 
 const AS_IS: &str = "as it is";
@@ -111,6 +126,28 @@ const TPCC: Figure = Figure {
         ("31.8 x to 101.5 x (Figures 12 and 14)", 30.0),
     ),
     panels: || panels("transactions/s"),
+};
+
+const IN_MARIADB: Figure = Figure {
+    id: "apples-users-sysbench",
+    title: "Throughput, fairness and tails with more and more users: sysbench on MariaDB",
+    figure: "Figures 1 and 9, with another workload",
+    about: "sysbench's oltp_read_write without pauses, ten tables of 200,000 rows, all in memory, three of four statements \
+            on a hundredth of the rows: MariaDB as it is, and behind the gate with P = 8 x cores.",
+    claims: &claims(
+        ("not shown; TPC-C: +9.8 % to +28.1 % (Figure 9)", 1.10),
+        ("not shown; TPC-C: 31.8 x to 101.5 x (Figures 12 and 14)", 30.0),
+    ),
+    ..TPCC
+};
+
+const IN_POSTGRESQL: Figure = Figure {
+    id: "apples-users-sysbench-postgresql",
+    title: "Throughput, fairness and tails with more and more users: sysbench on PostgreSQL",
+    figure: "Figures 1 and 9, with another workload and on another database",
+    about: "sysbench's oltp_read_write without pauses, ten tables of 200,000 rows, all in memory, three of four statements \
+            on a hundredth of the rows: PostgreSQL as it is, and behind the gate with P = 8 x cores.",
+    ..IN_MARIADB
 };
 
 const IN_REDIS: Figure = Figure {

@@ -7,7 +7,7 @@ use super::value::{interpolate, write_cents};
 use super::{DbError, Dialect, ErrorKind, Protocol, Row, Session, Value};
 
 /// More statements than any workload has, so that none is ever prepared twice.
-const STATEMENTS: usize = 256;
+const STATEMENTS: usize = 1_024;
 
 /// The largest statement sent, in bytes. Given, so that the driver does not ask the server at every connection.
 const PACKET_BYTES_MAX: usize = 16 << 20;
@@ -47,7 +47,7 @@ impl Session for MariaDb {
         Ok(self.connection.query_drop(sql)?)
     }
 
-    fn change(&mut self, sql: &'static str, parameters: &[Value]) -> Result<u64, DbError> {
+    fn change(&mut self, sql: &str, parameters: &[Value]) -> Result<u64, DbError> {
         match self.protocol {
             Protocol::Text => self.connection.query_drop(interpolate(sql, parameters, true)?)?,
             Protocol::Prepared => self.connection.exec_drop(sql, positional(parameters))?,
@@ -55,7 +55,7 @@ impl Session for MariaDb {
         Ok(self.connection.affected_rows())
     }
 
-    fn query(&mut self, sql: &'static str, parameters: &[Value]) -> Result<Vec<Row>, DbError> {
+    fn query(&mut self, sql: &str, parameters: &[Value]) -> Result<Vec<Row>, DbError> {
         let rows: Vec<mysql::Row> = match self.protocol {
             Protocol::Text => self.connection.query(interpolate(sql, parameters, true)?)?,
             Protocol::Prepared => self.connection.exec(sql, positional(parameters))?,

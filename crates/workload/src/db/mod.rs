@@ -3,6 +3,7 @@
 //! Statements are written once, with `?` for each parameter, in the SQL that both databases share; what differs is
 //! asked of [`Dialect`].
 
+mod connection;
 mod error;
 mod mariadb;
 mod postgresql;
@@ -13,6 +14,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub use connection::Connection;
 pub use error::{DbError, ErrorKind};
 pub use value::{Row, Value};
 
@@ -21,11 +23,12 @@ pub trait Session: Send {
     /// Runs a statement, always as text; for definitions and bulk loading.
     fn run(&mut self, sql: &str) -> Result<(), DbError>;
 
-    /// Runs a statement that changes rows and says how many it changed. `sql` has one `?` per parameter.
-    fn change(&mut self, sql: &'static str, parameters: &[Value]) -> Result<u64, DbError>;
+    /// Runs a statement that changes rows and says how many it changed. `sql` has one `?` per parameter, and is one of
+    /// few: a connection keeps what it has prepared.
+    fn change(&mut self, sql: &str, parameters: &[Value]) -> Result<u64, DbError>;
 
-    /// Runs a statement that returns rows. `sql` has one `?` per parameter.
-    fn query(&mut self, sql: &'static str, parameters: &[Value]) -> Result<Vec<Row>, DbError>;
+    /// Runs a statement that returns rows. `sql` is as in [`Session::change`].
+    fn query(&mut self, sql: &str, parameters: &[Value]) -> Result<Vec<Row>, DbError>;
 
     /// Which SQL the server speaks.
     fn dialect(&self) -> Dialect;
@@ -43,52 +46,6 @@ pub trait Session: Send {
     /// Rolls it back.
     fn rollback(&mut self) -> Result<(), DbError> {
         self.run("ROLLBACK")
-    }
-}
-
-/// A connection that counts the requests it makes: each statement is one, and begin and end of a transaction too.
-pub struct Counted {
-    session: Box<dyn Session>,
-    requests: u64,
-}
-
-impl Counted {
-    /// None so far.
-    pub fn new(session: Box<dyn Session>) -> Self {
-        Self { session, requests: 0 }
-    }
-
-    /// Requests made so far.
-    pub fn requests(&self) -> u64 {
-        self.requests
-    }
-
-    /// Goes on with another connection.
-    pub fn replace(&mut self, session: Box<dyn Session>) {
-        self.session = session;
-    }
-
-    fn counting(&mut self) -> &mut dyn Session {
-        self.requests += 1;
-        self.session.as_mut()
-    }
-}
-
-impl Session for Counted {
-    fn run(&mut self, sql: &str) -> Result<(), DbError> {
-        self.counting().run(sql)
-    }
-
-    fn change(&mut self, sql: &'static str, parameters: &[Value]) -> Result<u64, DbError> {
-        self.counting().change(sql, parameters)
-    }
-
-    fn query(&mut self, sql: &'static str, parameters: &[Value]) -> Result<Vec<Row>, DbError> {
-        self.counting().query(sql, parameters)
-    }
-
-    fn dialect(&self) -> Dialect {
-        self.session.dialect()
     }
 }
 

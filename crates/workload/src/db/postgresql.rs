@@ -22,7 +22,7 @@ pub(super) fn options(url: &str) -> Result<Config, DbError> {
 pub(super) struct PostgreSql {
     client: Client,
     protocol: Protocol,
-    statements: HashMap<&'static str, Statement>,
+    statements: HashMap<String, Statement>,
 }
 
 impl PostgreSql {
@@ -31,12 +31,12 @@ impl PostgreSql {
         Ok(Self { client, protocol, statements: HashMap::new() })
     }
 
-    fn prepared(&mut self, sql: &'static str) -> Result<Statement, DbError> {
+    fn prepared(&mut self, sql: &str) -> Result<Statement, DbError> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
         let statement = self.client.prepare(&numbered(sql))?;
-        self.statements.insert(sql, statement.clone());
+        self.statements.insert(sql.to_owned(), statement.clone());
         Ok(statement)
     }
 }
@@ -58,7 +58,7 @@ impl Session for PostgreSql {
         Ok(self.client.batch_execute(sql)?)
     }
 
-    fn change(&mut self, sql: &'static str, parameters: &[Value]) -> Result<u64, DbError> {
+    fn change(&mut self, sql: &str, parameters: &[Value]) -> Result<u64, DbError> {
         match self.protocol {
             Protocol::Text => {
                 let messages = self.client.simple_query(&interpolate(sql, parameters, false)?)?;
@@ -80,7 +80,7 @@ impl Session for PostgreSql {
         }
     }
 
-    fn query(&mut self, sql: &'static str, parameters: &[Value]) -> Result<Vec<Row>, DbError> {
+    fn query(&mut self, sql: &str, parameters: &[Value]) -> Result<Vec<Row>, DbError> {
         match self.protocol {
             Protocol::Text => {
                 let messages = self.client.simple_query(&interpolate(sql, parameters, false)?)?;

@@ -1,23 +1,7 @@
 //! Consistency conditions 1 to 4 (clauses 3.3.2.1 to 3.3.2.4): what must be true of the data after any run.
 
-use serde::{Deserialize, Serialize};
-
+use crate::condition::{Condition, examine};
 use crate::db::{DbError, Session};
-
-/// One condition and whether it holds.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Condition {
-    /// Its number, 1 to 4: clause 3.3.2.N.
-    pub number: u32,
-    /// What must be true.
-    pub statement: String,
-    /// Warehouses or districts examined. None examined is no success.
-    pub examined: i64,
-    /// Those of which it is not true.
-    pub violations: i64,
-    /// Whether it holds.
-    pub holds: bool,
-}
 
 /// Number, statement, and a query for the numbers of groups examined and in violation.
 const CONDITIONS: [(u32, &str, &str); 4] = [
@@ -61,17 +45,8 @@ pub fn check(session: &mut dyn Session) -> Result<Vec<Condition>, DbError> {
     CONDITIONS
         .iter()
         .map(|&(number, statement, sql)| {
-            let rows = session.query(sql, &[])?;
-            let row = rows.first().ok_or_else(|| DbError::data("the server counted nothing"))?;
-            let examined = row.int(0)?;
-            let violations = if row.is_null(1) { 0 } else { row.int(1)? };
-            Ok(Condition {
-                number,
-                statement: statement.to_owned(),
-                examined,
-                violations,
-                holds: examined > 0 && violations == 0,
-            })
+            let (examined, violations) = examine(session, sql)?;
+            Ok(Condition::new(number, statement, examined, violations))
         })
         .collect()
 }

@@ -15,7 +15,8 @@ mod schema;
 mod terminal;
 mod transactions;
 
-pub use check::{Condition, check};
+pub use crate::condition::Condition;
+pub use check::check;
 pub use deck::{Deck, Mix, MixHandle, Transaction};
 pub use input::{Home, Input, Inputs, OrderLine, Selector};
 pub use load::{LoadOptions, load};

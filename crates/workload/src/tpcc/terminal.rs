@@ -8,7 +8,7 @@ use super::deck::{MixHandle, Transaction};
 use super::input::{Home, Input, Inputs};
 use super::population::Population;
 use super::transactions::{self, Ending};
-use crate::db::{Counted, Database, DbError, ErrorKind, Session};
+use crate::db::{Connection, Database, DbError};
 use crate::driver::{Client, Request};
 
 /// Keying and think time, as a multiple of the specification's (clause 5.2.5): 1 is a user of flesh and blood, 0 never
@@ -44,8 +44,7 @@ pub struct TerminalOptions {
 
 /// One user.
 pub struct Terminal {
-    database: Database,
-    session: Counted,
+    connection: Connection,
     inputs: Inputs,
     pace: Pace,
     current: Option<Input>,
@@ -68,8 +67,7 @@ impl Terminal {
             number,
         );
         Ok(Self {
-            session: Counted::new(database.connect()?),
-            database: database.clone(),
+            connection: Connection::open(database)?,
             inputs,
             pace: options.pace,
             current: None,
@@ -97,29 +95,16 @@ impl Client for Terminal {
         let Some(input) = &self.current else {
             return Err(DbError::usage("a request is attempted before it is made"));
         };
-        match transactions::execute(&mut self.session, input) {
-            Ok(Ending::Committed) => Ok(()),
-            Ok(Ending::RolledBack) => {
-                self.rolled_back += 1;
-                Ok(())
-            }
-            Ok(Ending::Skipped(districts)) => {
-                self.skipped_districts += u64::from(districts);
-                Ok(())
-            }
-            Err(error) => {
-                // After a lock timeout MariaDB has undone only the statement, so always roll back. If that fails, the
-                // connection is of no use.
-                if error.kind == ErrorKind::Connection || self.session.rollback().is_err() {
-                    self.session.replace(self.database.connect()?);
-                }
-                Err(error)
-            }
+        match self.connection.attempt(|session| transactions::execute(session, input))? {
+            Ending::Committed => {}
+            Ending::RolledBack => self.rolled_back += 1,
+            Ending::Skipped(districts) => self.skipped_districts += u64::from(districts),
         }
+        Ok(())
     }
 
     fn requests(&self) -> u64 {
-        self.session.requests()
+        self.connection.requests()
     }
 
     fn notes(&self) -> Vec<(&'static str, u64)> {

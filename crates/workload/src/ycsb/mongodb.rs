@@ -43,21 +43,33 @@ const DUPLICATE_KEY: i32 = 11_000;
 pub(super) struct Address {
     host: String,
     database: String,
+    /// How users introduce themselves; they do not if it is empty.
+    application: String,
 }
 
 impl FromStr for Address {
     type Err = DbError;
 
     fn from_str(url: &str) -> Result<Self, DbError> {
+        let refused = |what: &str| {
+            Err(DbError::usage(format!(
+                "the address of a MongoDB is mongodb://host:port/database?appName=NAME, {what}; not `{url}`"
+            )))
+        };
         let rest = url.strip_prefix("mongodb://").unwrap_or(url);
+        let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         let (host, database) = rest.split_once('/').unwrap_or((rest, ""));
         if host.is_empty() || host.contains('@') || !host.contains(':') {
-            return Err(DbError::usage(format!(
-                "the address of a MongoDB is mongodb://host:port/database, without an account; not `{url}`"
-            )));
+            return refused("with a port and without an account");
         }
+        let application = match options.strip_prefix("appName=") {
+            Some(name) if !name.contains('&') => name,
+            None if options.is_empty() => "",
+            _ => return refused("with no other option"),
+        };
         let database = if database.is_empty() { "ycsb" } else { database };
-        Ok(Self { host: host.to_owned(), database: database.to_owned() })
+        let [host, database, application] = [host, database, application].map(str::to_owned);
+        Ok(Self { host, database, application })
     }
 }
 
@@ -73,7 +85,21 @@ impl MongoDb {
         let stream = TcpStream::connect(&address.host)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self { stream, database: address.database.clone(), requests: 0 })
+        let mut own = Self { stream, database: address.database.clone(), requests: 0 };
+        if !address.application.is_empty() {
+            own.introduce(&address.application)?;
+        }
+        Ok(own)
+    }
+
+    /// Says who is there, as drivers do it, by the name of that command that every server knows.
+    fn introduce(&mut self, application: &str) -> Result<(), DbError> {
+        let client = rawdoc! {
+            "application": {"name": application},
+            "driver": {"name": env!("CARGO_PKG_NAME"), "version": env!("CARGO_PKG_VERSION")},
+            "os": {"type": std::env::consts::OS},
+        };
+        self.ask(rawdoc! {"isMaster": 1, "client": client}).map(drop)
     }
 
     /// Runs a command. The answer is a document whose `ok` is 1.
@@ -246,8 +272,14 @@ mod tests {
     fn addresses_have_a_port_and_no_account() {
         let address: Address = "mongodb://127.0.0.1:27017/shop".parse().unwrap();
         assert_eq!((&*address.host, &*address.database), ("127.0.0.1:27017", "shop"));
-        assert_eq!("mongodb://h:1".parse::<Address>().unwrap().database, "ycsb");
-        for bad in ["mongodb://", "mongodb://host/x", "mongodb://me:secret@h:1/x"] {
+        let plain: Address = "mongodb://h:1".parse().unwrap();
+        assert_eq!((&*plain.database, &*plain.application), ("ycsb", ""));
+        let named: Address = "mongodb://h:1/shop?appName=till".parse().unwrap();
+        assert_eq!((&*named.database, &*named.application), ("shop", "till"));
+        assert_eq!("mongodb://h:1?appName=x".parse::<Address>().unwrap().host, "h:1");
+        let options = ["mongodb://h:1/x?tls=true", "mongodb://h:1/x?appName=a&tls=true"];
+        let bad = ["mongodb://", "mongodb://host/x", "mongodb://me:secret@h:1/x"];
+        for bad in bad.into_iter().chain(options) {
             assert_eq!(bad.parse::<Address>().unwrap_err().kind, ErrorKind::Usage, "{bad}");
         }
     }

@@ -50,7 +50,7 @@ impl fmt::Debug for Address {
 impl FromStr for Address {
     type Err = DbError;
 
-    /// `redis://[account:password@]host:port`, or `mongodb://host:port/database`.
+    /// `redis://[account:password@]host:port`, or `mongodb://host:port/database[?appName=NAME]`.
     fn from_str(url: &str) -> Result<Self, DbError> {
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
         Ok(Self(match scheme {

@@ -4,6 +4,8 @@
 //! database is here, behind [`Server`].
 
 mod sql;
+#[cfg(test)]
+mod tests;
 mod ycsb;
 
 use std::ffi::OsString;
@@ -13,11 +15,32 @@ use std::time::Duration;
 use anyhow::Result;
 use headworks_workload::db::DbError;
 use headworks_workload::driver::{Report, RunOptions as Driving, Stop};
+use headworks_workload::sysbench::Oltp;
 use headworks_workload::ycsb::Core;
 
 use super::figure::{Figure, LOAD_S, Load};
 use crate::record::Outcome;
 use crate::registry::{Experiment, RunOptions};
+
+/// Filling sysbench's tables, in seconds.
+const SYSBENCH_S: u64 = 60;
+
+/// A relational database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Engine {
+    MariaDb,
+    PostgreSql,
+}
+
+impl Engine {
+    /// Its name, for people.
+    fn name(self) -> &'static str {
+        match self {
+            Self::MariaDb => "MariaDB",
+            Self::PostgreSql => "PostgreSQL",
+        }
+    }
+}
 
 /// A database and a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +49,8 @@ pub(super) enum Site {
     MariaDb,
     /// TPC-C on PostgreSQL.
     PostgreSql,
+    /// sysbench's OLTP, all in memory. A load's mix of TPC-C means nothing here.
+    Sysbench(Engine, Oltp),
     /// YCSB on Redis, all in memory. A load's mix of TPC-C means nothing here.
     Redis(Core),
     /// YCSB on mongo-java-server, which speaks MongoDB's protocol and keeps all in memory, too.
@@ -95,9 +120,17 @@ impl Site {
         front: &Front,
         filling: bool,
     ) -> Result<Box<dyn Server>> {
+        let tpcc = |engine| -> Result<Box<dyn Server>> {
+            let content = sql::TpcC::new(place)?;
+            Ok(Box::new(sql::start(engine, content, place, front, filling)?))
+        };
         Ok(match self {
-            Self::MariaDb => Box::new(sql::mariadb(place, front, filling)?),
-            Self::PostgreSql => Box::new(sql::postgresql(place, front, filling)?),
+            Self::MariaDb => tpcc(Engine::MariaDb)?,
+            Self::PostgreSql => tpcc(Engine::PostgreSql)?,
+            Self::Sysbench(engine, workload) => {
+                let content = sql::Sysbench::new(workload, place)?;
+                Box::new(sql::start(engine, content, place, front, filling)?)
+            }
             Self::Redis(core) => Box::new(ycsb::redis(core, place, front, filling)?),
             Self::MongoDb(core) => Box::new(ycsb::mongodb(core, place, front)?),
         })
@@ -106,18 +139,29 @@ impl Site {
     /// Workload and database, for people.
     pub(super) fn title(self) -> String {
         match self {
-            Self::MariaDb => "TPC-C on MariaDB".to_owned(),
-            Self::PostgreSql => "TPC-C on PostgreSQL".to_owned(),
+            Self::Sysbench(engine, workload) => format!("sysbench {workload} on {}", engine.name()),
             Self::Redis(core) => format!("YCSB {core} on Redis"),
             Self::MongoDb(core) => format!("YCSB {core} on mongo-java-server"),
+            Self::MariaDb | Self::PostgreSql => self.family(),
+        }
+    }
+
+    /// The same for several workloads on its data.
+    pub(super) fn family(self) -> String {
+        match self {
+            Self::MariaDb => "TPC-C on MariaDB".to_owned(),
+            Self::PostgreSql => "TPC-C on PostgreSQL".to_owned(),
+            Self::Sysbench(engine, _) => format!("sysbench OLTP on {}", engine.name()),
+            Self::Redis(_) => "YCSB on Redis".to_owned(),
+            Self::MongoDb(_) => "YCSB on mongo-java-server".to_owned(),
         }
     }
 
     /// The database as it is, for people.
     pub(super) fn server(self) -> &'static str {
         match self {
-            Self::MariaDb => "MariaDB as it is",
-            Self::PostgreSql => "PostgreSQL as it is",
+            Self::MariaDb | Self::Sysbench(Engine::MariaDb, _) => "MariaDB as it is",
+            Self::PostgreSql | Self::Sysbench(Engine::PostgreSql, _) => "PostgreSQL as it is",
             Self::Redis(_) => "Redis as it is",
             Self::MongoDb(_) => "mongo-java-server as it is",
         }
@@ -140,6 +184,7 @@ impl Site {
     pub(super) fn disk_bytes(self) -> u64 {
         match self {
             Self::MariaDb | Self::PostgreSql => 8 << 30,
+            Self::Sysbench(..) => 4 << 30,
             Self::Redis(_) | Self::MongoDb(_) => 1 << 30,
         }
     }
@@ -152,14 +197,19 @@ impl Site {
         report: fn(&Path) -> Result<Outcome>,
     ) -> Experiment {
         let known = figure.experiment(run, report);
-        let needs: &'static [&'static str] = match self {
+        let (needs, load_s): (&'static [&'static str], u64) = match self {
             Self::MariaDb => return known,
-            Self::PostgreSql => &["postgresql", "8 GB of disk", "4 GB of memory"],
-            Self::Redis(_) => &["redis-server", "1 GB of memory"],
-            Self::MongoDb(_) => &["default-jdk-headless", "maven", "scripts/setup java"],
+            Self::PostgreSql => (&["postgresql", "8 GB of disk", "4 GB of memory"], LOAD_S.0),
+            Self::Sysbench(Engine::MariaDb, _) => {
+                (&["mariadb-server-core", "4 GB of disk", "3 GB of memory"], SYSBENCH_S)
+            }
+            Self::Sysbench(Engine::PostgreSql, _) => {
+                (&["postgresql", "4 GB of disk", "3 GB of memory"], SYSBENCH_S)
+            }
+            // Records of YCSB are made in seconds.
+            Self::Redis(_) => (&["redis-server", "1 GB of memory"], 0),
+            Self::MongoDb(_) => (&["default-jdk-headless", "maven", "scripts/setup java"], 0),
         };
-        // Records of YCSB are made in seconds.
-        let less_s = if matches!(self, Self::PostgreSql) { 0 } else { LOAD_S.0 };
-        Experiment { needs, expected_s: known.expected_s - less_s, ..known }
+        Experiment { needs, expected_s: known.expected_s - LOAD_S.0 + load_s, ..known }
     }
 }

@@ -12,6 +12,7 @@ use headworks_workload::driver::{self, Progress as Told, Report};
 use headworks_workload::ycsb::{Address, Core, Key, Records, User, UserOptions, load};
 
 use super::{Drive, Front, Place, Server};
+use crate::apples::figure::Workload;
 
 /// Records (of 1 KB) of a full and of a quick run, in Redis.
 const IN_REDIS: (u64, u64) = (100_000, 5_000);
@@ -27,10 +28,16 @@ const LOADERS: usize = 2;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
+/// The account in Redis, and the application in MongoDB's protocol, of sensitive users.
+const SENSITIVE: &str = "ls";
+
 /// A server with records.
 pub(super) struct Ycsb {
     server: LoopServer,
     address: Address,
+    /// The same for users who say who they are.
+    sensitive: Address,
+    /// Unless a load has another.
     core: Core,
     records: u64,
     /// Filled before each run, because it forgets.
@@ -43,13 +50,16 @@ pub(super) fn redis(core: Core, place: Place<'_>, front: &Front, filling: bool) 
         .arguments(["--maxclients", "4000", "--tcp-backlog", "4096"])
         .arguments(["--dbfilename", "ycsb.rdb", "--dir"])
         .arguments([place.work])
+        .arguments(["--user", SENSITIVE, "on", "nopass", "~*", "&*", "+@all"])
         .arguments(front.options)
         .prefix(front.gate.clone())
         .remove_when_orphaned(place.work)
         .start()?;
     let records = if place.quick { IN_REDIS.1 } else { IN_REDIS.0 };
     let address: Address = format!("redis://{}", server.address()).parse()?;
-    let site = Ycsb { server, address, core, records, forgets: false };
+    // Any password is the right one.
+    let sensitive = format!("redis://{SENSITIVE}:any@{}", server.address()).parse()?;
+    let site = Ycsb { server, address, sensitive, core, records, forgets: false };
     if !filling {
         site.wait()?;
     }
@@ -67,8 +77,10 @@ pub(super) fn mongodb(core: Core, place: Place<'_>, front: &Front) -> Result<Ycs
         .remove_when_orphaned(place.work)
         .start()?;
     let records = if place.quick { IN_MONGODB.1 } else { IN_MONGODB.0 };
-    let address: Address = format!("mongodb://{}/ycsb", server.address()).parse()?;
-    Ok(Ycsb { server, address, core, records, forgets: true })
+    let address = format!("mongodb://{}/ycsb", server.address());
+    let sensitive = format!("{address}?appName={SENSITIVE}").parse()?;
+    let address: Address = address.parse()?;
+    Ok(Ycsb { server, address, sensitive, core, records, forgets: true })
 }
 
 impl Ycsb {
@@ -109,13 +121,21 @@ impl Server for Ycsb {
     }
 
     fn drive(&self, drive: Drive<'_>) -> Result<Report, DbError> {
+        let load = drive.load;
+        let core = match load.workload {
+            Some(Workload::Ycsb(core)) => core,
+            _ => self.core,
+        };
         let options = UserOptions {
-            core: self.core,
-            popularity: self.core.popularity(),
+            core,
+            popularity: core.popularity(),
             records: Records::loaded(self.records),
             seed: drive.seed,
         };
-        let connect = |number: usize| User::connect(&self.address, &options, number);
+        let connect = |number: usize| {
+            let known = number < load.sensitive;
+            User::connect(if known { &self.sensitive } else { &self.address }, &options, number)
+        };
         let observe = &mut |told: &Told| (drive.tick)(told.elapsed);
         driver::run(drive.how, User::KINDS, &connect, drive.stop, observe)
     }
