@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use headworks_rig::{Address, Client, ConnectOptions, DATABASE};
 use postgres::NoTls;
 use rustix::net::{AddressFamily, SocketAddrV4, SocketType, bind, connect, socket};
@@ -43,7 +43,7 @@ impl Asker {
     /// [`CROWD_ADDRESS`].
     pub fn connect(database: Database, port: u16, name: &str) -> Result<Asker> {
         Ok(match database {
-            Database::MariaDb => {
+            Database::MariaDb | Database::MariaDbPool => {
                 let address = Address::Tcp(([127, 0, 0, 1], port).into());
                 let options = ConnectOptions::new(address, headworks_rig::ACCOUNT);
                 let options = options.database(DATABASE).attribute("program_name", name);
@@ -97,6 +97,22 @@ impl Asker {
         let answer = self.ask(question)?;
         ensure!(answer == right, "{question}: {answer}, not {right}");
         Ok(())
+    }
+
+    /// Writes a number under a name of this client's own and asks for it: whether the right answer comes back. Of the
+    /// stores that have no language for that.
+    pub fn stamp(&mut self, client: u32, stamp: u64) -> Result<bool> {
+        match self {
+            Asker::Memcached(asker) => {
+                let text = stamp.to_string();
+                let set = format!("set own-{client} 0 0 {}\r\n{text}", text.len());
+                let next = (stamp + 1).to_string();
+                Ok(asker.ask(&set)? == "STORED"
+                    && asker.ask(&format!("incr own-{client} 1"))? == next)
+            }
+            Asker::MongoDb(asker) => asker.stamp(client, stamp),
+            _ => bail!("it has a language of its own"),
+        }
     }
 
     /// A request of the crowd: it has a place for some milliseconds.

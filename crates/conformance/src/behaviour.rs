@@ -46,7 +46,7 @@ pub fn home() -> &'static Path {
 
 /// All behaviours of a database's clients, by name.
 pub fn of(subject: Subject) -> Result<Vec<Behaviour>> {
-    let directory = home().join("behaviours").join(subject.database.name());
+    let directory = home().join("behaviours").join(subject.database.behaviours());
     let entries =
         fs::read_dir(&directory).with_context(|| format!("cannot read {}", directory.display()))?;
     let mut found = Vec::new();

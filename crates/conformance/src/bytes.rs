@@ -6,7 +6,7 @@ use crate::relay::Conversation;
 /// The server's bytes without salts, process numbers and keys.
 pub fn comparable(database: Database, conversation: &Conversation) -> Vec<u8> {
     match database {
-        Database::MariaDb => mysql(&conversation.server),
+        Database::MariaDb | Database::MariaDbPool => mysql(&conversation.server),
         Database::PostgreSql => postgres(&conversation.server),
         Database::Redis => redis(conversation).to_vec(),
         // Nothing in what is compared depends on who is asked.

@@ -53,7 +53,7 @@ pub fn missing(database: Database, behaviour: &Behaviour) -> Option<String> {
             .or_else(|| fetched(drivers().join("java/postgresql.jar"))),
         (Some("cjs"), _) => need("node", "nodejs")
             .or_else(|| DRIVERS.iter().find_map(|driver| fetched(modules.join(driver)))),
-        (_, Database::MariaDb) => need("mariadb", "mariadb-client"),
+        (_, Database::MariaDb | Database::MariaDbPool) => need("mariadb", "mariadb-client"),
         (_, Database::PostgreSql) => need("psql", "postgresql-client"),
         (_, Database::Redis) => {
             need("redis-cli", "redis-tools").or_else(|| need("redis-benchmark", "redis-tools"))
@@ -121,7 +121,7 @@ pub fn run(
 /// Options with which a client of the command line encrypts, whatever the certificate says.
 fn options_for_tls(subject: Subject) -> &'static str {
     match subject.database {
-        Database::MariaDb if subject.tls => "--ssl --skip-ssl-verify-server-cert",
+        database if database.is_mariadb() && subject.tls => "--ssl --skip-ssl-verify-server-cert",
         Database::Redis if subject.tls => "--tls --insecure",
         _ => "",
     }
@@ -143,7 +143,7 @@ fn command(subject: Subject, script: &Path, port: u16) -> Result<Command> {
     let extension = script.extension().and_then(|extension| extension.to_str());
     let tls = options_for_tls(subject).split_whitespace();
     let mut command = match (extension, subject.database) {
-        (Some("sql"), Database::MariaDb) => {
+        (Some("sql"), Database::MariaDb | Database::MariaDbPool) => {
             let mut command = Command::new("mariadb");
             command.args(["--no-defaults", "--protocol=tcp", "-h127.0.0.1", "-uapp"]).args(tls);
             command.arg(format!("-P{port}"));

@@ -19,6 +19,8 @@ use crate::running::Running;
 pub enum Database {
     /// One thread for each connection.
     MariaDb,
+    /// The same with a pool of threads for all connections (`thread_handling=pool-of-threads`).
+    MariaDbPool,
     /// One process for each connection.
     PostgreSql,
     /// One event loop for all connections.
@@ -31,18 +33,20 @@ pub enum Database {
 
 impl Database {
     /// All of them.
-    pub const ALL: [Database; 5] = [
+    pub const ALL: [Database; 6] = [
         Database::MariaDb,
+        Database::MariaDbPool,
         Database::PostgreSql,
         Database::Redis,
         Database::Memcached,
         Database::MongoDb,
     ];
 
-    /// As it is written on the command line, and its directory of behaviours.
+    /// As it is written on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Database::MariaDb => "mariadb",
+            Database::MariaDbPool => "mariadb-pool",
             Database::PostgreSql => "postgresql",
             Database::Redis => "redis",
             Database::Memcached => "memcached",
@@ -50,10 +54,20 @@ impl Database {
         }
     }
 
+    /// Its directory of behaviours: what its clients see.
+    pub const fn behaviours(self) -> &'static str {
+        if self.is_mariadb() { Database::MariaDb.name() } else { self.name() }
+    }
+
+    /// However it serves its connections.
+    pub const fn is_mariadb(self) -> bool {
+        matches!(self, Database::MariaDb | Database::MariaDbPool)
+    }
+
     /// Whether it is installed; prints why not.
     pub fn is_here(self) -> bool {
         match self {
-            Database::MariaDb => mariadb_or_skip(),
+            Database::MariaDb | Database::MariaDbPool => mariadb_or_skip(),
             Database::PostgreSql => postgres_or_skip(),
             Database::Redis => LoopKind::Redis.is_here_or_skip(),
             Database::Memcached => LoopKind::Memcached.is_here_or_skip(),
@@ -72,7 +86,7 @@ impl Database {
     /// Whether the suite starts it with encryption, too. Its requests are then told apart at the TLS library's functions,
     /// and held like others.
     pub const fn encrypts(self) -> bool {
-        matches!(self, Database::MariaDb | Database::PostgreSql | Database::Redis)
+        self.is_mariadb() || matches!(self, Database::PostgreSql | Database::Redis)
     }
 
     /// Whether a connection can keep a place for as long as it likes: by a slow statement, or by a transaction.
@@ -83,7 +97,8 @@ impl Database {
     /// Starts it with room for `connections`.
     pub fn start(self, place: &Place, connections: u32) -> Result<Running> {
         Ok(match self {
-            Database::MariaDb => mariadb(place, connections)?,
+            Database::MariaDb => mariadb(place, connections, "one-thread-per-connection")?,
+            Database::MariaDbPool => mariadb(place, connections, "pool-of-threads")?,
             Database::PostgreSql => postgresql(place, connections)?,
             Database::Redis | Database::Memcached | Database::MongoDb => {
                 self.event_loops(place, connections)?
@@ -122,8 +137,9 @@ impl Database {
     }
 }
 
-fn mariadb(place: &Place, connections: u32) -> Result<Running> {
+fn mariadb(place: &Place, connections: u32, threads: &str) -> Result<Running> {
     let mut builder = Server::builder()
+        .option(format!("--thread-handling={threads}"))
         .option(format!("--max-connections={connections}"))
         .option("--local-infile=1")
         .option("--max-allowed-packet=64M")

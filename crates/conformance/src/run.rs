@@ -208,7 +208,7 @@ fn leave(database: Database, pair: Pair) -> Result<()> {
     for crowd in pair.crowds {
         crowd.leave()?;
     }
-    if database == Database::MariaDb {
+    if database.is_mariadb() {
         // A thread that streams the log notices only by sending that its replica is gone.
         let mut writer = Asker::connect(database, pair.gated.server.port(), "writer")?;
         for statement in ["CREATE DATABASE gone", "DROP DATABASE gone", "FLUSH LOGS"] {

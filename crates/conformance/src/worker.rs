@@ -7,7 +7,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 
 use crate::asker::Asker;
 use crate::database::Database;
@@ -48,7 +48,11 @@ pub fn run(options: &Options) -> Result<bool> {
 fn rounds(asker: &mut Asker, options: &Options, round: &mut u64) -> Result<bool> {
     *round += 1;
     let stamp = u64::from(options.number) * 1_000_000_007 + *round;
-    let language = Language::of(options.database)?;
+    let Some(language) = Language::of(options.database) else {
+        let Ok(right) = asker.stamp(options.number, stamp) else { return Ok(false) };
+        ensure!(right, "wrote {stamp}, and read something else");
+        return tell(*round);
+    };
     let Ok(answer) = asker.ask(&format!("{} {stamp}", language.echo)) else { return Ok(false) };
     if answer != stamp.to_string() {
         bail!("asked for {stamp}, answered {answer}");
@@ -71,13 +75,18 @@ fn rounds(asker: &mut Asker, options: &Options, round: &mut u64) -> Result<bool>
             return Ok(false);
         }
     }
+    tell(*round)
+}
+
+fn tell(round: u64) -> Result<bool> {
     let mut out = std::io::stdout();
     writeln!(out, "{round}")?;
     out.flush()?;
     Ok(true)
 }
 
-/// How a database is asked for what the workers and their accounts need.
+/// How a database is asked for what the workers and their accounts need. Stores without transactions have no accounts:
+/// their workers write numbers of their own ([`Asker::stamp`]).
 pub struct Language {
     echo: &'static str,
     begin: &'static str,
@@ -88,10 +97,10 @@ pub struct Language {
 }
 
 impl Language {
-    fn of(database: Database) -> Result<Language> {
+    fn of(database: Database) -> Option<Language> {
         let sql_add = |id, by| format!("UPDATE account SET amount = amount + {by} WHERE id = {id}");
-        Ok(match database {
-            Database::MariaDb => Language {
+        Some(match database {
+            Database::MariaDb | Database::MariaDbPool => Language {
                 echo: "SELECT",
                 begin: "BEGIN",
                 commit: "COMMIT",
@@ -116,15 +125,18 @@ impl Language {
                 unlock: "BLPOP empty 0.01",
                 add: |id, by| format!("INCRBY account:{id} {by}"),
             },
-            Database::Memcached | Database::MongoDb => bail!("{database} has no accounts"),
+            Database::Memcached | Database::MongoDb => return None,
         })
     }
 }
 
-/// Makes the accounts, each with this amount.
+/// Makes the accounts, each with this amount, where there are any.
 pub fn prepare(database: Database, asker: &mut Asker, amount: u32) -> Result<()> {
+    if Language::of(database).is_none() {
+        return Ok(());
+    }
     if database != Database::Redis {
-        let engine = if database == Database::MariaDb { " ENGINE=InnoDB" } else { "" };
+        let engine = if database.is_mariadb() { " ENGINE=InnoDB" } else { "" };
         asker.ask(&format!("CREATE TABLE account (id INT PRIMARY KEY, amount INT){engine}"))?;
     }
     for id in 0..ACCOUNTS {
@@ -136,12 +148,16 @@ pub fn prepare(database: Database, asker: &mut Asker, amount: u32) -> Result<()>
     Ok(())
 }
 
-/// What all accounts have together.
-pub fn sum(database: Database, asker: &mut Asker) -> Result<i64> {
+/// What all accounts have together; `None` where there are none.
+pub fn sum(database: Database, asker: &mut Asker) -> Result<Option<i64>> {
+    if Language::of(database).is_none() {
+        return Ok(None);
+    }
     if database != Database::Redis {
-        return Ok(asker.ask("SELECT SUM(amount) FROM account")?.parse()?);
+        return Ok(Some(asker.ask("SELECT SUM(amount) FROM account")?.parse()?));
     }
     let names: String = (0..ACCOUNTS).map(|id| format!(" account:{id}")).collect();
     let amounts = asker.ask(&format!("MGET{names}"))?;
-    amounts.split(' ').map(|amount| amount.parse::<i64>().map_err(anyhow::Error::from)).sum()
+    let amounts = amounts.split(' ').map(|amount| amount.parse::<i64>());
+    Ok(Some(amounts.sum::<Result<i64, _>>()?))
 }

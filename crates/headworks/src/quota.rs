@@ -1,32 +1,15 @@
 //! ζ as large as fairness and steadiness allow: the daemon's side of the policy.
 //!
-//! A window lasts until every busy user could have had enough turns for unfairness to be told from
-//! chance, at least 100 ms. Turns come whole: with n turns each, one more or less is 1/n of
-//! unfairness, and there is one at each end of a window, larger or smaller than the mean: a bound of 10 % needs some
-//! 40 turns. In a simulation with 20 of them a third of all windows are above the bound whatever ζ is.
+//! A window lasts until the users of each class could have had enough turns for unfairness to be told from chance
+//! ([`QuotaLimits::ends`]). A class that had too few of them, because its statements take minutes, says nothing of ζ and
+//! keeps nobody from judging the others.
 
 use headworks_policy::Nanos;
 use headworks_policy::metrics::{coefficient_of_variation, latency_variability, unfairness};
 use headworks_policy::quota::{QuotaControl, QuotaLimits, QuotaSight};
-use headworks_region::snapshot::{Snapshot, Totals, UserView};
+use headworks_region::snapshot::{Snapshot, UserView};
 use headworks_region::{Mapping, Mode, State};
 use std::collections::HashMap;
-
-/// Shortest and longest window.
-const WINDOW_MIN: Nanos = Nanos::from_millis(100);
-const WINDOW_MAX: Nanos = Nanos::from_millis(20_000);
-
-/// Turns of a mean user of each class that a window should have, for a bound of one; with less than this part of them
-/// nothing is known.
-const TURNS: f64 = 4.0;
-const TURNS_PART: f64 = 0.75;
-
-/// Part of one more turn for every user by which ζ grows each time. AppleS does not give its u; as a number of requests it
-/// would mean nothing: a transaction has one of them or a hundred.
-const INCREASE: f64 = 0.125;
-
-/// Least such step, in requests.
-const INCREASE_MIN: f64 = 16.0;
 
 /// Part of a window for which a user that counts has had a request in hand. Between the statements of a transaction the
 /// client thinks, too.
@@ -56,26 +39,18 @@ impl Quota {
             self.before = Some(now.clone());
             return;
         };
-        let span = now.now.since(before.now);
         let window = Window::new(before, now);
         let limits = QuotaLimits {
             unfairness_max: f64::from(bounds[0]) / 1e3,
             variability_max: f64::from(bounds[1]) / 1e3,
-            increase: window.increase(),
+            increase: window.step(),
             most: MOST,
             ..QuotaLimits::default()
         };
-        let tightest = bounds.iter().filter(|b| **b > 0).min().map_or(1.0, |b| f64::from(*b) / 1e3);
-        let wanted = TURNS / tightest.min(1.0);
-        if span < WINDOW_MIN || window.turns_least < wanted && span < WINDOW_MAX {
+        if !limits.ends(now.now.since(before.now), window.turns_least()) {
             return;
         }
-        let known = window.users >= 2 && window.turns_least >= TURNS_PART * wanted;
-        let sight = QuotaSight {
-            unfairness: window.unfairness.filter(|_| known),
-            variability: window.variability.filter(|_| known),
-            least: window.users.max(1) as f64,
-        };
+        let sight = window.sight(&limits);
         let zeta = self.control.look(&limits, sight).round() as u32;
         self.before = Some(now.clone());
         if zeta != settings.zeta {
@@ -84,25 +59,39 @@ impl Quota {
     }
 }
 
-/// Time in which a user had a request in hand: those that were answered, and the one that is not yet.
+/// Time in which a user had a request in hand, since `past` was seen at `from`: those that were answered, less what of
+/// them was before, and the one that is not answered yet. Requests that were answered together count it each, so a user
+/// with long pipelines counts as backlogged sooner than others.
 fn wanted(past: &UserView, user: &UserView, from: Nanos, until: Nanos) -> Nanos {
-    let answered = |totals: &Totals| totals.wait + totals.run;
-    let answered = answered(&user.totals).since(answered(&past.totals));
-    let in_hand = !matches!(user.state, State::Free | State::Idle);
-    let open = if in_hand { until.since(user.arrived.max(from)) } else { Nanos(0) };
-    answered + open
+    let answered = |user: &UserView| user.totals.wait + user.totals.run;
+    let open = |user: &UserView, at: Nanos| {
+        let is = matches!(
+            user.state,
+            State::Waiting | State::Inside | State::Overdraft | State::Passing
+        );
+        if is { at.since(user.arrived) } else { Nanos(0) }
+    };
+    (answered(user) + open(user, until)).since(answered(past) + open(past, from))
 }
 
-struct Window {
-    /// Users that wanted something most of the time.
-    users: usize,
-    /// Turns of a mean one of the class whose users had the fewest.
-    turns_least: f64,
-    /// Requests of a turn.
-    requests: f64,
-    unfairness: Option<f64>,
-    variability: Option<f64>,
+/// Users of a class that wanted something most of the time.
+#[derive(Default)]
+struct OfClass {
+    turns: u64,
+    requests: u64,
+    /// Requests for each weight, and variation of latencies, of each user.
+    shares: Vec<f64>,
+    variations: Vec<Option<f64>>,
 }
+
+impl OfClass {
+    /// Turns of a mean user.
+    fn turns_each(&self) -> f64 {
+        self.turns as f64 / self.shares.len().max(1) as f64
+    }
+}
+
+struct Window(HashMap<u32, OfClass>);
 
 impl Window {
     /// Of users that wanted something most of the time: U_f is about those that are backlogged. Whoever waited all the
@@ -110,38 +99,52 @@ impl Window {
     fn new(before: &Snapshot, now: &Snapshot) -> Window {
         let earlier: HashMap<(u32, u32), &UserView> =
             before.users.iter().map(|user| ((user.user, user.generation), user)).collect();
-        let (mut all, mut shares, mut variations) = (0, Vec::new(), Vec::new());
-        // Turns and users, by class.
-        let mut turns: HashMap<u32, (u64, u64)> = HashMap::new();
+        let span = now.now.since(before.now).0 as f64;
+        let mut classes: HashMap<u32, OfClass> = HashMap::new();
         for user in now.users.iter().filter(|user| !user.bypass) {
             let Some(past) = earlier.get(&(user.user, user.generation)) else { continue };
-            let span = now.now.since(before.now).0 as f64;
             if (wanted(past, user, before.now, now.now).0 as f64) < BACKLOGGED * span {
                 continue;
             }
+            let class = classes.entry(user.class).or_default();
             let requests = user.totals.requests.saturating_sub(past.totals.requests);
-            all += requests;
-            let of_class = turns.entry(user.class).or_default();
-            of_class.0 += user.totals.turns.saturating_sub(past.totals.turns);
-            of_class.1 += 1;
-            shares.push(requests as f64 / now.weight(user).max(1e-6));
+            class.requests += requests;
+            class.turns += user.totals.turns.saturating_sub(past.totals.turns);
+            class.shares.push(requests as f64 / now.weight(user).max(1e-6));
             let (sum, squares) =
                 (user.latency_ms.0 - past.latency_ms.0, user.latency_ms.1 - past.latency_ms.1);
-            variations.push(coefficient_of_variation(requests, sum, squares));
+            class.variations.push(coefficient_of_variation(requests, sum, squares));
         }
-        let each = turns.values().map(|(turns, users)| *turns as f64 / *users as f64);
-        Window {
-            users: shares.len(),
-            turns_least: each.reduce(f64::min).unwrap_or(0.0),
-            requests: all as f64 / turns.values().map(|of| of.0).sum::<u64>().max(1) as f64,
-            unfairness: unfairness(shares),
-            variability: latency_variability(variations),
-        }
+        Window(classes)
+    }
+
+    fn users(&self) -> usize {
+        self.0.values().map(|class| class.shares.len()).sum()
+    }
+
+    /// Turns of a mean user of the class that had the fewest.
+    fn turns_least(&self) -> f64 {
+        self.0.values().map(OfClass::turns_each).reduce(f64::min).unwrap_or(0.0)
     }
 
     /// Requests by which ζ may grow.
-    fn increase(&self) -> f64 {
-        (INCREASE * self.requests * self.users as f64).max(INCREASE_MIN)
+    fn step(&self) -> f64 {
+        let sum = |of: fn(&OfClass) -> u64| self.0.values().map(of).sum::<u64>() as f64;
+        let requests = sum(|class| class.requests) / sum(|class| class.turns).max(1.0);
+        QuotaLimits::step(requests, self.users() as f64)
+    }
+
+    /// What it shows of classes that had turns enough.
+    fn sight(&self, limits: &QuotaLimits) -> QuotaSight {
+        let judged = || self.0.values().filter(|class| limits.judges(class.turns_each()));
+        let shares: Vec<f64> = judged().flat_map(|class| class.shares.iter().copied()).collect();
+        let known = shares.len() >= 2;
+        let variations = judged().flat_map(|class| class.variations.iter().copied());
+        QuotaSight {
+            unfairness: unfairness(shares).filter(|_| known),
+            variability: latency_variability(variations).filter(|_| known),
+            least: self.users().max(1) as f64,
+        }
     }
 }
 
@@ -149,6 +152,8 @@ impl Window {
 mod tests {
     use super::*;
     use crate::views::{self, snapshot};
+    use headworks_region::State::{Idle, Inside, Lent, Waiting};
+    use headworks_region::snapshot::Totals;
 
     const SPAN: Nanos = Nanos::from_millis(1_000);
 
@@ -156,16 +161,19 @@ mod tests {
     /// waited and run, how long it has had the one in hand, requests and turns.
     type Did = (State, f64, f64, u64, u64);
 
-    fn window(did: &[Did]) -> Window {
+    fn window(did: &[(u32, Did)]) -> Window {
         let part = |of: f64| Nanos((SPAN.0 as f64 * of) as u64);
         let users = |end: u64| {
-            let user = |(number, &(state, answered, in_hand, requests, turns)): (u32, &Did)| {
-                let (wait, run) =
-                    (part(answered * 0.75 * end as f64), part(answered * 0.25 * end as f64));
+            let user = |(number, &(class, did)): (u32, &(u32, Did))| {
+                let (state, answered, in_hand, requests, turns) = did;
+                let answered = answered * end as f64;
+                let (wait, run) = (part(answered * 0.75), part(answered * 0.25));
                 let (requests, turns) = (requests * end, turns * end);
                 let totals = Totals { requests, turns, wait, run, ..Totals::default() };
+                // At the begin of the window everybody is idle.
+                let state = if end == 0 { Idle } else { state };
                 let arrived = Nanos(SPAN.0 * 2).since(part(in_hand));
-                UserView { state, totals, arrived, ..views::user(number, 0) }
+                UserView { state, totals, arrived, ..views::user(number, class) }
             };
             (0..).zip(did).map(user).collect()
         };
@@ -174,10 +182,17 @@ mod tests {
         Window::new(&before, &now)
     }
 
+    fn of_one_class(did: [Did; 4]) -> Window {
+        window(&did.map(|did| (0, did)))
+    }
+
+    fn unfairness_of(window: &Window) -> Option<f64> {
+        window.sight(&QuotaLimits { unfairness_max: 1.0, ..QuotaLimits::default() }).unfairness
+    }
+
     #[test]
     fn who_waits_all_the_time_counts_and_who_asks_now_and_then_does_not() {
-        use State::{Idle, Inside, Waiting};
-        let fair = window(&[
+        let fair = of_one_class([
             (Waiting, 0.7, 0.2, 100, 4),
             (Inside, 0.9, 0.1, 100, 4),
             // It was between two statements when somebody looked.
@@ -185,27 +200,51 @@ mod tests {
             // By chance it has just asked.
             (Inside, 0.1, 0.01, 1, 1),
         ]);
-        assert_eq!((fair.users, fair.unfairness), (3, Some(0.0)));
-        assert!((fair.turns_least - 4.0).abs() < 1e-9);
-        let starved = window(&[
+        assert_eq!((fair.users(), unfairness_of(&fair)), (3, Some(0.0)));
+        assert!((fair.turns_least() - 4.0).abs() < 1e-9);
+        let starved = of_one_class([
             (Waiting, 0.7, 0.2, 150, 6),
             (Inside, 0.9, 0.1, 150, 6),
-            // Its request came long before the window, and is not answered yet.
-            (Waiting, 0.0, 1.9, 0, 0),
-            (Idle, 0.2, 0.0, 70, 70),
+            // Its request is not answered yet.
+            (Waiting, 0.0, 1.0, 0, 0),
+            // Its client idles inside a transaction, and has done so for long.
+            (Lent, 0.1, 1.0, 70, 70),
         ]);
-        assert_eq!((starved.users, starved.unfairness), (3, Some(1.0)));
+        assert_eq!((starved.users(), unfairness_of(&starved)), (3, Some(1.0)));
+    }
+
+    #[test]
+    fn a_request_that_was_in_hand_before_counts_from_the_begin_of_the_window() {
+        let ms = Nanos::from_millis;
+        let at = |state, arrived, answered| UserView {
+            state,
+            arrived: ms(arrived),
+            totals: Totals { run: ms(answered), ..Totals::default() },
+            ..views::user(1, 0)
+        };
+        // It came at 400 and was answered at 1,300; the window begins at 1,000.
+        let (past, user) = (at(Waiting, 400, 50), at(Idle, 400, 950));
+        assert_eq!(wanted(&past, &user, ms(1_000), ms(2_000)), ms(300));
+        // It is not answered yet.
+        let user = at(Waiting, 400, 50);
+        assert_eq!(wanted(&past, &user, ms(1_000), ms(2_000)), ms(1_000));
+    }
+
+    #[test]
+    fn a_class_whose_statements_take_minutes_keeps_nobody_from_judging_the_others() {
+        let busy = (Waiting, 0.8, 0.1, 100, 4);
+        let window =
+            window(&[(0, busy), (0, (Waiting, 0.8, 0.1, 300, 12)), (1, (Inside, 0.0, 1.0, 0, 0))]);
+        assert_eq!((window.users(), window.turns_least()), (3, 0.0));
+        assert_eq!(unfairness_of(&window), Some(0.5), "100 and 300 requests");
     }
 
     #[test]
     fn the_step_is_a_part_of_a_turn_for_everybody() {
-        use State::{Idle, Waiting};
-        // Turns of 25 requests: 4 users x 25 x an eighth would be less than the least step.
-        let few = window(&[(Waiting, 0.8, 0.1, 100, 4); 4]);
-        assert_eq!(few.increase(), 16.0);
-        let many = Window { users: 256, ..few };
-        assert_eq!(many.increase(), 800.0);
-        let nobody = window(&[(Idle, 0.0, 0.0, 0, 0); 4]);
-        assert_eq!(nobody.increase(), 16.0);
+        // Turns of 25 requests: 40 users x 25 x an eighth.
+        let many = window(&[(0, (Waiting, 0.8, 0.1, 100, 4)); 40]);
+        assert_eq!(many.step(), 125.0);
+        let nobody = of_one_class([(Idle, 0.0, 0.0, 0, 0); 4]);
+        assert_eq!((nobody.step(), unfairness_of(&nobody)), (16.0, None));
     }
 }

@@ -9,6 +9,8 @@
 //! of `tests/together.rs`. So a distance is kept from the ζ with which a bound was broken last, and that is forgotten
 //! slowly: 0.04.
 
+use crate::Nanos;
+
 /// Bounds and gains. A bound of zero means that this measure does not matter, unless both are zero:
 /// then the least ζ is wanted.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +42,49 @@ impl Default for QuotaLimits {
     }
 }
 
+/// Turns of a mean user that a window should have, for a bound of one; with less than a part of them nothing is known.
+/// Turns come whole: with n turns each, one more or less is 1/n of unfairness, and there is one at each end of a window,
+/// larger or smaller than the mean. For a bound of 10 % that makes 40. In a simulation with 20 of them a third of all
+/// windows is above the bound whatever ζ is.
+const TURNS: f64 = 4.0;
+const TURNS_PART: f64 = 0.75;
+
+/// Shortest and longest window.
+const WINDOW_MIN: Nanos = Nanos::from_millis(100);
+const WINDOW_MAX: Nanos = Nanos::from_millis(20_000);
+
+/// Part of one more turn for every user by which ζ grows each time. AppleS does not give its u; as a number of requests it
+/// would mean nothing: a transaction has one of them or a hundred.
+const INCREASE: f64 = 0.125;
+
+/// Least such step, in requests.
+const INCREASE_MIN: f64 = 16.0;
+
+impl QuotaLimits {
+    /// Turns of a mean user that a window should have.
+    fn turns(&self) -> f64 {
+        let bounds = [self.unfairness_max, self.variability_max];
+        let tightest = bounds.into_iter().filter(|bound| *bound > 0.0).fold(1.0, f64::min);
+        TURNS / tightest
+    }
+
+    /// Whether a window is over: it has lasted so long, and `turns` are those of a mean user of the class that had the
+    /// fewest.
+    pub fn ends(&self, lasted: Nanos, turns: f64) -> bool {
+        lasted >= WINDOW_MIN && turns >= self.turns() || lasted >= WINDOW_MAX
+    }
+
+    /// Whether a class whose mean user had so many turns can be judged.
+    pub fn judges(&self, turns: f64) -> bool {
+        turns >= TURNS_PART * self.turns()
+    }
+
+    /// Requests by which ζ may grow, with so many users and requests of a turn.
+    pub fn step(requests: f64, users: f64) -> f64 {
+        (INCREASE * requests * users).max(INCREASE_MIN)
+    }
+}
+
 /// What was measured over the last scheduling round, at least 100 ms.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QuotaSight {
@@ -62,12 +107,14 @@ pub struct QuotaControl {
     zeta: f64,
     /// ζ that broke a bound, as far as it is remembered; zero if none has.
     broke: f64,
+    /// The window before broke a bound.
+    breaking: bool,
 }
 
 impl QuotaControl {
     /// Begins with this ζ.
     pub fn new(zeta: f64) -> QuotaControl {
-        QuotaControl { zeta, broke: 0.0 }
+        QuotaControl { zeta, ..QuotaControl::default() }
     }
 
     /// Takes what a window showed and returns the ζ that follows.
@@ -84,9 +131,14 @@ impl QuotaControl {
         ];
         let bounded = || measures.into_iter().filter(|(_, bound)| *bound > 0.0);
         self.zeta = if bounded().any(|(value, bound)| value.is_some_and(|value| value > bound)) {
-            self.broke = zeta;
+            // Chance breaks a bound at the least ζ, too, and what goes on breaking it is another load.
+            if zeta > least && !self.breaking {
+                self.broke = zeta;
+            }
+            self.breaking = true;
             (zeta * limits.decrease).max(least)
         } else {
+            self.breaking = false;
             self.broke = (self.broke * FORGETS).min(limits.most / DISTANCE);
             // What is not known is no reason to grow, nor to fall.
             let room = |(value, bound): (Option<f64>, f64)| {
@@ -130,6 +182,36 @@ mod tests {
         assert_eq!(next(100.0, &limits, unknown), 100.0);
         let one_broken = QuotaSight { unfairness: None, ..sight(0.0, 1.5) };
         assert_eq!(next(100.0, &limits, one_broken), 50.0, "whatever is not known of the other");
+    }
+
+    #[test]
+    fn a_window_lasts_until_turns_can_be_told_from_chance() {
+        let ms = Nanos::from_millis;
+        let limits = QuotaLimits::default();
+        assert!(!limits.ends(ms(50), 99.0), "too short");
+        assert!(!limits.ends(ms(5_000), 39.0) && limits.ends(ms(5_000), 40.0));
+        assert!(limits.ends(ms(20_000), 0.0), "whatever was seen");
+        assert!(!limits.judges(29.0) && limits.judges(30.0));
+        let loose = QuotaLimits { unfairness_max: 0.0, variability_max: 2.0, ..limits };
+        assert!(loose.ends(ms(100), 4.0), "no bound is looser than one here");
+        // 25 requests, 256 users: an eighth of a turn each.
+        assert_eq!(QuotaLimits::step(25.0, 256.0), 800.0);
+        assert_eq!(QuotaLimits::step(1.0, 4.0), 16.0);
+    }
+
+    #[test]
+    fn what_breaks_a_bound_at_the_least_quota_is_not_remembered() {
+        let limits = QuotaLimits { increase: 100.0, ..QuotaLimits::default() };
+        let mut control = QuotaControl::new(10.0);
+        assert_eq!(control.look(&limits, sight(0.2, 0.0)), 10.0);
+        assert_eq!(control.look(&limits, sight(0.0, 0.0)), 110.0);
+        // Half a minute of another load, and then the one before again.
+        let mut control = QuotaControl::new(1_000.0);
+        for _ in 0..7 {
+            control.look(&limits, sight(0.2, 0.0));
+        }
+        let after = (0..20).map(|_| control.look(&limits, sight(0.0, 0.0))).fold(0.0, f64::max);
+        assert!(after > 800.0, "{after}");
     }
 
     #[test]

@@ -82,7 +82,7 @@ pub struct Sight {
     pub completed: u64,
     /// Requests that were answered, ever.
     pub requests: u64,
-    /// Time that all completed turns have spent inside.
+    /// Time that requests have spent inside, ever; those that were answered together count it each.
     pub run: Nanos,
     /// Users that are connected and have issued something lately.
     pub users: u32,
@@ -112,7 +112,7 @@ pub struct Tuner {
     current: u32,
     /// P that is held or climbed from.
     center: u32,
-    /// Ratio between neighbours, in 1/16 of an octave.
+    /// Ratio between neighbours.
     step: f64,
     /// The climb is at its last comparison: with this top of the curve.
     top: Option<u32>,
@@ -144,7 +144,7 @@ const CROWD_PER_CORE: u32 = 4;
 /// Part of the best throughput within which a smaller P is preferred.
 const AS_GOOD: f64 = 0.99;
 
-/// Gain, relative to the spread, that a probe must show.
+/// Gain that a probe must show, beyond what chance may give.
 const PROBE_GAIN: f64 = 1.015;
 
 /// Ratio of P and a wide probe.
@@ -233,6 +233,10 @@ impl Tuner {
             self.phase = Phase::Waiting;
             self.watches = Watches::default();
             return self.set(sight.now, self.center);
+        }
+        if few {
+            // As many as there are may be inside; fewer would be held for the sake of a search.
+            return self.rest(&sight);
         }
         if self.watches.mix_shifted(&shown) {
             // What was measured before is of another load.
@@ -392,6 +396,15 @@ impl Tuner {
         // If the load has changed while it was searched for, this is not what P gives.
         self.watches.moved(after);
         self.arms.clear();
+        self.set(sight.now, self.center)
+    }
+
+    /// Keeps P without looking for a better one.
+    fn rest(&mut self, sight: &Sight) -> u32 {
+        self.phase = Phase::Holding;
+        self.probed = sight.now;
+        self.arms.clear();
+        self.watches = Watches::default();
         self.set(sight.now, self.center)
     }
 

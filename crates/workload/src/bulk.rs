@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crate::db::{Database, DbError, Session};
+use crate::db::{Database, DbError, ErrorKind, Session};
 
 /// Bytes of a multi-row INSERT, well below every server's limit for one statement.
 const STATEMENT_BYTES: usize = 256 << 10;
@@ -58,11 +58,13 @@ pub(crate) fn fill(
             if !observer(written.load(Ordering::Relaxed).min(rows), rows) {
                 stop.store(true, Ordering::Relaxed);
             }
-            thread::sleep(TELL_EVERY.min(Duration::from_millis(rows / 100)));
+            thread::sleep(TELL_EVERY.min(Duration::from_millis(1 + rows / 100)));
         }
-        workers.into_iter().try_for_each(|worker| {
-            worker.join().unwrap_or_else(|_| Err(DbError::data("a loading thread panicked")))
-        })
+        let panicked = |_| Err(DbError::data("a loading thread panicked"));
+        let ended = workers.into_iter().map(|worker| worker.join().unwrap_or_else(panicked));
+        // Those that gave up did so because of another one's error, or the observer's wish.
+        let errors = ended.filter_map(Result::err);
+        errors.min_by_key(|error| error.kind == ErrorKind::Usage).map_or(Ok(()), Err)
     })?;
     if stop.load(Ordering::Relaxed) { Err(given_up()) } else { Ok(()) }
 }

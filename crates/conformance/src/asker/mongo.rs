@@ -55,6 +55,11 @@ impl Document {
         self.field(0x03, name, &value.bytes())
     }
 
+    /// An array of one document.
+    fn array(self, name: &str, only: Document) -> Document {
+        self.field(0x04, name, &Document::default().document("0", only).bytes())
+    }
+
     /// A UUID, of subtype 4, with this number at its end.
     fn uuid(self, name: &str, value: u64) -> Document {
         let mut bytes = 16u32.to_le_bytes().to_vec();
@@ -92,6 +97,23 @@ impl Client {
     pub fn ask(&mut self, command: &str) -> Result<String> {
         let question = Document::default().text(command, "nothing").text("$db", "crowd");
         Ok(if ok(&self.command(question)?) { "1" } else { "0" }.to_owned())
+    }
+
+    /// Writes a number into the document of a client, and counts the documents of that client with that number: whether
+    /// there is one.
+    pub fn stamp(&mut self, client: u32, stamp: u64) -> Result<bool> {
+        let own = || Document::default().int("_id", client as i32);
+        let set = Document::default().document("$set", Document::default().long("v", stamp as i64));
+        let change = Document::default().document("q", own()).document("u", set);
+        let change = change.boolean("upsert", true);
+        let update = Document::default().text("update", "stamps").array("updates", change);
+        ensure!(ok(&self.command(update.text("$db", "crowd"))?), "the update was refused");
+        let query = own().long("v", stamp as i64);
+        let count = Document::default().text("count", "stamps").document("query", query);
+        let answer = self.command(count.text("$db", "crowd"))?;
+        ensure!(ok(&answer), "the count was refused");
+        let one = [b"\x10n\0".as_slice(), &1i32.to_le_bytes()].concat();
+        Ok(answer.windows(one.len()).any(|window| window == one))
     }
 
     /// Begins a transaction by reading.

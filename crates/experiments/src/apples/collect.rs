@@ -158,8 +158,8 @@ impl Bench<'_> {
         let mut runs: Vec<(&str, f64, Run)> = Vec::new();
         for round in 1..=self.time.rounds {
             random.shuffle(&mut tasks);
-            // Whatever follows from what was seen comes after it.
-            tasks.sort_by_key(|task| task.arm.follows());
+            // What others follow from comes before them.
+            tasks.sort_by_key(|task| !task.arm.watches());
             for task in &tasks {
                 let label = task.arm.label;
                 let title = format!("round {round}/{} · {label} · {}", self.time.rounds, task.at);
@@ -210,7 +210,8 @@ impl Bench<'_> {
         let quick = self.options.quick;
         let mut trials = Trials::new(points, window_s, quick, random);
         let trials_s = Trials::duration_s(points.len(), quick);
-        let expected = Duration::from_secs(warm_up_s + window_s + trials_s + AROUND_S);
+        let around_s = if quick { AROUND_S.1 } else { AROUND_S.0 };
+        let expected = Duration::from_secs(warm_up_s + window_s + trials_s + around_s);
         self.progress.step(title, expected);
         let mut server = self.server(task)?;
         server.make_ready(&mut || {
@@ -228,6 +229,7 @@ impl Bench<'_> {
             ..Driving::default()
         };
         let stop = Stop::default();
+        let gated = matches!(task.arm.server, ServerKind::Gate(_));
         let gate = Gate { headworks: &self.headworks, server: task.arm.server };
         let (progress, mut found, mut refused) = (&mut self.progress, None, None);
         let warm_up = how.warm_up;
@@ -238,14 +240,16 @@ impl Bench<'_> {
             stop: &stop,
             tick: &mut |elapsed| {
                 progress.tick();
-                if let Some((point, seconds)) = trials.due(elapsed.saturating_sub(warm_up)) {
-                    // What was found before others were tried.
-                    let looked = if found.is_none() { gate.look().map(Some) } else { Ok(None) };
-                    let done = looked.and_then(|looked| {
-                        found = found.take().or(looked);
-                        gate.try_out(point, seconds)
-                    });
-                    refused = done.err();
+                let in_window = elapsed.saturating_sub(warm_up);
+                // While everybody is there, and before others are tried.
+                if gated && found.is_none() && in_window.as_secs() >= window_s {
+                    match gate.look() {
+                        Ok(looked) => found = Some(looked),
+                        Err(error) => refused = Some(error),
+                    }
+                }
+                if let Some((point, seconds)) = trials.due(in_window) {
+                    refused = gate.try_out(point, seconds).err().or(refused.take());
                 }
                 if interrupt::check().is_err() || refused.is_some() {
                     stop.stop();
@@ -270,8 +274,8 @@ impl Bench<'_> {
             Some(_) => measure_before(report.clone(), &trials, window_s, round),
             None => measure(&report, sensitive, round),
         };
-        if matches!(task.arm.server, ServerKind::Gate(_)) {
-            let (status, search) = found.map_or_else(|| gate.look(), Ok)?;
+        if gated {
+            let (status, search) = found.context("the run ended before its window did")?;
             add_status(&mut run, &status);
             add_search(&mut run, &search);
             if search["auto"] == true {

@@ -148,8 +148,8 @@ pub(super) struct Time {
 /// Of a quick run: it shows that everything works.
 pub(super) const QUICK: Time = Time { warm_up_s: 2, window_s: 3, rounds: 1 };
 
-/// Starting, connecting, stopping.
-pub(super) const AROUND_S: u64 = 9;
+/// Starting, connecting, checking, stopping, in seconds: of full and of quick runs.
+pub(super) const AROUND_S: (u64, u64) = (12, 2);
 
 /// Filling the tables.
 pub(super) const LOAD_S: (u64, u64) = (240, 12);
@@ -172,7 +172,8 @@ impl Figure {
                 Some(own) => own,
                 None => (self.time.warm_up_s, self.time.window_s),
             };
-            seconds += arm.points.len() as u64 * (warm_up + window + AROUND_S);
+            let around = if quick { AROUND_S.1 } else { AROUND_S.0 };
+            seconds += arm.points.len() as u64 * (warm_up + window + around);
             at += 1;
         }
         if quick { seconds + LOAD_S.1 } else { seconds * self.time.rounds as u64 + LOAD_S.0 }

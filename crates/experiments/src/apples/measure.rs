@@ -10,9 +10,10 @@ use super::trials::Trials;
 use crate::metrics::{percentile, unfairness};
 use crate::sweep::record::Run;
 
-/// Length of the windows in which the bound of unfairness is judged: long enough for every user to have had several
-/// turns.
+/// Shortest windows in which the bound of unfairness is judged, and requests (transactions) that a mean user should have
+/// in one: with fewer, one more or less is most of what there is.
 const WINDOW_MS: u32 = 10_000;
+const REQUESTS: f64 = 40.0;
 
 /// That bound.
 const UNFAIRNESS_MAX: f64 = 0.10;
@@ -20,7 +21,7 @@ const UNFAIRNESS_MAX: f64 = 0.10;
 /// Numbers: `throughput_per_s`, `latency_{p50,p95,p99,p999,max}_ms`, `unfairness` (over statements),
 /// `unfairness_transactions`, `latency_cv`, `retries_per_s`,
 /// `failures`, `least_second_per_s` (the slowest whole second of the window),
-/// `unfairness_held_fraction` (windows of 10 s with U_f of at most 0.1); with sensitive users also `ls_per_s`, `be_per_s`, `ls_latency_p999_ms`,
+/// `unfairness_held_fraction` (windows of 10 s or more with U_f of at most 0.1); with sensitive users also `ls_per_s`, `be_per_s`, `ls_latency_p999_ms`,
 /// `ls_latency_cv`.
 /// Series: `answered_per_s`, from the begin of the warm-up.
 pub(super) fn measure(report: &Report, sensitive: usize, round: u64) -> Run {
@@ -102,9 +103,14 @@ pub(super) fn measure_before(
 
 /// Part of the windows in which U_f over statements was within its bound; not a number without a whole window.
 fn held(report: &Report) -> f64 {
-    let windows = report.options.window.as_millis() as u32 / WINDOW_MS;
+    let whole_ms = report.options.window.as_millis() as u32;
+    let each_per_s = report.per_s / report.users.len().max(1) as f64;
+    let wanted_ms = REQUESTS / each_per_s.max(1e-3) * 1e3;
+    // Not longer than all there is.
+    let length_ms = WINDOW_MS.max(wanted_ms.min(f64::from(whole_ms)) as u32);
+    let windows = whole_ms / length_ms;
     let fair = |window: &u32| {
-        let within = (window * WINDOW_MS)..((window + 1) * WINDOW_MS);
+        let within = (window * length_ms)..((window + 1) * length_ms);
         let requests = |user: &UserReport| {
             let answers = user.trace.iter().filter(|answer| within.contains(&answer.at_ms));
             answers.map(|answer| f64::from(answer.requests)).sum()

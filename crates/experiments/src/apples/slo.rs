@@ -157,7 +157,7 @@ const SLO: Figure = Figure {
             140 and 190 without one: MariaDB as it is, a gate with fixed weights, and one whose weights follow the target.",
     sweep: ("best_effort_users", "users without a target"),
     arms: &arms(MARIADB, fixed!("16", "account"), target!("16", "account", "60.0")),
-    time: Time { warm_up_s: 20, window_s: 60, rounds: 3 },
+    time: Time { warm_up_s: 20, window_s: 120, rounds: 3 },
     claims: &claims(60.0, |seed| varies(seed, MARIADB)),
     panels: || panels(MARIADB, "transactions"),
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use headworks_workload::driver::{self, Client, Request, RunOptions, Stop};
 
 use super::EXPERIMENTS;
-use super::measure::{add_search, measure};
+use super::measure::{REQUEST_CV, add_search, add_status, measure};
 
 #[test]
 fn names_are_unique_and_times_are_promised() {
@@ -18,7 +18,10 @@ fn names_are_unique_and_times_are_promised() {
 }
 
 /// A server that takes two milliseconds.
-struct Fake;
+#[derive(Default)]
+struct Fake {
+    asked: u64,
+}
 
 impl Client for Fake {
     fn next(&mut self) -> Request {
@@ -27,7 +30,12 @@ impl Client for Fake {
 
     fn attempt(&mut self) -> Result<(), headworks_workload::db::DbError> {
         std::thread::sleep(Duration::from_millis(2));
+        self.asked += 1;
         Ok(())
+    }
+
+    fn requests(&self) -> u64 {
+        self.asked
     }
 }
 
@@ -41,7 +49,7 @@ fn a_run_is_measured_as_a_whole_and_by_class() {
         ..RunOptions::default()
     };
     let report =
-        driver::run(&options, &["only"], &|_| Ok(Fake), &Stop::default(), &mut |_| {}).unwrap();
+        driver::run(&options, &["only"], &|_| Ok(Fake::default()), &Stop::default(), &mut |_| {}).unwrap();
     let run = measure(&report, 2, 7);
     let of = |key: &str| run.numbers[key];
     assert_eq!(run.seed, 7);
@@ -71,9 +79,43 @@ fn the_model_counts_only_if_it_fits() {
     assert!(!run.numbers.contains_key("gate_model_per_s"));
 }
 
+#[test]
+fn windows_in_which_unfairness_is_judged_have_requests_enough() {
+    let options = RunOptions {
+        users: 4,
+        warm_up: Duration::ZERO,
+        window: Duration::from_millis(500),
+        trace: true,
+        ..RunOptions::default()
+    };
+    let mut report =
+        driver::run(&options, &["only"], &|_| Ok(Fake::default()), &Stop::default(), &mut |_| {}).unwrap();
+    let held = |report: &driver::Report| {
+        measure(report, 0, 1).numbers.get("unfairness_held_fraction").copied()
+    };
+    assert_eq!(held(&report), None, "shorter than the shortest window");
+    // 40 s with 4 requests a second of 4 users: 40 of each take all of it, in which all were served alike.
+    report.options.window = Duration::from_secs(40);
+    report.per_s = 4.0;
+    assert_eq!(held(&report), Some(1.0));
+    // With 400 a second windows have 10 s, and nobody was served in three of four.
+    report.per_s = 400.0;
+    assert_eq!(held(&report), Some(0.25));
+}
+
+#[test]
+fn what_the_gate_says_of_all_users_is_kept() {
+    let mut run = measure(&empty(), 0, 1);
+    add_status(&mut run, &serde_json::json!({"latency_cv": 1.25, "classes": [], "targets": []}));
+    assert_eq!(run.numbers[REQUEST_CV], 1.25);
+    let mut run = measure(&empty(), 0, 1);
+    add_status(&mut run, &serde_json::json!({"latency_cv": null}));
+    assert!(!run.numbers.contains_key(REQUEST_CV));
+}
+
 fn empty() -> driver::Report {
     let options =
         RunOptions { users: 1, window: Duration::from_millis(20), ..RunOptions::default() };
     let options = RunOptions { warm_up: Duration::ZERO, ..options };
-    driver::run(&options, &["only"], &|_| Ok(Fake), &Stop::default(), &mut |_| {}).unwrap()
+    driver::run(&options, &["only"], &|_| Ok(Fake::default()), &Stop::default(), &mut |_| {}).unwrap()
 }

@@ -125,7 +125,7 @@ impl From<mysql::Error> for DbError {
         };
         let remedy = match &error {
             mysql::Error::MySqlError(server) if server.code == 1461 => {
-                " (about 30 statements for each connection: raise max_prepared_stmt_count)"
+                " (about 30 statements of TPC-C, nine for each table of sysbench, for each connection: raise max_prepared_stmt_count)"
             }
             _ => "",
         };

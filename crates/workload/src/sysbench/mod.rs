@@ -8,9 +8,9 @@
 //! * [`User`] is a client for the [driver](crate::driver).
 //!
 //! Tables, statements, their numbers and their order, and the distribution of rows are sysbench's, so that numbers can be
-//! compared. What is different is noted where it is: ids are given, not counted by the server, so that inserts need no
-//! lock of a counter (sysbench's `--auto-inc=off`), and a request that fails for a reason that passes is tried again as
-//! it was, where sysbench draws another.
+//! compared. What is different: rows are loaded with their ids instead of counted by the server; a request that fails for a
+//! reason that passes is tried again as it was, where sysbench draws another; and statements travel as the
+//! [`Database`](crate::db::Database) says, as text unless told otherwise, where sysbench prepares them.
 
 mod check;
 mod inputs;

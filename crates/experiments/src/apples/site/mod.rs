@@ -68,7 +68,7 @@ pub(super) trait Server {
     /// Lets users work.
     fn drive(&self, drive: Drive<'_>) -> Result<Report, DbError>;
 
-    /// Whether the data is consistent, after all runs.
+    /// Whether the data is consistent, after a run.
     fn check(&self) -> Result<()>;
 
     /// Whether it still runs.
