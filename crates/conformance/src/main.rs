@@ -78,7 +78,7 @@ fn list() -> Result<bool> {
         for behaviour in behaviour::of(subject)? {
             let bytes = if behaviour.bytes { "  (byte for byte)" } else { "" };
             let subject = subject.to_string();
-            println!("{subject:<16}{:<22}{}{bytes}", behaviour.name, behaviour.about);
+            println!("{subject:<18}{:<22}{}{bytes}", behaviour.name, behaviour.about);
         }
     }
     Ok(true)

@@ -49,7 +49,8 @@ fn a_run_is_measured_as_a_whole_and_by_class() {
         ..RunOptions::default()
     };
     let report =
-        driver::run(&options, &["only"], &|_| Ok(Fake::default()), &Stop::default(), &mut |_| {}).unwrap();
+        driver::run(&options, &["only"], &|_| Ok(Fake::default()), &Stop::default(), &mut |_| {})
+            .unwrap();
     let run = measure(&report, 2, 7);
     let of = |key: &str| run.numbers[key];
     assert_eq!(run.seed, 7);
@@ -89,7 +90,8 @@ fn windows_in_which_unfairness_is_judged_have_requests_enough() {
         ..RunOptions::default()
     };
     let mut report =
-        driver::run(&options, &["only"], &|_| Ok(Fake::default()), &Stop::default(), &mut |_| {}).unwrap();
+        driver::run(&options, &["only"], &|_| Ok(Fake::default()), &Stop::default(), &mut |_| {})
+            .unwrap();
     let held = |report: &driver::Report| {
         measure(report, 0, 1).numbers.get("unfairness_held_fraction").copied()
     };
@@ -117,5 +119,6 @@ fn empty() -> driver::Report {
     let options =
         RunOptions { users: 1, window: Duration::from_millis(20), ..RunOptions::default() };
     let options = RunOptions { warm_up: Duration::ZERO, ..options };
-    driver::run(&options, &["only"], &|_| Ok(Fake::default()), &Stop::default(), &mut |_| {}).unwrap()
+    driver::run(&options, &["only"], &|_| Ok(Fake::default()), &Stop::default(), &mut |_| {})
+        .unwrap()
 }
