@@ -234,8 +234,10 @@ impl Tuner {
             self.watches = Watches::default();
             return self.set(sight.now, self.center);
         }
-        if few {
-            // As many as there are may be inside; fewer would be held for the sake of a search.
+        // Most have left: all that are there may be inside, and would only be held for the sake of a search. Whether
+        // as many as P holds are too many is still looked at.
+        let left = f64::from(sight.users) * STEP_LAST < f64::from(self.center);
+        if few && left && self.phase == Phase::Holding {
             return self.rest(&sight);
         }
         if self.watches.mix_shifted(&shown) {
