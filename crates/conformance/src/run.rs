@@ -273,7 +273,7 @@ fn hear(subject: Subject, behaviour: &Behaviour, port: u16, scratch: &Path) -> R
 }
 
 /// A comparison that says nothing, because the server without a gate did not do the same twice, is made again: MariaDB's
-/// pool of threads now and then hangs up in the middle of a large result that is read slowly by TLS.
+/// pool of threads, seen through the relay, now and then ends in the middle of a large result by TLS.
 fn settled(mut compare: impl FnMut() -> Verdict) -> Verdict {
     let mut verdict = compare();
     for _ in 1..ATTEMPTS {
