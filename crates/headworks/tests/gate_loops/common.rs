@@ -42,6 +42,7 @@ pub struct Setup {
     sections: String,
     arguments: Vec<String>,
     program: Option<PathBuf>,
+    locks: Option<String>,
 }
 
 impl Setup {
@@ -53,6 +54,7 @@ impl Setup {
             sections: String::new(),
             arguments: Vec::new(),
             program: None,
+            locks: None,
         };
         setup
             .key("parallelism", parallelism)
@@ -89,6 +91,12 @@ impl Setup {
         self
     }
 
+    /// A profile of one's own, with words that take and release a lock of the session.
+    pub fn locks(mut self, acquire: &str, release: &str) -> Setup {
+        self.locks = Some(format!("acquire = [{acquire:?}]\nrelease = [{release:?}]\n"));
+        self
+    }
+
     /// Starts the server; `None`, with a printed reason, if it is not here.
     pub fn start(self) -> Option<Gate> {
         if self.program.is_none() && !self.kind.is_here_or_skip() {
@@ -102,7 +110,18 @@ impl Setup {
         }
         text += &self.sections;
         fs::write(&config, text).unwrap();
-        let profile = if self.kind == LoopKind::Redis { "redis" } else { "memcached" };
+        let redis = self.kind == LoopKind::Redis;
+        let (framing, server) =
+            if redis { ("redis", "redis-server") } else { ("memcached", "memcached") };
+        let mut profile = PathBuf::from(framing);
+        if let Some(locks) = self.locks {
+            profile = directory.0.join("own.toml");
+            let text = format!(
+                "name = \"own\"\nframing = \"{framing}\"\nserved_by = \"event-loops\"\n\
+                 [programs]\nservers = [\"{server}\"]\n[locks]\n{locks}"
+            );
+            fs::write(&profile, text).unwrap();
+        }
         let mut builder = LoopServer::builder(self.kind);
         if let Some(program) = self.program {
             builder = builder.program(program);
@@ -114,7 +133,7 @@ impl Setup {
                 "--name".as_ref(),
                 NAME.as_ref(),
                 "--profile".as_ref(),
-                profile.as_ref(),
+                profile.as_os_str(),
                 "--config".as_ref(),
                 config.as_os_str(),
                 "--".as_ref(),

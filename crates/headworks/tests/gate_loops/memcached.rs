@@ -46,6 +46,21 @@ fn text_meta_and_binary_commands_go_through_unchanged() {
     assert_eq!(requests, 1006, "but for mn");
 }
 
+#[test]
+fn words_of_a_profile_take_and_release_a_lock_of_the_session() {
+    let setup = Setup::places(LoopKind::Memcached, 1).locks("mutex_taken", "mutex_free");
+    let Some(gate) = setup.start() else { return };
+    let (mut owner, mut other) = (gate.wire(), gate.wire());
+    owner.send(b"set mutex_taken 0 0 1\r\nx\r\n");
+    owner.expect("STORED\r\n");
+    other.send(b"get mutex_taken_by\r\n");
+    assert!(other.is_silent(), "the lock keeps the place");
+    owner.send(b"get mutex_free\r\n");
+    owner.expect("END\r\n");
+    other.expect("END\r\n");
+    gate.wait_empty();
+}
+
 /// With one place and four loops, a turn is nearly always granted by another thread.
 #[test]
 fn turns_pass_from_loop_to_loop() {

@@ -74,6 +74,30 @@ fn whoever_is_in_a_transaction_or_watches_is_never_held() {
 }
 
 #[test]
+fn words_of_a_profile_take_and_release_a_lock_of_the_session() {
+    let setup = Setup::redis(1).locks("enter_batch", "leave_batch");
+    let Some(gate) = setup.start() else { return };
+    let mut owner = gate.user("owner");
+    owner.tell(&["FCALL", "ENTER_BATCH", "0"]);
+    owner.expect("-ERR Function not found\r\n");
+    let mut other = gate.user("other");
+    other.tell(&["GET", "k"]);
+    assert!(other.is_silent(), "the lock keeps the place");
+    gate.wait_state("other", state::WAITING);
+    assert_eq!(gate.status().holding("owner"), "named-lock");
+    // Names that only contain the words.
+    owner.ask(&["GET", "leave_batches"], "$-1\r\n");
+    assert!(other.is_silent());
+    // The word has come, the command not yet.
+    owner.send(b"*2\r\n$3\r\nGET\r\n$12\r\nleave_batch ");
+    assert!(other.is_silent());
+    owner.send(b"\r\n");
+    owner.expect("$-1\r\n");
+    other.expect("$-1\r\n");
+    gate.wait_empty();
+}
+
+#[test]
 fn who_idles_in_a_transaction_lends_its_place_and_goes_on_at_once() {
     let Some(gate) = Setup::redis(1).key("idle_in_transaction_ms", 50).start() else { return };
     let mut owner = gate.user("owner");

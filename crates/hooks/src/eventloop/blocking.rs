@@ -62,7 +62,7 @@ pub(super) fn sent(user: u32, inner: &mut Inner) {
     let wait = inner.admitted.since(inner.wait.arrived);
     region.record(user, slot, wait, (inner.admitted, clock::now()), count);
     region.spend_many(slot, count);
-    let holding = inner.framing.holding();
+    let holding = inner.holding_between();
     slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
     if holding.is_empty() && slot.state() != State::Idle {
         slot.served.turn_ended();

@@ -91,7 +91,7 @@ impl Turn<'_> {
             Place::Granted => {}
             Place::Served if self.slot.state() != State::Idle => {}
             // It waits for its next bytes; what was read is charged to the turn that it waits for.
-            Place::Held if self.inner.framing.holding().is_empty() => {}
+            Place::Held if self.inner.holding().is_empty() => {}
             Place::Held => {
                 self.inner.waiting = false;
                 self.region.let_pass(self.user, PassReason::Owner);

@@ -67,8 +67,8 @@ pub fn received(watch: &'static Watch, bytes: &[u8]) {
 /// Follows the client's side of the conversation.
 pub(super) fn follow_client(watch: &'static Watch, bytes: &[u8]) {
     with(watch, |user, inner| {
-        let held = inner.framing.holding();
-        inner.framing.client_bytes(bytes);
+        let held = inner.holding();
+        inner.client_bytes(bytes);
         look_at_session(watch, user, inner);
         if watch.is_blocking() {
             blocking::received(watch, user, inner, held);
@@ -115,7 +115,7 @@ fn answered_late(watch: &'static Watch, user: u32) {
         turn(section.lists(), (fd, watch), clock::now(), |turn| {
             if turn.watch.place() == Place::Out && !turn.inner.framing.owes_answers() {
                 let (fresh, _) = turn.account();
-                let holding = turn.inner.framing.holding();
+                let holding = turn.inner.holding_between();
                 turn.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
                 over = holding.is_empty();
                 if over {
@@ -289,7 +289,7 @@ impl Turn<'_> {
                 }
                 // There is no client any more that could be served out of turn.
                 _ if hung_up => self.arrives(),
-                _ if !self.inner.framing.holding().is_empty() => {
+                _ if !self.inner.holding().is_empty() => {
                     self.arrives();
                     self.region.reenter(self.user);
                 }
@@ -377,7 +377,7 @@ impl Turn<'_> {
             return;
         }
         let (fresh, quota_left) = self.account();
-        let holding = self.inner.framing.holding();
+        let holding = self.inner.holding_between();
         self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
         // A server that does not want the client's next bytes has not done with its last.
         let unfinished = self.watch.asked().is_some_and(|(_, events, _)| events & IN == 0);

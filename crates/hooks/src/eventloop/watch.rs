@@ -3,6 +3,8 @@
 use super::framing::Framing;
 use super::table::{Table, Zeroed};
 use crate::conn::DESCRIPTORS;
+use crate::holding::Holding;
+use crate::named::Named;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -20,6 +22,8 @@ const FD_BITS: u32 = DESCRIPTORS.trailing_zeros();
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) framing: Framing,
+    /// What it holds by words of the profile.
+    pub(super) named: Named,
     /// The hold of the request in hand.
     pub(super) wait: Wait,
     /// It waits for its turn, and was not told the end of that yet.
@@ -36,6 +40,29 @@ pub(super) struct Inner {
     pub(super) paused: bool,
     /// Requests whose answers a thread of their own is at ([`super::blocking`]).
     pub(super) unanswered: u32,
+}
+
+impl Inner {
+    /// What the connection is estimated to hold.
+    pub(super) fn holding(&self) -> Holding {
+        self.framing.holding().with_if(Holding::NAMED_LOCK, self.named.held())
+    }
+
+    /// The same, after all commands that came as a whole were answered.
+    pub(super) fn holding_between(&mut self) -> Holding {
+        if self.framing.between_commands() {
+            self.named.answered();
+        }
+        self.holding()
+    }
+
+    /// Follows bytes of the client.
+    pub(super) fn client_bytes(&mut self, bytes: &[u8]) {
+        self.framing.client_bytes(bytes);
+        if !matches!(self.framing, Framing::Elsewhere) {
+            self.named.look(bytes);
+        }
+    }
 }
 
 /// In which list of its set an entry is.
@@ -181,6 +208,7 @@ impl Watch {
         let elsewhere = matches!(framing, Framing::Elsewhere);
         let inner = Inner {
             framing,
+            named: Named::Nothing,
             wait: Wait::NONE,
             waiting: false,
             peeked: false,
