@@ -4,13 +4,12 @@ use headworks_workload::tpcc::Mix;
 
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
 use super::measure::REQUEST_CV;
-use super::{report, run};
+use super::site::Site;
 use crate::registry::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 
-pub(super) const EXPERIMENT: Experiment =
-    BOUNDS.experiment(|options| run(&BOUNDS, options), |directory| report(&BOUNDS, directory));
+pub(super) const EXPERIMENT: Experiment = experiment!(BOUNDS);
 
 const AS_IS: &str = "MariaDB as it is";
 const WATCHED: &str = "watched, nobody held";
@@ -37,6 +36,7 @@ const fn arm(label: &'static str, server: ServerKind) -> Arm {
 
 const BOUNDS: Figure = Figure {
     id: "apples-bounds",
+    site: Site::MariaDb,
     title: "Throughput while unfairness stays under a bound",
     figure: "Figure 9; Algorithm 2",
     about: "Terminals without pauses, standard mix: MariaDB as it is, a gate whose P and whose quota find themselves with \
@@ -58,6 +58,7 @@ const BOUNDS: Figure = Figure {
         ),
     ],
     time: Time { warm_up_s: 30, window_s: 60, rounds: 3 },
+    extend: |_| {},
     claims: &[
         Claim {
             statement: "unfairness stays under its bound",

@@ -3,13 +3,12 @@
 use headworks_workload::tpcc::Mix;
 
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
-use super::{report, run};
+use super::site::Site;
 use crate::registry::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 
-pub(super) const EXPERIMENT: Experiment =
-    CGROUPS.experiment(|options| run(&CGROUPS, options), |directory| report(&CGROUPS, directory));
+pub(super) const EXPERIMENT: Experiment = experiment!(CGROUPS);
 
 const AS_IS: &str = "MariaDB as it is";
 const GROUPS: &str = "control groups";
@@ -63,6 +62,7 @@ fn share(seed: &Seed<'_>, arm: &str) -> f64 {
 
 const CGROUPS: Figure = Figure {
     id: "apples-cgroups",
+    site: Site::MariaDb,
     title: "The gate and control groups with CPU weights, alone and together",
     figure: "Figures 12 and 14",
     about: "Terminals without pauses, standard mix: MariaDB as it is, its threads in control groups whose CPU weights \
@@ -85,6 +85,7 @@ const CGROUPS: Figure = Figure {
         weighted(BOTH_3, config!("parallelism = 16\ncpu_weights = true\n", weighted)),
     ],
     time: Time { warm_up_s: 5, window_s: 20, rounds: 3 },
+    extend: |_| {},
     claims: &[
         Claim {
             statement: "the gate has more throughput than MariaDB as it is",

@@ -61,13 +61,9 @@ struct Task<'a> {
     seen_cv: Option<f64>,
 }
 
-/// Runs everything on MariaDB under TPC-C.
-pub(super) fn collect(figure: &Figure, options: &RunOptions) -> Result<Record> {
-    collect_on(Site::MariaDb, figure, options)
-}
-
 /// Runs everything.
-pub(super) fn collect_on(site: Site, figure: &Figure, options: &RunOptions) -> Result<Record> {
+pub(super) fn collect(figure: &Figure, options: &RunOptions) -> Result<Record> {
+    let site = figure.site;
     let headworks = options
         .headworks_exe
         .clone()
@@ -83,10 +79,16 @@ pub(super) fn collect_on(site: Site, figure: &Figure, options: &RunOptions) -> R
         rounds: options.repeat.unwrap_or(planned.rounds).max(1),
         ..planned
     };
-    let expected = Duration::from_secs(figure.expected_s(options.quick));
     let mut shared = DATA.lock().unwrap_or_else(PoisonError::into_inner);
     let kept = shared.take().filter(|data| (data.site, data.quick) == (site, options.quick));
-    let filled = kept.is_some();
+    let filled = kept.is_some() || !site.keeps_data();
+    let load_s = match (filled, options.quick) {
+        (true, _) => 0,
+        (false, true) => LOAD_S.1,
+        (false, false) => LOAD_S.0,
+    };
+    let expected =
+        Duration::from_secs(figure.round_s(time, options.quick) * time.rounds as u64 + load_s);
     let data = match kept {
         Some(data) => data,
         None => Data { work: Work::new(options, site.disk_bytes())?, site, quick: options.quick },
@@ -102,7 +104,7 @@ pub(super) fn collect_on(site: Site, figure: &Figure, options: &RunOptions) -> R
     };
     let (began, recorded_at_unix_s, load_before) =
         (Instant::now(), unix_now_s(), MachineLoad::read());
-    if !filled && site.keeps_data() {
+    if !filled {
         bench.prepare()?;
     }
     let arms = bench.rounds()?;

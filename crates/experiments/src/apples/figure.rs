@@ -12,12 +12,15 @@ use super::trials::Trials;
 use crate::record::Outcome;
 use crate::registry::{Experiment, RunOptions};
 use crate::sweep::panel::Panel;
+use crate::sweep::record::Record;
 pub(super) use crate::sweep::{Bound, Claim};
 
 /// A figure of the AppleS paper.
 pub(super) struct Figure {
     /// The experiment's id.
     pub(super) id: &'static str,
+    /// Where it is run.
+    pub(super) site: Site,
     /// One line that says what it shows.
     pub(super) title: &'static str,
     /// Number of the figure.
@@ -30,6 +33,8 @@ pub(super) struct Figure {
     pub(super) arms: &'static [Arm],
     /// Length and number of the runs.
     pub(super) time: Time,
+    /// Computes what follows from a record before it is judged; of a record that has it already, too.
+    pub(super) extend: fn(&mut Record),
     /// What must hold.
     pub(super) claims: &'static [Claim],
     /// The picture.
@@ -155,8 +160,14 @@ pub(super) const AROUND_S: (u64, u64) = (12, 2);
 pub(super) const LOAD_S: (u64, u64) = (240, 12);
 
 impl Figure {
-    /// How long it takes, in seconds.
+    /// How long the record takes, with its data, or the quick form; in seconds.
     pub(super) const fn expected_s(&self, quick: bool) -> u64 {
+        let (time, load_s) = if quick { (QUICK, LOAD_S.1) } else { (self.time, LOAD_S.0) };
+        self.round_s(time, quick) * time.rounds as u64 + load_s
+    }
+
+    /// How long a round of all arms takes, in seconds.
+    pub(super) const fn round_s(&self, time: Time, quick: bool) -> u64 {
         let mut seconds = 0;
         let mut at = 0;
         while at < self.arms.len() {
@@ -168,21 +179,20 @@ impl Figure {
                 continue;
             }
             let (warm_up, window) = match arm.time {
-                _ if quick => (QUICK.warm_up_s, QUICK.window_s),
-                Some(own) => own,
-                None => (self.time.warm_up_s, self.time.window_s),
+                Some(own) if !quick => own,
+                _ => (time.warm_up_s, time.window_s),
             };
             let around = if quick { AROUND_S.1 } else { AROUND_S.0 };
             seconds += arm.points.len() as u64 * (warm_up + window + around);
             at += 1;
         }
-        if quick { seconds + LOAD_S.1 } else { seconds * self.time.rounds as u64 + LOAD_S.0 }
+        seconds
     }
 
     /// Workload and database, for people.
-    pub(super) fn setting(&self, site: Site) -> String {
+    pub(super) fn setting(&self) -> String {
         let several = self.arms.iter().any(|arm| arm.load.workload.is_some());
-        if several { site.family() } else { site.title() }
+        if several { self.site.family() } else { self.site.title() }
     }
 
     /// The arm whose P are tried on the server of another one.

@@ -7,6 +7,7 @@ use headworks_workload::tpcc::Mix;
 
 use super::collect;
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
+use super::site::Site;
 use crate::html::{escape, table};
 use crate::metrics::median;
 use crate::record::Outcome;
@@ -68,6 +69,7 @@ fn rows() -> impl Iterator<Item = &'static str> {
 
 const MAP: Figure = Figure {
     id: "apples-map",
+    site: Site::MariaDb,
     title: "Both knobs together: P and the quota of a round",
     figure: "Figure 6",
     about: "256 terminals without pauses, standard mix, all of the same weight: each P with each quota L of requests \
@@ -88,6 +90,7 @@ const MAP: Figure = Figure {
         },
     ],
     time: Time { warm_up_s: 4, window_s: 10, rounds: 3 },
+    extend: |_| {},
     claims: &[
         Claim {
             statement: "the P that is best for the smallest quota is nearly the best for every other one",
@@ -155,22 +158,11 @@ fn run(options: &RunOptions) -> Result<Outcome> {
 fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, MAP.id)?;
     let tables: Vec<_> = MAPS.iter().map(|(title, key, _)| (*title, cells(&record, key))).collect();
+    let shown = super::presentation(&MAP, &record);
     let show = Presentation {
-        id: MAP.id,
-        figure: MAP.figure,
-        about: MAP.about,
-        sweep_label: MAP.sweep.1,
-        time_label: "s since the begin",
-        runs: "rounds",
-        caption: format!(
-            "TPC-C on MariaDB, {USERS} users, windows of {} s; framed: the best",
-            record.counted_s
-        ),
-        quick: "little data, short windows and one round; it measures nothing well",
+        caption: format!("{}; framed: the best", shown.caption),
         appendix: tables.iter().map(|(title, cells)| html(title, cells)).collect(),
-        derive: |_| {},
-        claims: MAP.claims,
-        panels: (MAP.panels)(),
+        ..shown
     };
     let mut outcome = sweep::report(&show, record, directory, fresh)?;
     for (title, cells) in &tables {

@@ -2,56 +2,26 @@
 
 mod model;
 
-use std::path::Path;
-
-use anyhow::Result;
 use headworks_workload::sysbench::Oltp;
 use headworks_workload::tpcc::Mix;
 use headworks_workload::ycsb::Core;
 
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::{Engine, Site};
-use super::{collect, present};
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
-use crate::sweep;
+use crate::registry::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use model::MODEL;
 
-/// An experiment of a site and a figure.
-macro_rules! experiment {
-    ($site:expr, $figure:expr) => {
-        $site.experiment(
-            &$figure,
-            |options| run($site, &$figure, options),
-            |directory| report($site, &$figure, directory, false),
-        )
-    };
-}
-
-pub(super) const STANDARD: Experiment = experiment!(Site::MariaDb, TPCC);
-pub(super) const READ_MOSTLY: Experiment = experiment!(Site::MariaDb, READS);
-pub(super) const WRITE_HEAVY: Experiment = experiment!(Site::MariaDb, WRITES);
-pub(super) const POSTGRESQL: Experiment = experiment!(Site::PostgreSql, ON_POSTGRESQL);
-pub(super) const SYSBENCH: Experiment =
-    experiment!(Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite), WITH_SYSBENCH);
-pub(super) const REDIS: Experiment = experiment!(Site::Redis(Core::A), ON_REDIS);
-pub(super) const REDIS_READS: Experiment = experiment!(Site::Redis(Core::B), ON_REDIS_READS);
-pub(super) const MONGODB: Experiment = experiment!(Site::MongoDb(Core::A), ON_MONGODB);
-pub(super) const MONGODB_READS: Experiment = experiment!(Site::MongoDb(Core::B), ON_MONGODB_READS);
-
-fn run(site: Site, figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect_on(site, figure, options)?)?;
-    report(site, figure, &options.out, true)
-}
-
-/// With the curves that are fitted to the record.
-fn report(site: Site, figure: &'static Figure, directory: &Path, fresh: bool) -> Result<Outcome> {
-    let mut record = sweep::read(directory, figure.id)?;
-    model::add(&mut record, FIXED);
-    present(site, figure, record, directory, fresh)
-}
+pub(super) const STANDARD: Experiment = experiment!(TPCC);
+pub(super) const READ_MOSTLY: Experiment = experiment!(READS);
+pub(super) const WRITE_HEAVY: Experiment = experiment!(WRITES);
+pub(super) const POSTGRESQL: Experiment = experiment!(ON_POSTGRESQL);
+pub(super) const SYSBENCH: Experiment = experiment!(WITH_SYSBENCH);
+pub(super) const REDIS: Experiment = experiment!(ON_REDIS);
+pub(super) const REDIS_READS: Experiment = experiment!(ON_REDIS_READS);
+pub(super) const MONGODB: Experiment = experiment!(ON_MONGODB);
+pub(super) const MONGODB_READS: Experiment = experiment!(ON_MONGODB_READS);
 
 const FIXED: &str = "P fixed";
 const AUTO: &str = "P finds itself";
@@ -177,6 +147,7 @@ const TIME: Time = Time { warm_up_s: 60, window_s: 20, rounds: 3 };
 
 const TPCC: Figure = Figure {
     id: "apples-matching",
+    site: Site::MariaDb,
     title: "The P with the most throughput, looked for and found: TPC-C",
     figure: "Figures 7 and 8",
     about: "256 terminals without pauses, standard mix. A P that finds itself from a cold start, counted after a \
@@ -184,6 +155,8 @@ const TPCC: Figure = Figure {
     sweep: ("parallelism", "P"),
     arms: &arms(Mix::STANDARD),
     time: TIME,
+    // The curves that are fitted to the record.
+    extend: |record| model::add(record, FIXED),
     claims: &MYSQL,
     panels: || panels("transactions/s"),
 };
@@ -206,6 +179,7 @@ const WRITES: Figure = Figure {
 
 const ON_POSTGRESQL: Figure = Figure {
     id: "apples-matching-postgresql",
+    site: Site::PostgreSql,
     title: "The P with the most throughput, looked for and found: TPC-C on PostgreSQL",
     claims: &NOT_MEASURED,
     ..TPCC
@@ -213,6 +187,7 @@ const ON_POSTGRESQL: Figure = Figure {
 
 const WITH_SYSBENCH: Figure = Figure {
     id: "apples-matching-sysbench",
+    site: Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite),
     title: "The P with the most throughput, looked for and found: sysbench on MariaDB",
     about: "256 users without pauses, sysbench's oltp_read_write, ten tables of 200,000 rows, all in memory. A P that finds \
             itself from a cold start, counted after a minute; then others from 4 to 256 on the same server, each for 5 s in \
@@ -223,6 +198,7 @@ const WITH_SYSBENCH: Figure = Figure {
 
 const ON_REDIS: Figure = Figure {
     id: "apples-matching-ycsb-redis",
+    site: Site::Redis(Core::A),
     title: "The P with the most throughput, looked for and found: YCSB A on Redis",
     about: "256 users, half reads and half updates of 1 KB records by Zipf's law, 100,000 records, all in memory. A P that \
             finds itself from a cold start, counted after a minute; then others from 4 to 256 on the same server, each for 5 s \
@@ -234,6 +210,7 @@ const ON_REDIS: Figure = Figure {
 
 const ON_REDIS_READS: Figure = Figure {
     id: "apples-matching-ycsb-redis-reads",
+    site: Site::Redis(Core::B),
     title: "The P with the most throughput, looked for and found: YCSB B on Redis",
     about: "As with YCSB A on Redis, but 95 % reads and 5 % updates.",
     ..ON_REDIS
@@ -241,6 +218,7 @@ const ON_REDIS_READS: Figure = Figure {
 
 const ON_MONGODB: Figure = Figure {
     id: "apples-matching-ycsb-mongodb",
+    site: Site::MongoDb(Core::A),
     title: "The P with the most throughput, looked for and found: YCSB A on MongoDB's protocol",
     about: "256 users, half reads and half updates of 1 KB records by Zipf's law, 50,000 records, all in memory, in \
             mongo-java-server, which is not MongoDB but speaks its protocol. A P that finds itself from a cold start, \
@@ -251,6 +229,7 @@ const ON_MONGODB: Figure = Figure {
 
 const ON_MONGODB_READS: Figure = Figure {
     id: "apples-matching-ycsb-mongodb-reads",
+    site: Site::MongoDb(Core::B),
     title: "The P with the most throughput, looked for and found: YCSB B on MongoDB's protocol",
     about: "As with YCSB A on MongoDB's protocol, but 95 % reads and 5 % updates.",
     ..ON_MONGODB

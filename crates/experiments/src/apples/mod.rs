@@ -3,6 +3,17 @@
 //!
 //! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in [`EXPERIMENTS`].
 
+/// The experiment of a figure.
+macro_rules! experiment {
+    ($figure:expr) => {
+        $figure.site.experiment(
+            &$figure,
+            |options| super::run(&$figure, options),
+            |directory| super::report(&$figure, directory, false),
+        )
+    };
+}
+
 mod bounds;
 mod cgroups;
 mod collect;
@@ -32,7 +43,6 @@ use crate::registry::{Experiment, RunOptions};
 use crate::sweep::record::Record;
 use crate::sweep::{self, Presentation};
 use figure::Figure;
-use site::Site;
 
 /// All of them, in the order of the paper.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[
@@ -72,47 +82,28 @@ pub(crate) fn forget_data() {
 
 fn run(figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
     sweep::write(&options.out, &collect::collect(figure, options)?)?;
-    report_on(Site::MariaDb, figure, &options.out, true)
+    report(figure, &options.out, true)
 }
 
-fn report(figure: &'static Figure, directory: &Path) -> Result<Outcome> {
-    report_on(Site::MariaDb, figure, directory, false)
+fn report(figure: &'static Figure, directory: &Path, fresh: bool) -> Result<Outcome> {
+    let mut record = sweep::read(directory, figure.id)?;
+    (figure.extend)(&mut record);
+    sweep::report(&presentation(figure, &record), record, directory, fresh)
 }
 
-fn run_on(site: Site, figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect_on(site, figure, options)?)?;
-    report_on(site, figure, &options.out, true)
-}
-
-fn report_on(
-    site: Site,
-    figure: &'static Figure,
-    directory: &Path,
-    fresh: bool,
-) -> Result<Outcome> {
-    present(site, figure, sweep::read(directory, figure.id)?, directory, fresh)
-}
-
-fn present(
-    site: Site,
-    figure: &'static Figure,
-    record: Record,
-    directory: &Path,
-    fresh: bool,
-) -> Result<Outcome> {
-    let show = Presentation {
+fn presentation(figure: &'static Figure, record: &Record) -> Presentation<'static> {
+    Presentation {
         id: figure.id,
         figure: figure.figure,
         about: figure.about,
         sweep_label: figure.sweep.1,
         time_label: "s since the begin",
         runs: "rounds",
-        caption: format!("{}, windows of {} s", figure.setting(site), record.counted_s),
+        caption: format!("{}, windows of {} s", figure.setting(), record.counted_s),
         quick: "little data, short windows and one round; it measures nothing well",
         appendix: String::new(),
         derive: |_| {},
         claims: figure.claims,
         panels: (figure.panels)(),
-    };
-    sweep::report(&show, record, directory, fresh)
+    }
 }

@@ -3,12 +3,11 @@
 use headworks_workload::tpcc::Mix;
 
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
-use super::{report, run};
+use super::site::Site;
 use crate::registry::Experiment;
 use crate::sweep::panel::Panel;
 
-pub(super) const EXPERIMENT: Experiment =
-    SHIFT.experiment(|options| run(&SHIFT, options), |directory| report(&SHIFT, directory));
+pub(super) const EXPERIMENT: Experiment = experiment!(SHIFT);
 
 const FIXED: &str = "P fixed, writing";
 const AUTO: &str = "P finds itself, reading and then writing";
@@ -17,6 +16,7 @@ const USERS: Users = Users::Fixed(256);
 
 const SHIFT: Figure = Figure {
     id: "apples-shift",
+    site: Site::MariaDb,
     title: "A load that turns from reading to writing: P is found again",
     figure: "section 4.3",
     about: "256 terminals that mostly read for 70 s, and only write for 80 s more, behind a gate whose P finds itself; then \
@@ -39,6 +39,7 @@ const SHIFT: Figure = Figure {
         },
     ],
     time: Time { warm_up_s: 4, window_s: 12, rounds: 3 },
+    extend: |_| {},
     claims: &[
         Claim {
             statement: "a minute after the change throughput is again as good as with the best fixed P",

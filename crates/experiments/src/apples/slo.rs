@@ -5,28 +5,13 @@ use headworks_workload::ycsb::Core;
 
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use super::{report, report_on, run, run_on};
 use crate::registry::Experiment;
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
 
-const ON_REDIS: Site = Site::Redis(Core::A);
-const ON_MONGODB: Site = Site::MongoDb(Core::A);
-
-pub(super) const EXPERIMENT: Experiment =
-    SLO.experiment(|options| run(&SLO, options), |directory| report(&SLO, directory));
-
-pub(super) const REDIS: Experiment = ON_REDIS.experiment(
-    &IN_REDIS,
-    |options| run_on(ON_REDIS, &IN_REDIS, options),
-    |directory| report_on(ON_REDIS, &IN_REDIS, directory, false),
-);
-
-pub(super) const MONGODB: Experiment = ON_MONGODB.experiment(
-    &IN_MONGODB,
-    |options| run_on(ON_MONGODB, &IN_MONGODB, options),
-    |directory| report_on(ON_MONGODB, &IN_MONGODB, directory, false),
-);
+pub(super) const EXPERIMENT: Experiment = experiment!(SLO);
+pub(super) const REDIS: Experiment = experiment!(IN_REDIS);
+pub(super) const MONGODB: Experiment = experiment!(IN_MONGODB);
 
 const MARIADB: &str = "MariaDB as it is";
 const STORE: &str = "as it is";
@@ -151,6 +136,7 @@ fn panels(as_is: &'static str, requests: &str) -> Vec<Panel> {
 
 const SLO: Figure = Figure {
     id: "apples-slo",
+    site: Site::MariaDb,
     title: "A P99.9 of 60 ms for ten users beside many others",
     figure: "Figures 17 and 18",
     about: "Ten terminals whose requests have a P99.9 target of 60 ms, in the gate and the database together, beside 90, \
@@ -158,12 +144,14 @@ const SLO: Figure = Figure {
     sweep: ("best_effort_users", "users without a target"),
     arms: &arms(MARIADB, fixed!("16", "account"), target!("16", "account", "60.0")),
     time: Time { warm_up_s: 20, window_s: 120, rounds: 3 },
+    extend: |_| {},
     claims: &claims(60.0, |seed| varies(seed, MARIADB)),
     panels: || panels(MARIADB, "transactions"),
 };
 
 const IN_REDIS: Figure = Figure {
     id: "apples-slo-redis",
+    site: Site::Redis(Core::A),
     title: "A P99.9 of 10 ms for ten users beside many others: YCSB A on Redis",
     figure: "Figures 17 and 18, on another database",
     about: "Ten users with an account of their own, whose requests have a P99.9 target of 10 ms, in the gate and Redis \
@@ -178,6 +166,7 @@ const IN_REDIS: Figure = Figure {
 
 const IN_MONGODB: Figure = Figure {
     id: "apples-slo-mongodb",
+    site: Site::MongoDb(Core::A),
     title: "A P99.9 of 10 ms for ten users beside many others: YCSB A on MongoDB's protocol",
     figure: "Figures 17 and 18",
     about: "Ten users of one application, whose requests have a P99.9 target of 10 ms, in the gate and the database together, \

@@ -3,13 +3,12 @@
 use headworks_workload::tpcc::Mix;
 
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
-use super::{report, run};
+use super::site::Site;
 use crate::registry::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 
-pub(super) const EXPERIMENT: Experiment =
-    USERS.experiment(|options| run(&USERS, options), |directory| report(&USERS, directory));
+pub(super) const EXPERIMENT: Experiment = experiment!(USERS);
 
 const AS_IS: &str = "MariaDB as it is";
 const POOL: &str = "its own thread pool";
@@ -45,6 +44,7 @@ const fn long(label: &'static str, server: ServerKind) -> Arm {
 
 const USERS: Figure = Figure {
     id: "apples-users",
+    site: Site::MariaDb,
     title: "Throughput, fairness and tails with more and more users",
     figure: "Figures 1 and 9",
     about: "Terminals without pauses, standard mix: MariaDB as it is, its pool of threads, its own limit of threads inside \
@@ -59,6 +59,7 @@ const USERS: Figure = Figure {
         long(GATE_LONG, GATED),
     ],
     time: Time { warm_up_s: 4, window_s: 20, rounds: 3 },
+    extend: |_| {},
     claims: &[
         Claim {
             statement: "256 and 512 users: more throughput than MariaDB as it is",

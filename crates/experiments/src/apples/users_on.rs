@@ -6,46 +6,15 @@ use headworks_workload::ycsb::Core;
 
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::{Engine, Site};
-use super::{report_on, run_on};
 use crate::registry::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 
-const ON_POSTGRESQL: Site = Site::PostgreSql;
-const ON_REDIS: Site = Site::Redis(Core::A);
-const ON_MONGODB: Site = Site::MongoDb(Core::A);
-const SYSBENCH_ON_MARIADB: Site = Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite);
-const SYSBENCH_ON_POSTGRESQL: Site = Site::Sysbench(Engine::PostgreSql, Oltp::ReadWrite);
-
-pub(super) const POSTGRESQL: Experiment = ON_POSTGRESQL.experiment(
-    &TPCC,
-    |options| run_on(ON_POSTGRESQL, &TPCC, options),
-    |directory| report_on(ON_POSTGRESQL, &TPCC, directory, false),
-);
-
-pub(super) const REDIS: Experiment = ON_REDIS.experiment(
-    &IN_REDIS,
-    |options| run_on(ON_REDIS, &IN_REDIS, options),
-    |directory| report_on(ON_REDIS, &IN_REDIS, directory, false),
-);
-
-pub(super) const MONGODB: Experiment = ON_MONGODB.experiment(
-    &IN_MONGODB,
-    |options| run_on(ON_MONGODB, &IN_MONGODB, options),
-    |directory| report_on(ON_MONGODB, &IN_MONGODB, directory, false),
-);
-
-pub(super) const SYSBENCH: Experiment = SYSBENCH_ON_MARIADB.experiment(
-    &IN_MARIADB,
-    |options| run_on(SYSBENCH_ON_MARIADB, &IN_MARIADB, options),
-    |directory| report_on(SYSBENCH_ON_MARIADB, &IN_MARIADB, directory, false),
-);
-
-pub(super) const SYSBENCH_POSTGRESQL: Experiment = SYSBENCH_ON_POSTGRESQL.experiment(
-    &IN_POSTGRESQL,
-    |options| run_on(SYSBENCH_ON_POSTGRESQL, &IN_POSTGRESQL, options),
-    |directory| report_on(SYSBENCH_ON_POSTGRESQL, &IN_POSTGRESQL, directory, false),
-);
+pub(super) const POSTGRESQL: Experiment = experiment!(TPCC);
+pub(super) const REDIS: Experiment = experiment!(IN_REDIS);
+pub(super) const MONGODB: Experiment = experiment!(IN_MONGODB);
+pub(super) const SYSBENCH: Experiment = experiment!(IN_MARIADB);
+pub(super) const SYSBENCH_POSTGRESQL: Experiment = experiment!(IN_POSTGRESQL);
 
 const AS_IS: &str = "as it is";
 const GATE: &str = "behind the gate";
@@ -135,12 +104,14 @@ fn panels(unit: &str) -> Vec<Panel> {
 
 const TPCC: Figure = Figure {
     id: "apples-users-postgresql",
+    site: Site::PostgreSql,
     title: "Throughput, fairness and tails with more and more users: PostgreSQL",
     figure: "Figures 1 and 9, on another database",
     about: "TPC-C's terminals without pauses, standard mix: PostgreSQL as it is, and behind the gate with P = 8 x cores.",
     sweep: ("users", "users"),
     arms: &arms_of_transactions("[gate]\nparallelism = 16\n"),
     time: Time { warm_up_s: 4, window_s: 20, rounds: 3 },
+    extend: |_| {},
     claims: &claims(
         ("+9.8 % to +28.1 % (Figure 9, MySQL)", 1.10),
         ("31.8 x to 101.5 x (Figures 12 and 14)", 30.0),
@@ -151,6 +122,7 @@ const TPCC: Figure = Figure {
 
 const IN_MARIADB: Figure = Figure {
     id: "apples-users-sysbench",
+    site: Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite),
     title: "Throughput, fairness and tails with more and more users: sysbench on MariaDB",
     figure: "Figures 1 and 9, with another workload",
     about: "sysbench's oltp_read_write without pauses, ten tables of 200,000 rows, all in memory, three of four statements \
@@ -165,6 +137,7 @@ const IN_MARIADB: Figure = Figure {
 
 const IN_POSTGRESQL: Figure = Figure {
     id: "apples-users-sysbench-postgresql",
+    site: Site::Sysbench(Engine::PostgreSql, Oltp::ReadWrite),
     title: "Throughput, fairness and tails with more and more users: sysbench on PostgreSQL",
     figure: "Figures 1 and 9, with another workload and on another database",
     about: "sysbench's oltp_read_write without pauses, ten tables of 200,000 rows, all in memory, three of four statements \
@@ -174,6 +147,7 @@ const IN_POSTGRESQL: Figure = Figure {
 
 const IN_REDIS: Figure = Figure {
     id: "apples-users-ycsb-redis",
+    site: Site::Redis(Core::A),
     title: "Throughput, fairness and tails with more and more users: YCSB A on Redis",
     figure: "Figure 16, on another database",
     about: "Half reads, half updates of 1 KB records by Zipf's law, 100,000 records, all in memory: Redis as it is, and \
@@ -190,6 +164,7 @@ const IN_REDIS: Figure = Figure {
 
 const IN_MONGODB: Figure = Figure {
     id: "apples-users-ycsb-mongodb",
+    site: Site::MongoDb(Core::A),
     title: "Throughput, fairness and tails with more and more users: YCSB A on MongoDB's protocol",
     figure: "Figures 14 and 16",
     about: "Half reads, half updates of 1 KB records by Zipf's law, 50,000 records, all in memory, in mongo-java-server, \

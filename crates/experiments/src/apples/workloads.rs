@@ -1,49 +1,21 @@
 //! The workloads that other figures do not have, side by side: as it is, and behind the gate.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use anyhow::Result;
 use headworks_workload::sysbench::Oltp;
 use headworks_workload::ycsb::Core;
 
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users, Workload};
 use super::site::{Engine, Site};
-use super::{collect, present};
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
-use crate::sweep;
+use crate::registry::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::{Record, Run};
 
-/// An experiment of a site and a figure.
-macro_rules! experiment {
-    ($site:expr, $figure:expr) => {
-        $site.experiment(
-            &$figure,
-            |options| run($site, &$figure, options),
-            |directory| report($site, &$figure, directory, false),
-        )
-    };
-}
-
 // The workloads of the sites themselves are those of the figures that share their data.
-pub(super) const SYSBENCH: Experiment =
-    experiment!(Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite), ON_MARIADB);
-pub(super) const REDIS: Experiment = experiment!(Site::Redis(Core::A), ON_REDIS);
-pub(super) const MONGODB: Experiment = experiment!(Site::MongoDb(Core::A), ON_MONGODB);
-
-fn run(site: Site, figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
-    sweep::write(&options.out, &collect::collect_on(site, figure, options)?)?;
-    report(site, figure, &options.out, true)
-}
-
-fn report(site: Site, figure: &'static Figure, directory: &Path, fresh: bool) -> Result<Outcome> {
-    let mut record = sweep::read(directory, figure.id)?;
-    compare(&mut record);
-    present(site, figure, record, directory, fresh)
-}
+pub(super) const SYSBENCH: Experiment = experiment!(ON_MARIADB);
+pub(super) const REDIS: Experiment = experiment!(ON_REDIS);
+pub(super) const MONGODB: Experiment = experiment!(ON_MONGODB);
 
 /// What the names of the two arms of a workload end with.
 macro_rules! as_is {
@@ -117,6 +89,7 @@ macro_rules! about {
 macro_rules! figure {
     (
         id: $id:literal,
+        site: $site:expr,
         title: $title:literal,
         figure: $figure:literal,
         about: $about:expr,
@@ -126,6 +99,7 @@ macro_rules! figure {
     ) => {
         Figure {
             id: $id,
+            site: $site,
             title: $title,
             figure: $figure,
             about: $about,
@@ -135,6 +109,7 @@ macro_rules! figure {
                 arm(gated!($name), ServerKind::Gate($gate), $workload),
             )+],
             time: Time { warm_up_s: 4, window_s: 10, rounds: 3 },
+            extend: compare,
             claims: &[$(
                 Claim {
                     statement: concat!($name, ": throughput against the server as it is"),
@@ -182,6 +157,7 @@ fn fairer(seed: &Seed<'_>, gated: &str) -> f64 {
 
 const ON_MARIADB: Figure = figure! {
     id: "apples-workloads-sysbench",
+    site: Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite),
     title: "Other workloads with and without the gate: sysbench on MariaDB",
     figure: "Figure 9, with other workloads",
     about: about!(
@@ -201,6 +177,7 @@ const ON_MARIADB: Figure = figure! {
 
 const ON_REDIS: Figure = figure! {
     id: "apples-workloads-ycsb-redis",
+    site: Site::Redis(Core::A),
     title: "Other workloads with and without the gate: YCSB B to F on Redis",
     figure: "Figure 16, with other workloads on another database",
     about: about!(
@@ -224,6 +201,7 @@ const ON_REDIS: Figure = figure! {
 
 const ON_MONGODB: Figure = figure! {
     id: "apples-workloads-ycsb-mongodb",
+    site: Site::MongoDb(Core::A),
     title: "Other workloads with and without the gate: YCSB on MongoDB's protocol",
     figure: "Figure 16, with other workloads",
     about: about!(

@@ -18,7 +18,8 @@ use headworks_workload::tpcc::{
 
 use super::volume::Volume;
 use super::{
-    AROUND_S, AT, EXPERIMENT, GATE, ID, PAIRS, Pair, QUICK_S, ROUNDS, USERS, WARM_UP_S, WINDOW_S,
+    AROUND_S, AT, EXPERIMENT, GATE, ID, LOAD_S, PAIRS, Pair, QUICK_S, ROUNDS, USERS, WARM_UP_S,
+    WINDOW_S, round_s,
 };
 use crate::apples::measure::measure;
 use crate::interrupt;
@@ -80,10 +81,8 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
         if options.quick { (QUICK_S.0, QUICK_S.1, 1) } else { (WARM_UP_S, WINDOW_S, ROUNDS) };
     let window_s = options.window_s.unwrap_or(planned_s).max(1);
     let rounds = options.repeat.unwrap_or(rounds).max(1);
-    let (expected_s, title) = match options.quick {
-        true => (EXPERIMENT.expected_quick_s, EXPERIMENT.title),
-        false => (EXPERIMENT.expected_s, EXPERIMENT.title),
-    };
+    let load_s = if options.quick { LOAD_S.1 } else { LOAD_S.0 };
+    let expected_s = load_s + round_s(warm_up_s + window_s) * rounds as u64;
     let work = Work::new(options, scale.volume_bytes)?;
     let volume = Volume::mount(&headworks, &work.path().join("volume"), MODEL, scale.volume_bytes)?;
     let mut bench = Bench {
@@ -95,7 +94,10 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
         window_s,
         volume,
         work,
-        progress: Progress::new(&format!("{ID}: {title}"), Duration::from_secs(expected_s)),
+        progress: Progress::new(
+            &format!("{ID}: {}", EXPERIMENT.title),
+            Duration::from_secs(expected_s),
+        ),
     };
     let (began, recorded_at_unix_s, load_before) =
         (Instant::now(), unix_now_s(), MachineLoad::read());
