@@ -2,6 +2,7 @@
 //!
 //! * [`db`]: the few things a workload asks of a database, for MariaDB/MySQL and PostgreSQL.
 //! * [`driver`]: any number of users in a closed or an open loop, with latencies, throughput and fairness.
+//! * [`priority`]: clients that do not wait for a processor.
 //! * [`redis`]: many connections to a Redis, counted one by one.
 //! * [`sysbench`]: the OLTP workloads of sysbench: tables, users, consistency.
 //! * [`tpcc`]: the TPC-C workload: population, terminals, consistency.
@@ -15,6 +16,7 @@ mod condition;
 pub mod db;
 pub mod driver;
 pub mod metrics;
+pub mod priority;
 pub mod random;
 pub mod redis;
 pub mod sysbench;

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use rustix::event::{Timespec, epoll};
 
+use crate::priority;
 use crate::random::Random;
 
 /// What the server says to each command.
@@ -31,9 +32,6 @@ const KEYS: i64 = 100_000;
 
 /// Longest sleep of a thread that may be asked to stop.
 const TENTH: Duration = Duration::from_millis(100);
-
-/// Of the thread of a group that pauses, as `nice` counts.
-const PRIORITY: i32 = -15;
 
 /// Connections of the same account that do the same.
 #[derive(Debug, Clone)]
@@ -126,8 +124,7 @@ fn load(
     stop: &AtomicBool,
 ) -> io::Result<Served> {
     if !group.pause.is_zero() {
-        // Of this thread alone; refused to who is not privileged, whose figures then have more of the client in them.
-        let _ = rustix::process::setpriority_process(None, PRIORITY);
+        priority::go_ahead();
     }
     let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut random = Random::new(seed, 0);

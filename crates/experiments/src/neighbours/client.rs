@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use headworks_workload::db::{Database, DbError, Session, Value};
 use headworks_workload::driver::{Client, Request};
+use headworks_workload::priority;
 use headworks_workload::random::Random;
 
 use super::site::ROWS;
@@ -22,13 +23,17 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Connects. Between requests it pauses for `pause` on average, exponentially distributed.
+    /// Connects, on the thread of its own that will serve it. Between requests it pauses for `pause` on average,
+    /// exponentially distributed; who pauses does not wait for a processor, as on a machine of its own.
     pub(super) fn connect(
         database: &Database,
         seed: u64,
         number: usize,
         pause: Duration,
     ) -> Result<Reader, DbError> {
+        if !pause.is_zero() {
+            priority::go_ahead();
+        }
         let session = database.connect()?;
         Ok(Reader { session, random: Random::new(seed, number as u64), pause, from: 0 })
     }

@@ -152,7 +152,8 @@ fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
         figure: EXPERIMENT.figure,
         about: "An account with four connections, whose clients pause between requests, alone and beside an account with \
                 200 connections that are always busy; and three accounts with 15 busy connections each. The gate has \
-                classes of equal weight for the accounts.",
+                classes of equal weight for the accounts. Threads of clients that pause go ahead of all others on the \
+                processors, as if they were on a machine of their own.",
         sweep_label: "",
         time_label: "",
         runs: "rounds",
