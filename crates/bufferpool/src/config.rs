@@ -110,14 +110,21 @@ impl Default for PoolConfig {
     }
 }
 
+/// What is noted of a frame: its state, latch, place in the lists and in the page table, for whom it is dirty; about.
+const FRAME_BYTES: u64 = 256;
+
 impl PoolConfig {
-    /// Bytes of all frames, and of the pages that a strategy holds beside them.
+    /// Bytes of all frames with what is noted of each, of the pages that a strategy holds beside them, and of a batch of
+    /// copies for each instance.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let beside = match self.strategy {
             StrategyKind::War { buffer_pages } => buffer_pages.saturating_mul(self.instances),
             _ => 0,
         };
-        (self.frames.saturating_add(beside) as u64).saturating_mul(self.page_size as u64)
+        let copies = self.io_batch.min(self.frames).saturating_mul(self.instances);
+        let pages = self.frames.saturating_add(beside).saturating_add(copies) as u64;
+        let noted = (self.frames as u64).saturating_mul(FRAME_BYTES);
+        pages.saturating_mul(self.page_size as u64).saturating_add(noted)
     }
 
     pub(crate) fn check(&self, storage_page_size: usize) -> Result<(), PoolError> {

@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// Between two attempts to get a frame.
 const RETRY: Duration = Duration::from_millis(10);
+/// For so long a miss looks for a clean page after a sync failed for good.
+const NO_HOPE: Duration = Duration::from_millis(100);
 
 /// A stretch of the frames with lists and mutexes of its own.
 pub(crate) struct Instance {
@@ -359,6 +361,12 @@ impl Core {
             let start = *since.get_or_insert_with(Instant::now);
             if start.elapsed() > self.config.exhausted_after {
                 return Err(self.exhausted(instance, page, start));
+            }
+            if start.elapsed() > NO_HOPE
+                && let Some(area) = &self.doublewrite
+            {
+                // No page will be written any more, so that waiting for a clean one is in vain.
+                area.check()?;
             }
             let wait = Instant::now();
             instance.wait_for_frame();

@@ -133,13 +133,13 @@ impl Doublewrite {
         storage: &dyn Storage,
         write: PageWrite<'_>,
     ) -> Result<(), StorageError> {
-        // No copy may be overwritten any more: its page may be torn.
-        self.syncs.check()?;
         let slot = self.singles.take();
         let copy = IoTag { kind: IoKind::Doublewrite, ..write.tag };
+        // After a failed sync no copy may be overwritten any more: its page may be torn.
         let written = self
-            .area
-            .write(slot, write.bytes, copy)
+            .syncs
+            .check()
+            .and_then(|()| self.area.write(slot, write.bytes, copy))
             .and_then(|()| self.syncs.of_page(&*self.area))
             .and_then(|()| storage.write(write.page, write.bytes, write.tag))
             .and_then(|()| self.syncs.of_page(storage));
@@ -147,14 +147,23 @@ impl Doublewrite {
         written
     }
 
+    /// The sync that failed, if one did: nothing is written any more.
+    pub(crate) fn check(&self) -> Result<(), StorageError> {
+        self.syncs.check()
+    }
+
     /// Writes a batch: `bytes` holds the pages of `writes` one after another.
+    ///
+    /// # Errors
+    /// That of the batch's last sync, of which `done` is not told: the pages are in their places, and nobody can tell
+    /// whether they are durable.
     pub(crate) fn write_batch(
         &self,
         storage: &dyn Storage,
         bytes: &[u8],
         writes: &[PageWrite<'_>],
         done: &mut dyn FnMut(usize, Result<(), StorageError>),
-    ) {
+    ) -> Result<(), StorageError> {
         let place = self.places.take();
         let copy = IoTag::of(IoKind::Doublewrite);
         let copied = self
@@ -167,15 +176,16 @@ impl Doublewrite {
             for at in 0..writes.len() {
                 done(at, Err(error.clone()));
             }
-            return;
+            return Ok(());
         }
         // A page counts as written when it is in its place: until the sync below its copy is kept.
         storage.write_batch(writes, done);
         // If that fails nobody can tell which pages are durable, and their frames may hold others already:
         // it is remembered.
-        let _ = self.syncs.of_page(storage);
+        let synced = self.syncs.of_page(storage);
         // Only now: the copies were needed until the sync.
         self.places.give_back(place);
+        synced
     }
 
     /// Syncs the pages' storage for a checkpoint: an error if that fails, or any sync did before.
@@ -185,13 +195,20 @@ impl Doublewrite {
         self.syncs.of_checkpoint(storage)
     }
 
-    /// Puts whole copies in place of torn pages; call it before the log is replayed.
+    /// Puts whole copies in place of torn pages; call it before the log is replayed, from `replay_from` on. Returns the
+    /// pages that were mended.
     ///
-    /// Returns the pages that were mended.
+    /// A cut tears only pages that were changed after `replay_from`. A damaged page of which there are older copies only
+    /// lacks changes that no replay brings back, so these are not used, and the damage shows. Without a log, and with
+    /// `Lsn(0)`, copies of a page cannot be told apart by their age: a torn page may become an older version of itself.
     ///
     /// # Errors
     /// Those of storage. A page that is torn in both places is left for the pool to report.
-    pub fn recover(&self, storage: &dyn Storage) -> Result<Vec<PageId>, PoolError> {
+    pub fn recover(
+        &self,
+        storage: &dyn Storage,
+        replay_from: Lsn,
+    ) -> Result<Vec<PageId>, PoolError> {
         let tag = IoTag::of(IoKind::Other);
         let mut copy = AlignedBuffer::new(storage.page_size());
         let mut there = AlignedBuffer::new(storage.page_size());
@@ -201,7 +218,9 @@ impl Doublewrite {
             self.area.read(slot, &mut copy, tag)?;
             let Some(home) = page::identify(&copy) else { continue };
             let lsn = page::page_lsn(&copy);
-            if home.0 < storage.pages() && latest.get(&home).is_none_or(|&(best, _)| best < lsn) {
+            let outdated = replay_from > Lsn(0) && lsn <= replay_from;
+            let newest = latest.get(&home).is_none_or(|&(best, _)| best < lsn);
+            if home.0 < storage.pages() && newest && !outdated {
                 latest.insert(home, (lsn, slot));
             }
         }

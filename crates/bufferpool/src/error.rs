@@ -5,7 +5,9 @@
 //!
 //! One error is remembered: a sync that failed. The system says so once and may have given up the writes
 //! before it; a later sync that succeeds says nothing of them. So no checkpoint is taken any more, nor a
-//! pool closed as if all were well: the log from the last checkpoint on is needed.
+//! pool closed as if all were well: the log from the last checkpoint on is needed. With a doublewrite area no page is
+//! written any more either, because copies may be all that is left of torn pages: reads and changes go on as long as
+//! there are clean frames, then they fail with that error. Open the storage anew and recover.
 
 use crate::ids::{Lsn, PageId};
 use std::path::PathBuf;
@@ -62,6 +64,14 @@ pub enum StorageError {
         path: PathBuf,
         /// What does not fit.
         reason: String,
+    },
+    /// Somebody has it open.
+    #[error(
+        "{path} is in use, by another process or by this one: close it there (`fuser -v {path}` names the process)"
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
     },
     /// The file could not be opened, created or sized.
     #[error("{path}: {message}")]

@@ -110,9 +110,10 @@ impl WriteGuard<'_> {
 
     /// The bytes, to be changed. The page is dirty from here on.
     ///
-    /// `rec_lsn` is a position of the log at or before that of the record which describes the
-    /// change: the end of the log, read before the record is appended. A checkpoint that begins
-    /// between the two then knows that the record is needed.
+    /// Call it before the record that describes the change is appended; `rec_lsn` is the end of the log, read before
+    /// this call. A checkpoint that begins after the append then finds the page dirty, and one that begins before it ends
+    /// before the record. In the other order (append, then `change`) a checkpoint between the two would give the record up
+    /// while no page has the change.
     ///
     /// The first 32 bytes are the pool's; [`WriteGuard::set_lsn`] writes there.
     pub fn change(&mut self, rec_lsn: Lsn) -> &mut [u8] {

@@ -177,7 +177,9 @@ impl BufferPool {
     /// # Errors
     /// The first write's that failed; its page stays dirty.
     pub fn flush_round(&self) -> Result<(), PoolError> {
-        (0..self.core.instances.len()).try_for_each(|at| round(&self.core, at))
+        let rounds = (0..self.core.instances.len()).map(|at| round(&self.core, at));
+        // Every flusher has its round.
+        rounds.fold(Ok(()), Result::and)
     }
 
     /// Writes every page that was dirty when the call began, and syncs storage.
@@ -185,15 +187,15 @@ impl BufferPool {
     /// Pages that stay under an exclusive latch for long hold it up.
     ///
     /// # Errors
-    /// The first write's that failed; its page stays dirty. A sync's; it then fails for good, see
-    /// [`BufferPool::checkpoint`].
+    /// The first write's that failed, after all others were tried; its page stays dirty. A sync's; it then fails for good,
+    /// see [`BufferPool::checkpoint`].
     pub fn flush_all(&self) -> Result<(), PoolError> {
         let era = self.core.era.fetch_add(1, Ordering::AcqRel);
+        let mut result = Ok(());
         for (instance, strategy) in self.core.instances.iter().zip(&self.core.strategies) {
-            self.core.flush_era(instance, &**strategy, era, CHECKPOINT_BATCH)?;
+            result = result.and(self.core.flush_era(instance, &**strategy, era, CHECKPOINT_BATCH));
         }
-        self.core.sync()?;
-        Ok(())
+        result.and(self.core.sync().map_err(PoolError::from))
     }
 
     /// Takes a checkpoint: writes what was changed before now, syncs, and says from where on the

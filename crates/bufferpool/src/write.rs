@@ -207,16 +207,16 @@ impl Core {
                 Err(error) => drop(first_error.get_or_insert(PoolError::from(error))),
             }
         };
+        let mut synced = Ok(());
         match &self.doublewrite {
-            Some(area) => area.write_batch(
-                &*self.storage,
-                &copies[..order.len() * page_size],
-                &writes,
-                &mut done,
-            ),
+            Some(area) => {
+                let bytes = &copies[..order.len() * page_size];
+                synced = area.write_batch(&*self.storage, bytes, &writes, &mut done);
+            }
             None => self.storage.write_batch(&writes, &mut done),
         }
-        first_error.map_or(Ok(()), Err)
+        first_error.map_or(Ok(()), Err)?;
+        synced.map_err(PoolError::from)
     }
 
     /// Writes the pages with changes before `limit`, oldest first, at most `max` of them. Pages that
@@ -239,7 +239,8 @@ impl Core {
     }
 
     /// Writes every page of the instance that was changed up to `era` and not written since, `batch` at a
-    /// time. A page that is changed again meanwhile does not keep the call from ending.
+    /// time. A page that is changed again meanwhile does not keep the call from ending. Pages that cannot be written do not
+    /// keep others from it; the first error is returned.
     pub(crate) fn flush_era(
         &self,
         instance: &Instance,
@@ -254,12 +255,14 @@ impl Core {
         };
         let mut left = due();
         while !left.is_empty() {
-            strategy.drain(self, instance)?;
+            let mut result = strategy.drain(self, instance);
             for some in left.chunks(batch) {
                 let frames = some.iter().copied().filter(|&frame| frame < end);
                 let begun: Vec<FrameId> = frames.filter(|&frame| self.begin_write(frame)).collect();
-                self.write_many(instance, &begun, IoKind::CheckpointFlush, &|_| {})?;
+                result =
+                    result.and(self.write_many(instance, &begun, IoKind::CheckpointFlush, &|_| {}));
             }
+            result?;
             left = due();
             if !left.is_empty() {
                 // Somebody is changing or writing what is left.

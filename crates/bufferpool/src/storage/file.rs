@@ -1,19 +1,16 @@
 //! Pages in a file or on a block device.
 
+use super::label::{self, Found};
 use super::uring::Rings;
 use super::{IoTag, PageWrite, Storage, check_range};
 use crate::error::StorageError;
 use crate::ids::PageId;
 use crate::memory::AlignedBuffer;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-const MAGIC: &[u8; 16] = b"headworks-pages\0";
-const VERSION: u32 = 1;
 /// Writers of the thread-pool fallback.
 const THREADS: usize = 16;
 
@@ -39,11 +36,19 @@ pub struct FileOptions {
     pub async_io: AsyncIo,
     /// Most writes of a batch under way at once.
     pub depth: u32,
+    /// A page file that is there already may be emptied by [`FileStorage::create`].
+    pub replace: bool,
 }
 
 impl Default for FileOptions {
     fn default() -> Self {
-        Self { page_size: 16 * 1024, direct: true, async_io: AsyncIo::Auto, depth: 128 }
+        Self {
+            page_size: 16 * 1024,
+            direct: true,
+            async_io: AsyncIo::Auto,
+            depth: 128,
+            replace: false,
+        }
     }
 }
 
@@ -53,6 +58,8 @@ impl Default for FileOptions {
 pub struct FileStorage {
     path: PathBuf,
     file: File,
+    /// Holds the lock that keeps other opens away.
+    lock: File,
     page_size: usize,
     pages: u64,
     direct: bool,
@@ -61,154 +68,91 @@ pub struct FileStorage {
 }
 
 impl FileStorage {
-    /// Creates (or empties) a file for `pages` pages, or labels a block device. Reserves no space:
-    /// a full disk shows when pages are written.
+    /// Creates a file for `pages` pages, or labels a block device. Reserves no space: a full disk shows when
+    /// pages are written.
+    ///
+    /// With [`FileOptions::replace`] one of ours that is there is emptied first. As much of a device as pages need is read,
+    /// and zeroes are written where there are none, which may take a while: nothing of before may be taken for a page.
     ///
     /// # Errors
-    /// [`StorageError::Open`], also if a device is too small, or if file or device begin with something that
-    /// is neither zeroes nor a label of ours; and the errors of a write.
+    /// [`StorageError::Open`], also if a device is too small, or if there is something else than zeroes: a page file
+    /// that is not to be replaced, or a stranger's data (all of a file is looked at, and a MiB at both ends of a device);
+    /// [`StorageError::InUse`]; and the errors of a write.
     pub fn create(path: &Path, pages: u64, options: FileOptions) -> Result<Self, StorageError> {
         let page_size = options.page_size;
         if !page_size.is_power_of_two() || page_size < 512 {
-            let message =
-                format!("pages of {page_size} bytes: a power of two from 512 on is needed");
-            return Err(StorageError::Open { path: path.into(), message });
+            let what = format!("pages of {page_size} bytes: a power of two from 512 on is needed");
+            return Err(label::wrong(path, what));
         }
-        let open_error = |error: std::io::Error| StorageError::Open {
-            path: path.into(),
-            message: error.to_string(),
-        };
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(open_error)?;
-        let wrong = |message: String| StorageError::Open { path: path.into(), message };
-        let Some(bytes) = Self::bytes_of(pages, page_size) else {
-            return Err(wrong(format!("{pages} pages are more than a file can have")));
-        };
-        if !Self::is_free(&file).map_err(open_error)? {
-            let what = "it holds something that is no page file: if nobody needs that, remove the file, or wipe \
-                        the device (`wipefs --all`, then zeroes over its first 512 bytes)";
-            return Err(wrong(what.into()));
-        }
-        if file.metadata().map_err(open_error)?.file_type().is_block_device() {
-            let there = Self::length(&file).map_err(open_error)?;
-            if there < bytes {
-                return Err(wrong(format!(
-                    "the device has {there} bytes, {pages} pages and a label need {bytes}"
-                )));
+        let file = label::open_alone(path, true)?;
+        match label::look(&file).map_err(|error| label::wrong(path, error))? {
+            Found::Nothing => {}
+            Found::Ours if options.replace => {}
+            Found::Ours => {
+                let what =
+                    "there is a page file already: open it, or say that it is to be replaced";
+                return Err(label::wrong(path, what));
             }
-        } else {
-            file.set_len(0).map_err(open_error)?;
-            file.set_len(bytes).map_err(open_error)?;
+            Found::Foreign => {
+                let what = "it holds something that is no page file: if nobody needs that, remove the file, or wipe \
+                            the device (`wipefs --all`, then zeroes over its first and last MiB)";
+                return Err(label::wrong(path, what));
+            }
         }
-        let mut label = vec![0; page_size];
-        label[..16].copy_from_slice(MAGIC);
-        label[16..20].copy_from_slice(&VERSION.to_le_bytes());
-        // A page is at most a few MiB long.
-        label[20..24].copy_from_slice(&(page_size as u32).to_le_bytes());
-        label[24..32].copy_from_slice(&pages.to_le_bytes());
-        let write = file.write_all_at(&label, 0).and_then(|()| file.sync_all());
-        write.map_err(|error| StorageError::from_io("write", PageId::NONE, &error))?;
-        drop(file);
-        Self::open(path, options)
+        label::make_room(path, &file, (page_size, pages), true)?;
+        label::write(&file, page_size, pages)?;
+        Self::open_locked(path, file, options)
     }
 
     /// Opens what [`FileStorage::create`] made.
     ///
     /// # Errors
     /// [`StorageError::Foreign`] if the label is not ours or the page size differs,
-    /// [`StorageError::Short`] if file or device is shorter than its label says.
+    /// [`StorageError::Short`] if file or device is shorter than its label says,
+    /// [`StorageError::InUse`] if it is open already.
     pub fn open(path: &Path, options: FileOptions) -> Result<Self, StorageError> {
-        let open_error = |error: std::io::Error| StorageError::Open {
-            path: path.into(),
-            message: error.to_string(),
-        };
-        let plain = OpenOptions::new().read(true).write(true).open(path).map_err(open_error)?;
-        let pages = Self::check_label(path, &plain, options.page_size)?;
-        let mut direct = None;
-        if options.direct {
-            direct = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .custom_flags(libc::O_DIRECT)
-                .open(path)
-                .ok();
+        Self::open_locked(path, label::open_alone(path, false)?, options)
+    }
+
+    /// Opens what [`FileStorage::create`] made, with room for `pages` pages from now on, if it has fewer.
+    ///
+    /// # Errors
+    /// As [`FileStorage::open`]; [`StorageError::Open`] if a device is too small; the errors of a write. What was there is
+    /// there in any case.
+    pub fn grow(path: &Path, pages: u64, options: FileOptions) -> Result<Self, StorageError> {
+        let file = label::open_alone(path, false)?;
+        if label::check(path, &file, options.page_size)? < pages {
+            label::make_room(path, &file, (options.page_size, pages), false)?;
+            // The label must not promise what a power cut takes back.
+            file.sync_all().map_err(|error| label::wrong(path, error))?;
+            label::write(&file, options.page_size, pages)?;
         }
+        Self::open_locked(path, file, options)
+    }
+
+    fn open_locked(path: &Path, locked: File, options: FileOptions) -> Result<Self, StorageError> {
+        let pages = label::check(path, &locked, options.page_size)?;
+        // Another description than the locked one: what the kernel still has under way for a process that was killed would
+        // keep the lock.
+        let with = |flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+        let direct = options.direct.then(|| with(libc::O_DIRECT).ok()).flatten();
         let rings = match options.async_io {
             AsyncIo::Threads => None,
             AsyncIo::Auto => Rings::new(options.depth).ok(),
-            AsyncIo::Uring => Some(Rings::new(options.depth).map_err(open_error)?),
+            AsyncIo::Uring => {
+                Some(Rings::new(options.depth).map_err(|error| label::wrong(path, error))?)
+            }
         };
         Ok(Self {
             path: path.into(),
             direct: direct.is_some(),
-            file: direct.unwrap_or(plain),
+            file: direct.map_or_else(|| with(0), Ok).map_err(|error| label::wrong(path, error))?,
+            lock: locked,
             page_size: options.page_size,
             pages,
             rings,
             depth: options.depth,
         })
-    }
-
-    fn check_label(path: &Path, file: &File, page_size: usize) -> Result<u64, StorageError> {
-        let foreign = |reason: String| StorageError::Foreign { path: path.into(), reason };
-        let mut label = [0u8; 32];
-        file.read_exact_at(&mut label, 0)
-            .map_err(|error| foreign(format!("its label cannot be read ({error})")))?;
-        if &label[..16] != MAGIC {
-            return Err(foreign("it does not begin with the label of page files".into()));
-        }
-        let number = |at: usize| {
-            u32::from_le_bytes([label[at], label[at + 1], label[at + 2], label[at + 3]])
-        };
-        if number(16) != VERSION {
-            return Err(foreign(format!("its version is {}, ours {VERSION}", number(16))));
-        }
-        if number(20) as usize != page_size {
-            return Err(foreign(format!(
-                "its pages have {} bytes, {page_size} were asked for",
-                number(20)
-            )));
-        }
-        let pages = u64::from(number(24)) | u64::from(number(28)) << 32;
-        let Some(want) = Self::bytes_of(pages, page_size) else {
-            return Err(foreign(format!(
-                "its label says {pages} pages, more than a file can have"
-            )));
-        };
-        let there = Self::length(file).map_err(|error| foreign(error.to_string()))?;
-        if there < want {
-            let whole = there / page_size as u64;
-            return Err(StorageError::Short {
-                page: PageId(whole.saturating_sub(1)),
-                // Less than a page.
-                got: (there % page_size as u64) as usize,
-                want: page_size,
-            });
-        }
-        Ok(pages)
-    }
-
-    /// Whether nobody else's data can be lost by a label: nothing is there, or a label of ours.
-    fn is_free(file: &File) -> std::io::Result<bool> {
-        let mut first = Vec::new();
-        file.take(512).read_to_end(&mut first)?;
-        Ok(first.starts_with(MAGIC) || first.iter().all(|&byte| byte == 0))
-    }
-
-    /// Bytes of a file of so many pages, with its label: at most what an offset can say.
-    fn bytes_of(pages: u64, page_size: usize) -> Option<u64> {
-        let bytes = pages.checked_add(1)?.checked_mul(page_size as u64)?;
-        i64::try_from(bytes).is_ok().then_some(bytes)
-    }
-
-    /// Bytes of a file or a block device, whose metadata do not tell.
-    fn length(mut file: &File) -> std::io::Result<u64> {
-        file.seek(SeekFrom::End(0))
     }
 
     /// Whether the file is used past the kernel's page cache.
@@ -291,6 +235,13 @@ impl FileStorage {
     }
 }
 
+impl Drop for FileStorage {
+    fn drop(&mut self) {
+        // A process that is being started by another thread may have the file, too, for a moment.
+        let _ = self.lock.unlock();
+    }
+}
+
 impl Storage for FileStorage {
     fn page_size(&self) -> usize {
         self.page_size
@@ -329,12 +280,12 @@ impl Storage for FileStorage {
         let plain = |write: &PageWrite<'_>| {
             check_range(self, write.page, 1).is_ok() && self.fits(write.bytes)
         };
-        match &self.rings {
-            Some(rings) if writes.iter().all(plain) => {
-                let offset = |page| self.offset(page);
-                rings.write_batch(self.file.as_raw_fd(), &offset, writes, done);
-            }
-            _ => self.write_with_threads(writes, done),
+        let offset = |page| self.offset(page);
+        // Without a ring threads do it, as where the kernel has none at all.
+        let ring = self.rings.as_ref().filter(|_| writes.iter().all(plain));
+        match ring.and_then(Rings::take) {
+            Some(ring) => ring.write_batch(&self.file, &offset, writes, done),
+            None => self.write_with_threads(writes, done),
         }
     }
 

@@ -12,6 +12,7 @@
 
 mod fault;
 mod file;
+mod label;
 mod mem;
 mod model;
 mod powercut;

@@ -5,7 +5,14 @@ use crate::error::StorageError;
 use crate::ids::PageId;
 use io_uring::{IoUring, opcode, types};
 use parking_lot::Mutex;
-use std::os::fd::RawFd;
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+/// Before the kernel is asked again.
+const SHORT_OF_MEMORY: Duration = Duration::from_millis(1);
 
 /// Rings that wait for their next batch: one batch uses one ring.
 pub(super) struct Rings {
@@ -26,31 +33,38 @@ impl Rings {
         Ok(Self { depth, idle: Mutex::new(vec![ring]) })
     }
 
+    /// A ring for a batch; `None` if there is none and the kernel gives no more.
+    pub(super) fn take(&self) -> Option<Taken<'_>> {
+        let idle = self.idle.lock().pop();
+        let ring = idle.or_else(|| IoUring::new(self.depth).ok())?;
+        Some(Taken { rings: self, ring })
+    }
+}
+
+/// A ring for one batch.
+pub(super) struct Taken<'r> {
+    rings: &'r Rings,
+    ring: IoUring,
+}
+
+impl Taken<'_> {
     /// Writes a batch at most `depth` at a time; returns when every write has ended.
     pub(super) fn write_batch(
-        &self,
-        fd: RawFd,
+        mut self,
+        file: &File,
         offset_of: &dyn Fn(PageId) -> u64,
         writes: &[PageWrite<'_>],
         done: &mut dyn FnMut(usize, Result<(), StorageError>),
     ) {
-        let ring = self.idle.lock().pop();
-        let mut ring = match ring.map_or_else(|| IoUring::new(self.depth), Ok) {
-            Ok(ring) => ring,
-            Err(error) => {
-                for (at, write) in writes.iter().enumerate() {
-                    done(at, Err(StorageError::from_io("write", write.page, &error)));
-                }
-                return;
-            }
-        };
+        let (ring, depth) = (&mut self.ring, self.rings.depth);
         let (mut next, mut under_way) = (0, 0);
         while next < writes.len() || under_way > 0 {
-            while next < writes.len() && under_way < self.depth {
+            while next < writes.len() && under_way < depth {
                 let write = &writes[next];
                 // A page is at most a few MiB long.
                 let length = write.bytes.len() as u32;
-                let entry = opcode::Write::new(types::Fd(fd), write.bytes.as_ptr(), length)
+                let target = types::Fd(file.as_raw_fd());
+                let entry = opcode::Write::new(target, write.bytes.as_ptr(), length)
                     .offset(offset_of(write.page))
                     .build()
                     .user_data(next as u64);
@@ -64,38 +78,60 @@ impl Rings {
                 under_way += 1;
             }
             let abort = Abort;
-            loop {
-                match ring.submit_and_wait(1) {
-                    Ok(_) => break,
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => break,
-                    Err(error) => panic!("the kernel refuses a ring it gave: {error}"),
-                }
-            }
+            submit_and_wait(ring);
             let ended: Vec<(u64, i32)> =
                 ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
             for (index, result) in ended {
                 under_way -= 1;
                 // It is the index that was given above.
                 let at = index as usize;
-                done(at, outcome(&writes[at], result));
+                let write = &writes[at];
+                let outcome = finish(file, offset_of(write.page), write.bytes, result);
+                done(
+                    at,
+                    outcome.map_err(|error| StorageError::from_io("write", write.page, &error)),
+                );
             }
             std::mem::forget(abort);
         }
-        self.idle.lock().push(ring);
+        self.rings.idle.lock().push(self.ring);
     }
 }
 
-fn outcome(write: &PageWrite<'_>, result: i32) -> Result<(), StorageError> {
-    if result < 0 {
-        let error = std::io::Error::from_raw_os_error(-result);
-        return Err(StorageError::from_io("write", write.page, &error));
+/// Gives the kernel what was pushed, and waits until something has ended.
+fn submit_and_wait(ring: &mut IoUring) {
+    loop {
+        match ring.submit_and_wait(1) {
+            Ok(_) => return,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            // Full of what has ended, or short of memory for a moment: what has ended is taken first.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EBUSY | libc::EAGAIN | libc::ENOMEM)
+                ) =>
+            {
+                if !ring.completion().is_empty() {
+                    return;
+                }
+                std::thread::sleep(SHORT_OF_MEMORY);
+            }
+            Err(error) => panic!("the kernel refuses a ring it gave: {error}"),
+        }
     }
-    if result as usize != write.bytes.len() {
-        // A device that takes part of a page has no room for the rest.
-        return Err(StorageError::NoSpace { page: write.page });
+}
+
+/// What became of a write. One that was cut short says nothing of the reason: who writes the rest hears of it.
+fn finish(file: &File, offset: u64, bytes: &[u8], result: i32) -> std::io::Result<()> {
+    let written = match usize::try_from(result) {
+        Ok(written) => written,
+        Err(_) => return Err(Error::from_raw_os_error(-result)),
+    };
+    match bytes.get(written..) {
+        Some([]) => Ok(()),
+        Some(rest) => file.write_all_at(rest, offset + written as u64),
+        None => Err(Error::other("the kernel wrote more than it was given")),
     }
-    Ok(())
 }
 
 /// Ends the process if it is dropped: unwinding would free buffers that the kernel still reads.

@@ -39,7 +39,10 @@ impl Strategy for LruC {
             Some(frame) => Ok(Some(take_victim(core, instance, frame))),
             None if self.eager && self.flushing.load(Ordering::Acquire) => Ok(None),
             // The pointer reached the head: only here LRU-C stalls (section 5.2.2).
-            None => stall(core, instance),
+            None => Ok(match stall(core, instance)? {
+                Some(frame) => Some(frame),
+                None => clean_behind(core, instance),
+            }),
         }
     }
 
@@ -75,6 +78,22 @@ impl Strategy for LruC {
     }
 }
 
+/// A page behind the pointer that a checkpoint left clean. The flusher would free it in its next round.
+fn clean_behind(core: &Core, instance: &Instance) -> Option<FrameId> {
+    let mut found = None;
+    for area in [Area::Dirty, Area::Passed] {
+        instance.lru.sweep(area, usize::MAX, &mut |frame| match found {
+            Some(_) => Visit::Stop,
+            None if core.frames.claim(frame) == Claim::Claimed => {
+                found = Some(frame);
+                Visit::Remove
+            }
+            None => Visit::Leave,
+        });
+    }
+    found.map(|frame| take_victim(core, instance, frame))
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -84,6 +103,29 @@ mod tests {
     use crate::storage::MemStorage;
     use crate::wal::NoWal;
     use std::sync::Arc;
+
+    /// A checkpoint cleans pages behind the pointer: without a flusher they are the only ones that can be taken.
+    #[test]
+    fn pages_that_a_checkpoint_cleaned_behind_the_pointer_can_be_taken() {
+        for strategy in [StrategyKind::LRU_C_BASIC, StrategyKind::LRU_C] {
+            let config = PoolConfig { frames: 64, page_size: 4096, strategy, ..Default::default() };
+            let storage = Arc::new(MemStorage::new(4096, 100));
+            let core = Core::new(config, storage, Arc::new(NoWal), None, None).unwrap();
+            for page in 0..64 {
+                let frame = core.pin(PageId(page), Mode::Fresh).unwrap();
+                core.mark_dirty(frame, Lsn(1));
+                core.frames.get(frame).unpin();
+            }
+            let instance = &core.instances[0];
+            // The pointer passes all of them, and the miss stalls.
+            let taken = core.pin(PageId(64), Mode::Fresh).unwrap();
+            assert_eq!(instance.lru.lengths(), (1, 63), "{strategy:?}");
+            core.flush_era(instance, &*core.strategies[0], u64::MAX, 64).unwrap();
+            let victim = core.strategies[0].victim(&core, instance, 0).unwrap();
+            assert!(victim.is_some_and(|frame| frame != taken), "{strategy:?}");
+            assert_eq!(instance.lru.lengths(), (1, 62), "{strategy:?}");
+        }
+    }
 
     /// The flusher of the full method frees what is behind the pointer under LRU-D, and takes LRU-M once, to
     /// take it over; without the second mutex it takes LRU-M for every page.

@@ -197,11 +197,15 @@ impl War {
             }
         };
         let bytes = &copies[..chunk.len() * page_size];
+        let mut synced = Ok(());
         match &core.doublewrite {
-            Some(area) => area.write_batch(&*core.storage, bytes, &writes, &mut done),
+            Some(area) => {
+                synced = area.write_batch(&*core.storage, bytes, &writes, &mut done);
+            }
             None => core.storage.write_batch(&writes, &mut done),
         }
-        first_error.map_or(Ok(()), Err)
+        first_error.map_or(Ok(()), Err)?;
+        synced.map_err(PoolError::from)
     }
 }
 

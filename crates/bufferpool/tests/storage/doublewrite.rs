@@ -125,7 +125,7 @@ fn a_torn_page_gets_its_latest_copy() {
     storage.read(PageId(1), &mut torn, tag).unwrap();
     torn[2000..].fill(0xee);
     storage.write(PageId(1), &torn, tag).unwrap();
-    assert_eq!(doublewrite.recover(&*storage).unwrap(), [PageId(1)]);
+    assert_eq!(doublewrite.recover(&*storage, Lsn(0)).unwrap(), [PageId(1)]);
     let pool = BufferPool::new(quiet, storage, Arc::new(NoWal), None).unwrap();
     let guard = pool.read(PageId(1)).unwrap();
     assert_eq!((guard[32], guard[PAGE_SIZE - 1]), (20, 20));
@@ -160,7 +160,7 @@ fn the_doublewrite_area_mends_torn_pages() {
         pool.abandon();
         device.restore();
         if with {
-            area.recover(&*device).unwrap();
+            area.recover(&*device, Lsn(0)).unwrap();
         }
         let pool =
             BufferPool::new(config(StrategyKind::LRU_C), device, Arc::new(NoWal), None).unwrap();
@@ -284,7 +284,7 @@ fn a_cut_at_any_step_leaves_whole_pages() {
                 }
                 pool.abandon();
                 device.device.restore();
-                mended += area.recover(&*device).unwrap().len();
+                mended += area.recover(&*device, Lsn(0)).unwrap().len();
                 let pool = BufferPool::new(quiet, device, Arc::new(NoWal), None).unwrap();
                 for page in (0..24).chain(30..36) {
                     let at = format!("{strategy:?}, step {step}, seed {seed}, page {page}");

@@ -1,7 +1,7 @@
 //! Real files: what they keep, which of them are refused, and a disk that is full.
 
 use crate::small::{PAGE_SIZE, config, get, put};
-use headworks_bufferpool::storage::{AsyncIo, FileOptions, FileStorage};
+use headworks_bufferpool::storage::{AsyncIo, FileOptions, FileStorage, Storage};
 use headworks_bufferpool::{BufferPool, NoWal, PageId, PoolError, StorageError, StrategyKind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -88,6 +88,65 @@ fn truncated_and_foreign_files_are_refused_by_name() {
     assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Open { .. })));
 }
 
+/// Two that write the same pages would destroy them; a lock goes with whoever has it.
+#[test]
+fn a_file_that_is_open_is_not_opened_again() {
+    let path = scratch("twice");
+    for direct in [true, false] {
+        let options = FileOptions { page_size: PAGE_SIZE, direct, ..FileOptions::default() };
+        let open = FileStorage::create(&path, 5, options).unwrap();
+        assert!(matches!(FileStorage::open(&path, options), Err(StorageError::InUse { .. })));
+        let replacing = FileOptions { replace: true, ..options };
+        let error = FileStorage::create(&path, 1, replacing).err().unwrap();
+        assert!(error.to_string().contains("in use"), "{error}");
+        drop(open);
+        let error = FileStorage::create(&path, 1, options).err().unwrap();
+        assert!(error.to_string().contains("to be replaced"), "{error}");
+        assert_eq!(FileStorage::open(&path, options).unwrap().pages(), 5, "not cut by the refused");
+        assert_eq!(FileStorage::create(&path, 7, replacing).unwrap().pages(), 7);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// File systems, volume managers and arrays leave the first sectors alone.
+#[test]
+fn what_begins_with_zeroes_may_be_somebody_elses() {
+    let path = scratch("zeroes");
+    let options = FileOptions { page_size: PAGE_SIZE, ..FileOptions::default() };
+    for at in [512, 1024 + 56, 64 << 10, 3 << 20] {
+        let mut bytes = vec![0; 4 << 20];
+        bytes[at] = 0x53;
+        std::fs::write(&path, &bytes).unwrap();
+        let error = FileStorage::create(&path, 10, options).err().unwrap();
+        assert!(error.to_string().contains("holds something"), "{at}: {error}");
+        assert!(std::fs::read(&path).unwrap() == bytes, "{at}: it was written over");
+    }
+    std::fs::File::create(&path).unwrap().set_len(4 << 20).unwrap();
+    drop(FileStorage::create(&path, 10, options).unwrap());
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
+fn a_file_grows_and_keeps_its_pages() {
+    let path = scratch("grows");
+    let options = FileOptions { page_size: PAGE_SIZE, ..FileOptions::default() };
+    let pool = |storage: FileStorage| {
+        BufferPool::new(config(StrategyKind::LRU_C), Arc::new(storage), Arc::new(NoWal), None)
+            .unwrap()
+    };
+    let small = pool(FileStorage::create(&path, 5, options).unwrap());
+    (0..5).for_each(|page| put(&small, page, page as u8).unwrap());
+    small.close().unwrap();
+    assert_eq!(FileStorage::grow(&path, 3, options).unwrap().pages(), 5, "it never shrinks");
+    let large = pool(FileStorage::grow(&path, 60, options).unwrap());
+    (5..60).for_each(|page| put(&large, page, page as u8).unwrap());
+    large.close().unwrap();
+    let large = pool(FileStorage::open(&path, options).unwrap());
+    (0..60).for_each(|page| assert_eq!(u64::from(get(&large, page).unwrap()), page));
+    drop(large);
+    std::fs::remove_file(&path).unwrap();
+}
+
 /// A label may say anything: sizes that no file can have are named, not computed with.
 #[test]
 fn labels_of_impossible_size_are_refused() {
@@ -101,7 +160,7 @@ fn labels_of_impossible_size_are_refused() {
         std::fs::write(&path, &bytes).unwrap();
         assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
         assert!(matches!(
-            FileStorage::create(&path, pages, options),
+            FileStorage::create(&path, pages, FileOptions { replace: true, ..options }),
             Err(StorageError::Open { .. })
         ));
     }
@@ -165,6 +224,7 @@ fn a_block_device_keeps_pages_and_is_refused_when_it_is_too_small() {
     let error = FileStorage::create(&device.path, 101, options).err().unwrap();
     assert!(matches!(error, StorageError::Open { .. }), "{error}");
     let storage = Arc::new(FileStorage::create(&device.path, 100, options).unwrap());
+    assert!(matches!(FileStorage::open(&device.path, options), Err(StorageError::InUse { .. })));
     println!("{}: direct {}", device.path.display(), storage.is_direct());
     let pool =
         BufferPool::new(config(StrategyKind::LRU_C), storage, Arc::new(NoWal), None).unwrap();

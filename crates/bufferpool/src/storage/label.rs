@@ -1,0 +1,208 @@
+//! How a file or a block device becomes ours and stays ours: label and lock.
+
+use crate::error::StorageError;
+use crate::ids::PageId;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+const MAGIC: &[u8; 16] = b"headworks-pages\0";
+const VERSION: u32 = 1;
+/// Between two tries to lock a device, and how many there are.
+const LOCK_AGAIN: Duration = Duration::from_millis(50);
+const LOCK_TRIES: usize = 20;
+/// Bytes of a block device, at both ends, that must be zeroes before it is labelled: file systems, volume managers, arrays
+/// and swap have something there.
+const LOOKED_AT: u64 = 1 << 20;
+
+/// What is in the place of a label.
+pub(super) enum Found {
+    /// Nothing: no byte of anybody would be lost.
+    Nothing,
+    /// A label of ours.
+    Ours,
+    /// Something else.
+    Foreign,
+}
+
+/// An error of opening a file or of preparing it.
+pub(super) fn wrong(path: &Path, message: impl ToString) -> StorageError {
+    StorageError::Open { path: path.into(), message: message.to_string() }
+}
+
+/// Opens a file or a device for nobody else; the lock goes with the file, however its process ends.
+pub(super) fn open_alone(path: &Path, create: bool) -> Result<File, StorageError> {
+    let is_device = path.metadata().is_ok_and(|it| it.file_type().is_block_device());
+    // udev opens and locks a device, too, for the moment in which it looks at it.
+    let mut tries = if is_device { LOCK_TRIES } else { 1 };
+    loop {
+        match try_open(path, create, is_device) {
+            Err(StorageError::InUse { .. }) if tries > 1 => thread::sleep(LOCK_AGAIN),
+            other => return other,
+        }
+        tries -= 1;
+    }
+}
+
+fn try_open(path: &Path, create: bool, is_device: bool) -> Result<File, StorageError> {
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(create && !is_device)
+        .truncate(false)
+        // Of a block device: neither mounted, nor part of an array, nor opened likewise by anybody.
+        .custom_flags(if is_device { libc::O_EXCL } else { 0 })
+        .open(path);
+    let in_use = || StorageError::InUse { path: path.into() };
+    let file = match opened {
+        Err(error) if error.kind() == ErrorKind::ResourceBusy => return Err(in_use()),
+        other => other.map_err(|error| wrong(path, error))?,
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(in_use()),
+        // A file system that knows no locks is used without.
+        Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => Ok(file),
+        Err(TryLockError::Error(error)) => {
+            Err(wrong(path, format!("it cannot be locked: {error}")))
+        }
+    }
+}
+
+/// What is there: all of a file is looked at, and both ends of a device.
+pub(super) fn look(mut file: &File) -> std::io::Result<Found> {
+    let mut first = [0; MAGIC.len()];
+    let there = length(file)?;
+    if there >= first.len() as u64 {
+        file.read_exact_at(&mut first, 0)?;
+        if &first == MAGIC {
+            return Ok(Found::Ours);
+        }
+    }
+    let is_device = file.metadata()?.file_type().is_block_device();
+    let parts = if is_device && there > 2 * LOOKED_AT {
+        [(0, LOOKED_AT), (there - LOOKED_AT, LOOKED_AT)]
+    } else {
+        [(0, there), (there, 0)]
+    };
+    let mut piece = vec![0; 1 << 16];
+    for (from, length) in parts {
+        file.seek(SeekFrom::Start(from))?;
+        let mut part = file.take(length);
+        loop {
+            let got = part.read(&mut piece)?;
+            if got == 0 {
+                break;
+            }
+            if piece[..got].iter().any(|&byte| byte != 0) {
+                return Ok(Found::Foreign);
+            }
+        }
+    }
+    Ok(Found::Nothing)
+}
+
+/// Writes a label, durably.
+pub(super) fn write(file: &File, page_size: usize, pages: u64) -> Result<(), StorageError> {
+    let mut label = vec![0; page_size];
+    label[..16].copy_from_slice(MAGIC);
+    label[16..20].copy_from_slice(&VERSION.to_le_bytes());
+    // A page is at most a few MiB long.
+    label[20..24].copy_from_slice(&(page_size as u32).to_le_bytes());
+    label[24..32].copy_from_slice(&pages.to_le_bytes());
+    let written = file.write_all_at(&label, 0).and_then(|()| file.sync_all());
+    written.map_err(|error| StorageError::from_io("write", PageId::NONE, &error))
+}
+
+/// Checks the label; returns how many pages it promises, all of which are there.
+pub(super) fn check(path: &Path, file: &File, page_size: usize) -> Result<u64, StorageError> {
+    let foreign = |reason: String| StorageError::Foreign { path: path.into(), reason };
+    let mut label = [0u8; 32];
+    file.read_exact_at(&mut label, 0)
+        .map_err(|error| foreign(format!("its label cannot be read ({error})")))?;
+    if &label[..16] != MAGIC {
+        return Err(foreign("it does not begin with the label of page files".into()));
+    }
+    let number =
+        |at: usize| u32::from_le_bytes([label[at], label[at + 1], label[at + 2], label[at + 3]]);
+    if number(16) != VERSION {
+        return Err(foreign(format!("its version is {}, ours {VERSION}", number(16))));
+    }
+    if number(20) as usize != page_size {
+        return Err(foreign(format!(
+            "its pages have {} bytes, {page_size} were asked for",
+            number(20)
+        )));
+    }
+    let pages = u64::from(number(24)) | u64::from(number(28)) << 32;
+    let Some(want) = bytes_of(pages, page_size) else {
+        return Err(foreign(format!("its label says {pages} pages, more than a file can have")));
+    };
+    let there = length(file).map_err(|error| foreign(error.to_string()))?;
+    if there < want {
+        let whole = there / page_size as u64;
+        return Err(StorageError::Short {
+            page: PageId(whole.saturating_sub(1)),
+            // Less than a page.
+            got: (there % page_size as u64) as usize,
+            want: page_size,
+        });
+    }
+    Ok(pages)
+}
+
+/// Makes room for so many pages and a label: a file gets its length, a device must have it. A file may be emptied first.
+pub(super) fn make_room(
+    path: &Path,
+    file: &File,
+    (page_size, pages): (usize, u64),
+    empty: bool,
+) -> Result<(), StorageError> {
+    let Some(bytes) = bytes_of(pages, page_size) else {
+        return Err(wrong(path, format!("{pages} pages are more than a file can have")));
+    };
+    let kind = file.metadata().map_err(|error| wrong(path, error))?.file_type();
+    if !kind.is_block_device() {
+        let emptied = if empty { file.set_len(0) } else { Ok(()) };
+        return emptied.and_then(|()| file.set_len(bytes)).map_err(|error| wrong(path, error));
+    }
+    let there = length(file).map_err(|error| wrong(path, error))?;
+    if there < bytes {
+        let what = format!("the device has {there} bytes, {pages} pages and a label need {bytes}");
+        return Err(wrong(path, what));
+    }
+    if empty {
+        return clear(file, bytes).map_err(|error| wrong(path, error));
+    }
+    Ok(())
+}
+
+/// Makes so many bytes of a device zeroes, where they are not.
+fn clear(file: &File, bytes: u64) -> std::io::Result<()> {
+    let mut piece = vec![0; LOOKED_AT as usize];
+    let zeroes = vec![0; LOOKED_AT as usize];
+    let mut at = 0;
+    while at < bytes {
+        let length = (bytes - at).min(LOOKED_AT) as usize;
+        file.read_exact_at(&mut piece[..length], at)?;
+        if piece[..length] != zeroes[..length] {
+            file.write_all_at(&zeroes[..length], at)?;
+        }
+        at += length as u64;
+    }
+    Ok(())
+}
+
+/// Bytes of a file of so many pages, with its label: at most what an offset can say.
+fn bytes_of(pages: u64, page_size: usize) -> Option<u64> {
+    let bytes = pages.checked_add(1)?.checked_mul(page_size as u64)?;
+    i64::try_from(bytes).is_ok().then_some(bytes)
+}
+
+/// Bytes of a file or a block device, whose metadata do not tell.
+fn length(mut file: &File) -> std::io::Result<u64> {
+    file.seek(SeekFrom::End(0))
+}
