@@ -232,6 +232,7 @@ fn run(
     let config = EngineConfig {
         pool: PoolConfig { strategy, ..setup.pool },
         lock_limit: Duration::from_secs(5),
+        checkpoint_log_bytes: u64::MAX,
         ..EngineConfig::default()
     };
     // The log is new for each arm: the database was flushed. A page's LSN may be beyond the log's

@@ -14,7 +14,8 @@ use crate::mtr::Mini;
 use crate::node::{self, INNER, LEAF, MAX_KEY};
 use crate::record::{Change, Origin};
 use crate::store::Store;
-use headworks_bufferpool::{PageId, ReadGuard, WriteGuard};
+use headworks_bufferpool::{Lsn, PageId, ReadGuard, WriteGuard};
+use std::cell::Cell;
 
 /// The leaf where a key belongs.
 fn leaf_read<'s>(store: &'s Store, root: PageId, key: &[u8]) -> Result<ReadGuard<'s>, EngineError> {
@@ -54,9 +55,20 @@ fn leaf_write<'s>(
     }
 }
 
+/// Notes when a page that was read had its last change.
+fn see(seen: &Cell<Lsn>, page: &ReadGuard<'_>) {
+    seen.set(seen.get().max(page.lsn()));
+}
+
 /// The value of a key.
-pub(crate) fn get(store: &Store, root: PageId, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+pub(crate) fn get(
+    store: &Store,
+    root: PageId,
+    key: &[u8],
+    seen: &Cell<Lsn>,
+) -> Result<Option<Vec<u8>>, EngineError> {
     let leaf = leaf_read(store, root, key)?;
+    see(seen, &leaf);
     Ok(node::find(&leaf, key).ok().map(|slot| node::value(&leaf, slot).to_vec()))
 }
 
@@ -68,9 +80,11 @@ pub(crate) fn scan(
     root: PageId,
     from: &[u8],
     to: &[u8],
+    seen: &Cell<Lsn>,
     visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
 ) -> Result<(), EngineError> {
     let mut leaf = leaf_read(store, root, from)?;
+    see(seen, &leaf);
     let mut slot = node::find(&leaf, from).unwrap_or_else(|slot| slot);
     loop {
         while slot < node::count(&leaf) {
@@ -86,6 +100,7 @@ pub(crate) fn scan(
             return Ok(());
         }
         leaf = store.pool.read(next)?;
+        see(seen, &leaf);
         slot = 0;
     }
 }

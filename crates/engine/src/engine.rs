@@ -1,6 +1,7 @@
 //! A database: pool, log, tables, locks.
 
 use crate::btree;
+use crate::checkpointer::Checkpointer;
 use crate::error::EngineError;
 use crate::heap;
 use crate::lock::LockTable;
@@ -26,6 +27,9 @@ pub struct EngineConfig {
     pub lock_limit: Duration,
     /// What is latched on the way to a leaf; default [`TreeLatch::Coupled`].
     pub tree_latch: TreeLatch,
+    /// Bytes of log after which a checkpoint is taken in the background, so that the log is cut; default 64 MiB,
+    /// `u64::MAX` for none. How far the log is cut is up to the pool's `checkpoint_age_bytes`.
+    pub checkpoint_log_bytes: u64,
 }
 
 impl Default for EngineConfig {
@@ -34,19 +38,31 @@ impl Default for EngineConfig {
             pool: PoolConfig::default(),
             lock_limit: Duration::from_secs(1),
             tree_latch: TreeLatch::Coupled,
+            checkpoint_log_bytes: 64 << 20,
         }
     }
 }
 
 /// A database.
 pub struct Engine {
+    // Dropped first: it works on what follows.
+    _checkpointer: Checkpointer,
+    shared: Arc<Shared>,
+    next_id: AtomicU64,
+}
+
+/// What transactions and the checkpointer work on.
+pub(crate) struct Shared {
     pub(crate) store: Store,
     pub(crate) locks: LockTable,
     /// Commits whose writes are being carried out: a position of the log before the record, and
     /// the transaction.
     pub(crate) applying: Mutex<BTreeSet<(u64, u64)>>,
     pub(crate) poisoned: AtomicBool,
-    next_id: AtomicU64,
+    /// From this LSN on the log is kept.
+    pub(crate) kept_from: Mutex<u64>,
+    /// Of a checkpoint that nobody asked for.
+    pub(crate) background_error: Mutex<Option<EngineError>>,
 }
 
 impl Engine {
@@ -69,16 +85,17 @@ impl Engine {
             "{} tables, {MAX_TABLES} are possible",
             heaps.len()
         );
-        let engine = Self::assemble(config, storage, log, FIRST, doublewrite, None)?;
-        engine.store.format(heaps)?;
-        engine.flush()?;
-        Ok(engine)
+        let shared = Shared::new(config, storage, log, (FIRST, FIRST), doublewrite, None)?;
+        shared.store.format(heaps)?;
+        shared.flush()?;
+        Ok(Self::over(shared, config))
     }
 
     /// Opens a database and recovers it, if it was not closed.
     ///
     /// # Errors
-    /// Those of pool and log; [`EngineError::Damaged`] if the log cannot be read.
+    /// Those of pool and log; [`EngineError::Damaged`] if the log cannot be read, or lacks what was durable. Nothing of the
+    /// log is cut off then.
     pub fn open(
         config: EngineConfig,
         storage: Arc<dyn Storage>,
@@ -110,23 +127,104 @@ impl Engine {
         doublewrite: Option<Arc<Doublewrite>>,
         causes: Option<Arc<dyn CauseSource>>,
     ) -> Result<(Self, RecoveryReport), EngineError> {
+        let tail = Tail::read(&*log)?;
         let mended = match &doublewrite {
-            Some(area) => area.recover(&*storage)?.len(),
+            Some(area) => area.recover(&*storage, tail.start())?.len(),
             None => 0,
         };
-        let tail = Tail::read(&*log)?;
-        let engine = Self::assemble(config, storage, log, tail.end, doublewrite, causes)?;
-        let mut report = tail.replay(&engine.store)?;
+        let positions = (tail.start().0, tail.end);
+        let shared = Shared::new(config, storage, log, positions, doublewrite, causes)?;
+        let mut report = tail.replay(&shared.store)?;
         report.mended = mended as u64;
-        engine.flush()?;
-        Ok((engine, report))
+        shared.flush()?;
+        Ok((Self::over(shared, config), report))
     }
 
-    fn assemble(
+    fn over(shared: Shared, config: EngineConfig) -> Self {
+        let shared = Arc::new(shared);
+        Self {
+            _checkpointer: Checkpointer::start(&shared, config.checkpoint_log_bytes),
+            shared,
+            next_id: AtomicU64::new(1),
+        }
+    }
+
+    /// Begins a transaction.
+    #[must_use]
+    pub fn begin(&self) -> Transaction<'_> {
+        Transaction::new(&self.shared, self.next_id.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The buffer pool.
+    #[must_use]
+    pub fn pool(&self) -> &BufferPool {
+        &self.shared.store.pool
+    }
+
+    /// The error of a checkpoint in the background that was not reported to anybody, if there was one.
+    #[must_use]
+    pub fn take_background_error(&self) -> Option<EngineError> {
+        self.shared.background_error.lock().take()
+    }
+
+    /// Pages in use.
+    #[must_use]
+    pub fn pages_used(&self) -> u64 {
+        self.shared.store.pages_used()
+    }
+
+    /// Visits all rows of a heap file.
+    ///
+    /// # Errors
+    /// The pool's.
+    pub fn scan_heap(
+        &self,
+        table: TableId,
+        visit: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), EngineError> {
+        heap::scan(&self.shared.store, root_of(table.0), visit)
+    }
+
+    /// Sets a row outside of any transaction, without a lock and without waiting for the log: for
+    /// loading. It is safe after the next [`Engine::flush`].
+    ///
+    /// # Errors
+    /// The pool's.
+    pub fn load(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+        btree::put(&self.shared.store, root_of(table.0), key, Some(value), None)
+    }
+
+    /// As [`Engine::load`], for a row of a heap file.
+    ///
+    /// # Errors
+    /// The pool's.
+    pub fn load_append(&self, table: TableId, row: &[u8]) -> Result<(), EngineError> {
+        heap::append(&self.shared.store, root_of(table.0), row, None)
+    }
+
+    /// Takes a checkpoint without writing pages: the log before what they lack is given up.
+    ///
+    /// # Errors
+    /// Those of pool and log; the earlier checkpoint then still holds.
+    pub fn checkpoint(&self) -> Result<(), EngineError> {
+        self.shared.checkpoint()
+    }
+
+    /// Writes everything and takes a checkpoint.
+    ///
+    /// # Errors
+    /// As [`Engine::checkpoint`].
+    pub fn flush(&self) -> Result<(), EngineError> {
+        self.shared.flush()
+    }
+}
+
+impl Shared {
+    fn new(
         config: EngineConfig,
         storage: Arc<dyn Storage>,
         log: Arc<dyn LogDevice>,
-        end: u64,
+        (kept_from, end): (u64, u64),
         doublewrite: Option<Arc<Doublewrite>>,
         causes: Option<Arc<dyn CauseSource>>,
     ) -> Result<Self, EngineError> {
@@ -144,83 +242,37 @@ impl Engine {
             locks: LockTable::new(config.lock_limit),
             applying: Mutex::default(),
             poisoned: AtomicBool::new(false),
-            next_id: AtomicU64::new(1),
+            kept_from: Mutex::new(kept_from),
+            background_error: Mutex::default(),
         })
-    }
-
-    /// Begins a transaction.
-    #[must_use]
-    pub fn begin(&self) -> Transaction<'_> {
-        Transaction::new(self, self.next_id.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(crate) fn max_value(&self) -> usize {
         txn::max_value(self.store.pool.config().page_size)
     }
 
-    /// The buffer pool.
-    #[must_use]
-    pub fn pool(&self) -> &BufferPool {
-        &self.store.pool
-    }
-
-    /// Pages in use.
-    #[must_use]
-    pub fn pages_used(&self) -> u64 {
-        self.store.pages_used()
-    }
-
-    /// Visits all rows of a heap file.
-    ///
-    /// # Errors
-    /// The pool's.
-    pub fn scan_heap(
-        &self,
-        table: TableId,
-        visit: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), EngineError> {
-        heap::scan(&self.store, root_of(table.0), visit)
-    }
-
-    /// Sets a row outside of any transaction, without a lock and without waiting for the log: for
-    /// loading. It is safe after the next [`Engine::flush`].
-    ///
-    /// # Errors
-    /// The pool's.
-    pub fn load(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
-        btree::put(&self.store, root_of(table.0), key, Some(value), None)
-    }
-
-    /// As [`Engine::load`], for a row of a heap file.
-    ///
-    /// # Errors
-    /// The pool's.
-    pub fn load_append(&self, table: TableId, row: &[u8]) -> Result<(), EngineError> {
-        heap::append(&self.store, root_of(table.0), row, None)
-    }
-
-    /// Takes a checkpoint without writing pages: the log before what they lack is given up.
-    ///
-    /// # Errors
-    /// Those of pool and log; the earlier checkpoint then still holds.
-    pub fn checkpoint(&self) -> Result<(), EngineError> {
+    pub(crate) fn checkpoint(&self) -> Result<(), EngineError> {
         if self.poisoned.load(Ordering::Acquire) {
-            return Err(EngineError::Poisoned("an earlier commit failed".into()));
+            return Err(EngineError::Poisoned);
         }
+        // One at a time: the log must not be kept from an earlier position on after a later one.
+        let mut kept_from = self.kept_from.lock();
         // The pages' position first: a commit that ends in between has its changes after it.
         let pages = self.store.pool.checkpoint_lsn()?.0;
         let commits = self.applying.lock().first().map(|&(lsn, _)| lsn);
-        let start = commits.map_or(pages, |lsn| lsn.min(pages));
-        self.store.log.flush_to(headworks_bufferpool::Lsn(start))?;
+        // Not before an earlier one: a page that is made dirty after that one's look gets a record after it, whatever
+        // position it was noted with.
+        let start = commits.map_or(pages, |lsn| lsn.min(pages)).max(*kept_from);
+        // A commit before `start` that is not under way any more may have its changes after it, and has told of itself: they
+        // must be durable before its record is given up.
+        self.store.log.flush_to(self.store.log.end_lsn())?;
         let noted = self.store.log.device().set_start(start - FIRST);
-        noted.map_err(|error| EngineError::Damaged { what: format!("the log ({error})") })
+        noted.map_err(|error| EngineError::Damaged { what: format!("the log ({error})") })?;
+        *kept_from = start;
+        Ok(())
     }
 
-    /// Writes everything and takes a checkpoint.
-    ///
-    /// # Errors
-    /// As [`Engine::checkpoint`].
-    pub fn flush(&self) -> Result<(), EngineError> {
+    fn flush(&self) -> Result<(), EngineError> {
         let end = self.store.log.end_lsn();
         self.store.log.flush_to(end)?;
         self.store.pool.flush_all()?;

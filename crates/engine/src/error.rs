@@ -31,14 +31,23 @@ pub enum EngineError {
         limit: usize,
     },
     /// The storage is used up.
-    #[error("no page is left of {pages}: make the storage larger")]
+    #[error(
+        "too few pages are left of {pages}: make the storage larger (FileStorage::grow), open the engine anew"
+    )]
     Full {
         /// Pages of the storage.
         pages: u64,
     },
-    /// A commit is in the log, but its pages could not be changed.
-    #[error("a commit could not be carried out ({0}): open the engine anew, recovery completes it")]
-    Poisoned(String),
+    /// This commit is durable in the log, but its pages could not be changed.
+    #[error(
+        "the commit took place, but could not be carried out ({0}): open the engine anew, recovery completes it"
+    )]
+    Unfinished(String),
+    /// An earlier commit could not be carried out, so this one did not take place.
+    #[error(
+        "an earlier commit could not be carried out, so nothing is changed any more: open the engine anew"
+    )]
+    Poisoned,
     /// Something stored is not what was put there.
     #[error("{what} is damaged: restore it from a backup")]
     Damaged {

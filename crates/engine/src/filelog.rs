@@ -6,13 +6,14 @@
 
 use crate::logdev::LogDevice;
 use parking_lot::Mutex;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{Error, ErrorKind, Result};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const START: &str = "start";
+const LOCK: &str = "lock";
 const TITLE: &str = "headworks-log 1";
 
 /// A [`LogDevice`] in a directory.
@@ -20,6 +21,8 @@ pub struct FileLog {
     directory: PathBuf,
     segment_bytes: u64,
     last: Mutex<Segment>,
+    /// Holds the lock that keeps other opens away.
+    lock: File,
 }
 
 /// The segment that grows.
@@ -52,15 +55,17 @@ impl FileLog {
     /// `segment_bytes` or longer: smaller ones give space back sooner, larger ones cost fewer syncs.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is a log, and the system's.
+    /// `AlreadyExists` if there is a log, `ResourceBusy` if somebody is making one, and the system's.
     pub fn create(directory: &Path, segment_bytes: u64) -> Result<Self> {
         fs::create_dir_all(directory)?;
+        let lock = Self::lock(directory)?;
         if directory.join(START).exists() {
             let what = format!("{}: there is a log already, open it", directory.display());
             return Err(Error::new(ErrorKind::AlreadyExists, what));
         }
         let last = Segment::open(directory, 0)?;
-        let log = Self { directory: directory.into(), segment_bytes, last: Mutex::new(last) };
+        let last = Mutex::new(last);
+        let log = Self { directory: directory.into(), segment_bytes, last, lock };
         log.write_start(0)?;
         Ok(log)
     }
@@ -68,8 +73,12 @@ impl FileLog {
     /// Opens what [`FileLog::create`] made.
     ///
     /// # Errors
-    /// `InvalidData` if the directory holds no log, or one with a segment missing; the system's.
+    /// `InvalidData` if the directory holds no log, or one with a segment missing; `ResourceBusy` if it is open already;
+    /// the system's.
     pub fn open(directory: &Path, segment_bytes: u64) -> Result<Self> {
+        // A lock is only left where there is a log.
+        Self::read_start(directory)?;
+        let lock = Self::lock(directory)?;
         let start = Self::read_start(directory)?;
         let segments = Self::segments(directory)?;
         let missing = |offset: u64| damaged(directory, format!("the log lacks offset {offset}"));
@@ -88,7 +97,27 @@ impl FileLog {
         }
         let (base, _) = segments[segments.len() - 1];
         let last = Mutex::new(Segment::open(directory, base)?);
-        Ok(Self { directory: directory.into(), segment_bytes, last })
+        Ok(Self { directory: directory.into(), segment_bytes, last, lock })
+    }
+
+    /// Keeps out whoever else would append to the same log; the lock goes with the process.
+    fn lock(directory: &Path) -> Result<File> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        let lock = options.open(directory.join(LOCK))?;
+        match lock.try_lock() {
+            Ok(()) => Ok(lock),
+            Err(TryLockError::WouldBlock) => {
+                let what = format!(
+                    "{}: the log is in use (`fuser -v {0}/{LOCK}` names the process)",
+                    directory.display()
+                );
+                Err(Error::new(ErrorKind::ResourceBusy, what))
+            }
+            // A file system that knows no locks is used without.
+            Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => Ok(lock),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
     }
 
     /// Base and length of each segment, in order.
@@ -139,6 +168,13 @@ impl FileLog {
         File::open(&fresh)?.sync_all()?;
         fs::rename(&fresh, self.directory.join(START))?;
         self.sync_names()
+    }
+}
+
+impl Drop for FileLog {
+    fn drop(&mut self) {
+        // A process that is being started by another thread may have the file, too, for a moment.
+        let _ = self.lock.unlock();
     }
 }
 
@@ -202,10 +238,11 @@ impl LogDevice for FileLog {
     }
 
     fn set_start(&self, offset: u64) -> Result<()> {
-        let last = self.last.lock();
+        // Appends go on meanwhile: this segment stays in any case.
+        let last = self.last.lock().base;
         self.write_start(offset)?;
         for (base, len) in Self::segments(&self.directory)? {
-            if base + len <= offset && base != last.base {
+            if base + len <= offset && base < last {
                 fs::remove_file(self.path_of(base))?;
             }
         }
@@ -214,5 +251,10 @@ impl LogDevice for FileLog {
 
     fn start(&self) -> Result<u64> {
         Self::read_start(&self.directory)
+    }
+
+    /// The segments before the last were synced.
+    fn sealed(&self) -> Result<u64> {
+        Ok(self.last.lock().base)
     }
 }

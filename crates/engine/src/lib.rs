@@ -16,6 +16,7 @@
 
 mod apply;
 pub mod btree;
+mod checkpointer;
 mod engine;
 mod error;
 mod filelog;

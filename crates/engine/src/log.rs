@@ -100,6 +100,10 @@ impl Wal for Log {
             if tail.durable >= lsn.0 {
                 return Ok(());
             }
+            if lsn.0 > tail.end {
+                let message = format!("the log ends at {}", tail.end);
+                return Err(WalError { wanted: lsn, message });
+            }
             if let Some(message) = &tail.failed {
                 return Err(WalError { wanted: lsn, message: message.clone() });
             }

@@ -43,6 +43,15 @@ pub trait LogDevice: Send + Sync {
     /// # Errors
     /// The device's.
     fn start(&self) -> std::io::Result<u64>;
+
+    /// Up to which offset everything is known to have been durable, so that whatever is not whole before it is damage and
+    /// not the end of the log; 0 if that is not known.
+    ///
+    /// # Errors
+    /// The device's.
+    fn sealed(&self) -> std::io::Result<u64> {
+        Ok(0)
+    }
 }
 
 #[derive(Default)]
@@ -217,5 +226,9 @@ impl LogDevice for QueuedLog {
 
     fn start(&self) -> std::io::Result<u64> {
         self.inner.start()
+    }
+
+    fn sealed(&self) -> std::io::Result<u64> {
+        self.inner.sealed()
     }
 }

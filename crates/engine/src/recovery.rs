@@ -30,13 +30,22 @@ pub(crate) struct Tail {
 }
 
 impl Tail {
-    /// Reads the log and cuts off what is no whole record.
+    /// Reads the log up to what is no whole record.
     pub(crate) fn read(device: &dyn LogDevice) -> Result<Tail, EngineError> {
         let damaged = |error| EngineError::Damaged { what: format!("the log ({error})") };
         let start = device.start().map_err(damaged)? + FIRST;
         let (records, end) = Log::read(device, start)?;
-        device.truncate(end - FIRST).map_err(damaged)?;
+        let sealed = device.sealed().map_err(damaged)?;
+        if end - FIRST < sealed {
+            let what = format!("the log at offset {}, and it goes on to {sealed},", end - FIRST);
+            return Err(EngineError::Damaged { what });
+        }
         Ok(Tail { start, records, end })
+    }
+
+    /// From where on the pages may lack what is in the log.
+    pub(crate) fn start(&self) -> Lsn {
+        Lsn(self.start)
     }
 
     /// Brings the pages to the state of the log's end.
@@ -51,22 +60,40 @@ impl Tail {
                 Record::Commit(writes) => drop(commits.insert(lsn, writes)),
                 Record::Mini { origin, changes } => {
                     carried_out.extend(origin.map(|origin| (origin.commit, origin.index)));
-                    report.redone += redo(store, Lsn(before), Lsn(lsn), changes)?;
+                    report.redone += redo(store, Lsn(before), Lsn(lsn), changes, Lsn(self.end))?;
                 }
             }
             before = lsn;
         }
-        store.load_allocation()?;
-        for (commit, writes) in commits {
-            for (index, write) in (0..).zip(&writes) {
-                if !carried_out.contains(&(commit, index)) {
-                    store.carry_out(write, Origin { commit, index })?;
-                    report.completed += 1;
-                }
-            }
+        within(Lsn(self.end), store.load_allocation()?)?;
+        // What follows is no record, and no page knows of it. New records take its place.
+        let cut = store.log.device().truncate(self.end - FIRST);
+        cut.map_err(|error| EngineError::Damaged { what: format!("the log ({error})") })?;
+        let left: Vec<(Origin, &Write)> = commits
+            .iter()
+            .flat_map(|(&commit, writes)| {
+                (0..).zip(writes).map(move |(index, write)| (Origin { commit, index }, write))
+            })
+            .filter(|(origin, _)| !carried_out.contains(&(origin.commit, origin.index)))
+            .collect();
+        // A crash in the middle of this must not lose the pages that the rest needs.
+        let _reserved = store.reserve_for_recovery(left.iter().map(|(_, write)| *write))?;
+        for (origin, write) in left {
+            store.carry_out(write, origin)?;
+            report.completed += 1;
         }
         Ok(report)
     }
+}
+
+/// A page is written when the log is durable up to its last change: if the log ends before that, a part of it is gone.
+fn within(end: Lsn, lsn: Lsn) -> Result<(), EngineError> {
+    if lsn > end {
+        let what =
+            format!("the log: it ends at {}, and a page has a change from {}; it", end.0, lsn.0);
+        return Err(EngineError::Damaged { what });
+    }
+    Ok(())
 }
 
 /// Repeats a mini-transaction on the pages that lack it.
@@ -75,6 +102,7 @@ fn redo(
     rec_lsn: Lsn,
     lsn: Lsn,
     changes: Vec<(PageId, Change)>,
+    end: Lsn,
 ) -> Result<u64, EngineError> {
     let mut by_page: BTreeMap<PageId, Vec<Change>> = BTreeMap::new();
     for (page, change) in changes {
@@ -83,6 +111,7 @@ fn redo(
     let mut redone = 0;
     for (page, changes) in by_page {
         let mut guard = store.pool.write_or_zero(page)?;
+        within(end, guard.lsn())?;
         if guard.lsn() < lsn {
             let bytes = guard.change(rec_lsn);
             changes.iter().for_each(|change| apply(bytes, change));

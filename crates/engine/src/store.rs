@@ -6,8 +6,10 @@ use crate::mtr::Mini;
 use crate::node;
 use crate::record::{Change, Origin, Write};
 use crate::{btree, heap};
-use headworks_bufferpool::{BufferPool, PageId, Wal, WriteGuard};
+use headworks_bufferpool::{BufferPool, Lsn, PageId, Wal, WriteGuard};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 /// A table's number: a tree or a heap file. Its root is page 1 + the number, for good.
@@ -34,7 +36,22 @@ const META: PageId = PageId(0);
 #[derive(Default)]
 struct Allocation {
     next: u64,
+    /// Up to here pages are noted as given out: after a crash those that were not are lost.
     limit: u64,
+    /// Pages beyond that are kept for commits that are under way.
+    reserved: u64,
+}
+
+/// Pages that are kept for a commit: it can be carried out, now or by recovery.
+pub(crate) struct Reserved<'s> {
+    store: &'s Store,
+    pages: u64,
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.store.allocation.lock().reserved -= self.pages;
+    }
 }
 
 pub(crate) struct Store {
@@ -86,25 +103,83 @@ impl Store {
             mini.rewrite(root, |page| node::init(page, kind, 0));
             mini.finish(None);
         }
-        *self.allocation.lock() = Allocation { next: first, limit: first };
+        *self.allocation.lock() = Allocation { next: first, limit: first, reserved: 0 };
         Ok(())
     }
 
-    /// Reads from page 0 where free pages begin. Pages given out but not used are lost.
-    pub(crate) fn load_allocation(&self) -> Result<(), EngineError> {
-        let next = node::link(&self.pool.read(META)?).0;
-        *self.allocation.lock() = Allocation { next, limit: next };
-        Ok(())
+    /// Reads from page 0 where free pages begin. Pages given out but not used are lost. Returns when that was changed last.
+    pub(crate) fn load_allocation(&self) -> Result<Lsn, EngineError> {
+        let meta = self.pool.read(META)?;
+        let next = node::link(&meta).0;
+        *self.allocation.lock() = Allocation { next, limit: next, reserved: 0 };
+        Ok(meta.lsn())
+    }
+
+    /// Keeps as many pages as these writes could need at most, so that what the log promises can be carried out. Rows that
+    /// are loaded outside of commits do not heed it.
+    ///
+    /// # Errors
+    /// [`EngineError::Full`] if there are not so many; the pool's.
+    pub(crate) fn reserve(&self, writes: &[Write]) -> Result<Reserved<'_>, EngineError> {
+        let pages = self.pages_at_most(writes.iter())?;
+        let mut allocation = self.allocation.lock();
+        if allocation.reserved + pages > self.pages.saturating_sub(allocation.limit) {
+            return Err(EngineError::Full { pages: self.pages });
+        }
+        allocation.reserved += pages;
+        Ok(Reserved { store: self, pages })
+    }
+
+    /// The same for writes that are promised already: as many as they could need are kept if there are so many.
+    pub(crate) fn reserve_for_recovery<'w>(
+        &self,
+        writes: impl Iterator<Item = &'w Write>,
+    ) -> Result<Reserved<'_>, EngineError> {
+        let pages = self.pages_at_most(writes)?;
+        self.allocation.lock().reserved += pages;
+        Ok(Reserved { store: self, pages })
+    }
+
+    /// Pages that these writes could need: each may split every level of its tree, whose root may grow twice meanwhile.
+    fn pages_at_most<'w>(
+        &self,
+        writes: impl Iterator<Item = &'w Write>,
+    ) -> Result<u64, EngineError> {
+        let mut levels: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut pages = 0;
+        for write in writes {
+            let table = match write {
+                Write::Put { value: None, .. } => continue,
+                Write::Append { .. } => {
+                    pages += 1;
+                    continue;
+                }
+                Write::Put { table, .. } => *table,
+            };
+            let level = match levels.entry(table) {
+                Entry::Occupied(known) => *known.get(),
+                Entry::Vacant(unknown) => {
+                    pages += 2;
+                    let root = self.pool.read(root_of(table))?;
+                    *unknown.insert(u64::from(node::level(&root)))
+                }
+            };
+            pages += level + 1;
+        }
+        Ok(pages)
     }
 
     /// Gives out a page, all zeroes, latched and dirty.
     pub(crate) fn new_page(&self) -> Result<WriteGuard<'_>, EngineError> {
         let mut allocation = self.allocation.lock();
         if allocation.next == allocation.limit {
-            let limit = (allocation.limit + EXTENT).min(self.pages);
-            if limit == allocation.limit {
+            let left = self.pages.saturating_sub(allocation.limit);
+            if left == 0 {
                 return Err(EngineError::Full { pages: self.pages });
             }
+            // Of a whole extent the rest may be lost in a crash; the last pages are given out one by one.
+            let limit =
+                allocation.limit + if left > EXTENT + allocation.reserved { EXTENT } else { 1 };
             let mut mini = Mini::new(self);
             let meta = mini.add(self.pool.write(META)?);
             mini.change(meta, Change::Link { to: PageId(limit) });

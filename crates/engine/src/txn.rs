@@ -1,13 +1,14 @@
 //! Transactions.
 
 use crate::btree;
-use crate::engine::Engine;
+use crate::engine::Shared;
 use crate::error::EngineError;
 use crate::lock::RowKey;
 use crate::node::{self, MAX_KEY};
 use crate::record::{Origin, Record, Write};
 use crate::store::{TableId, root_of};
-use headworks_bufferpool::Wal;
+use headworks_bufferpool::{Lsn, Wal};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
@@ -17,17 +18,26 @@ use std::sync::atomic::Ordering;
 /// the row. Rows that are written, or read by [`Transaction::get_for_update`], stay locked until the
 /// end.
 pub struct Transaction<'e> {
-    engine: &'e Engine,
+    engine: &'e Shared,
     id: u64,
     writes: Vec<Write>,
     /// Where a row's write is.
     index: HashMap<RowKey, usize>,
     locks: Vec<RowKey>,
+    /// The latest change of a page that was read: perhaps of a commit that is not durable yet.
+    seen: Cell<Lsn>,
 }
 
 impl<'e> Transaction<'e> {
-    pub(crate) fn new(engine: &'e Engine, id: u64) -> Self {
-        Self { engine, id, writes: Vec::new(), index: HashMap::new(), locks: Vec::new() }
+    pub(crate) fn new(engine: &'e Shared, id: u64) -> Self {
+        Self {
+            engine,
+            id,
+            writes: Vec::new(),
+            index: HashMap::new(),
+            locks: Vec::new(),
+            seen: Cell::new(Lsn(0)),
+        }
     }
 
     fn lock(&mut self, row: RowKey) -> Result<(), EngineError> {
@@ -47,7 +57,7 @@ impl<'e> Transaction<'e> {
         {
             return Ok(value.clone());
         }
-        btree::get(&self.engine.store, root_of(table.0), key)
+        btree::get(&self.engine.store, root_of(table.0), key, &self.seen)
     }
 
     /// Locks the row of a key, whether there is one or not, and reads it.
@@ -77,7 +87,7 @@ impl<'e> Transaction<'e> {
         to: &[u8],
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<(), EngineError> {
-        btree::scan(&self.engine.store, root_of(table.0), from, to, visit)
+        btree::scan(&self.engine.store, root_of(table.0), from, to, &self.seen, visit)
     }
 
     /// Sets the row of a key.
@@ -131,20 +141,23 @@ impl<'e> Transaction<'e> {
         Ok(())
     }
 
-    /// Makes the writes take effect, and returns when they are durable.
+    /// Makes the writes take effect, and returns when they are durable, and so is what was read.
     ///
     /// # Errors
-    /// [`EngineError::Wal`]: whether the transaction took place shows after recovery.
-    /// [`EngineError::Poisoned`]: it took place, but only recovery can complete it.
+    /// [`EngineError::Full`], [`EngineError::Poisoned`]: the transaction did not take place.
+    /// [`EngineError::Wal`]: whether it took place shows after recovery.
+    /// [`EngineError::Unfinished`]: it took place, but only recovery can complete it.
     pub fn commit(mut self) -> Result<(), EngineError> {
         let writes = std::mem::take(&mut self.writes);
-        if writes.is_empty() {
-            return Ok(());
-        }
         let engine = self.engine;
-        if engine.poisoned.load(Ordering::Acquire) {
-            return Err(EngineError::Poisoned("an earlier commit failed".into()));
+        if writes.is_empty() {
+            // Others' writes can be seen before they are durable.
+            return Ok(engine.store.log.flush_to(self.seen.get())?);
         }
+        if engine.poisoned.load(Ordering::Acquire) {
+            return Err(EngineError::Poisoned);
+        }
+        let _reserved = engine.store.reserve(&writes)?;
         // A checkpoint must not pass the commit record before its writes are carried out.
         let applying = {
             let mut applying = engine.applying.lock();
@@ -159,7 +172,8 @@ impl<'e> Transaction<'e> {
             let origin = Origin { commit: lsn.0, index };
             if let Err(error) = engine.store.carry_out(write, origin) {
                 engine.poisoned.store(true, Ordering::Release);
-                return Err(EngineError::Poisoned(error.to_string()));
+                engine.store.log.flush_to(lsn)?;
+                return Err(EngineError::Unfinished(error.to_string()));
             }
         }
         engine.applying.lock().remove(&applying);

@@ -42,11 +42,15 @@ fn create(path: &Path) -> Engine {
 }
 
 fn open(path: &Path) -> Result<(Engine, RecoveryReport), EngineError> {
+    open_with(path, config())
+}
+
+fn open_with(path: &Path, config: EngineConfig) -> Result<(Engine, RecoveryReport), EngineError> {
     let storage = FileStorage::open(&path.join("pages"), options()).unwrap();
     let area = FileStorage::open(&path.join("copies"), options()).unwrap();
     let area = Arc::new(Doublewrite::new(Arc::new(area)).unwrap());
     let log = Arc::new(FileLog::open(&path.join("log"), SEGMENT_BYTES).unwrap());
-    Engine::open(config(), Arc::new(storage), log, Some(area))
+    Engine::open(config, Arc::new(storage), log, Some(area))
 }
 
 fn put(engine: &Engine, number: u64) {
@@ -172,6 +176,90 @@ fn a_log_cut_anywhere_gives_what_is_whole() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
+/// Segments before the last were durable: what is not whole there is no end of the log, and what follows is kept.
+#[test]
+fn damage_in_the_middle_of_the_log_is_told_and_nothing_is_cut_off() {
+    let path = scratch("middle");
+    let engine = create(&path);
+    (0..300).for_each(|number| put(&engine, number));
+    drop(engine);
+    let all = segments(&path);
+    assert!(all.len() > 3, "{} segments", all.len());
+    let sizes =
+        || all.iter().map(|path| std::fs::metadata(path).unwrap().len()).collect::<Vec<_>>();
+    let before = sizes();
+    let whole = std::fs::read(&all[1]).unwrap();
+    let mut bytes = whole.clone();
+    bytes[whole.len() / 2] ^= 1;
+    std::fs::write(&all[1], &bytes).unwrap();
+    let error = open(&path).err().unwrap();
+    assert!(matches!(error, EngineError::Damaged { .. }), "{error}");
+    assert_eq!(sizes(), before);
+    std::fs::write(&all[1], &whole).unwrap();
+    let (engine, _) = open(&path).unwrap();
+    (0..300u64).for_each(|number| {
+        let row = engine.begin().get(TREE, &(1_000_000 + number).to_be_bytes()).unwrap();
+        assert_eq!(row, Some(vec![3; 200]), "{number}");
+    });
+    drop(engine);
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+/// The end of the log is gone, and pages know more than it.
+#[test]
+fn a_log_that_is_older_than_the_pages_is_refused() {
+    let path = scratch("older");
+    let engine = create(&path);
+    (0..50).for_each(|number| put(&engine, number));
+    drop(engine);
+    let copy = path.join("copy");
+    std::fs::create_dir_all(&copy).unwrap();
+    for entry in std::fs::read_dir(path.join("log")).unwrap() {
+        let from = entry.unwrap().path();
+        std::fs::copy(&from, copy.join(from.file_name().unwrap())).unwrap();
+    }
+    let (engine, _) = open(&path).unwrap();
+    (50..300).for_each(|number| put(&engine, number));
+    engine.flush().unwrap();
+    drop(engine);
+    std::fs::remove_dir_all(path.join("log")).unwrap();
+    std::fs::rename(&copy, path.join("log")).unwrap();
+    let error = open(&path).err().unwrap();
+    assert!(error.to_string().contains("a page has a change"), "{error}");
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
+/// Nobody asks for a checkpoint, and the log does not grow for ever.
+#[test]
+fn the_log_is_cut_in_the_background() {
+    let path = scratch("background");
+    drop(create(&path));
+    let mut lively = config();
+    lively.checkpoint_log_bytes = 50_000;
+    lively.pool.checkpoint_age_bytes = 30_000;
+    lively.pool.flush_interval = std::time::Duration::from_millis(5);
+    let (engine, _) = open_with(&path, lively).unwrap();
+    let began = std::time::Instant::now();
+    let first = segments(&path)[0].clone();
+    let mut number = 0;
+    while number < 500 || first.exists() {
+        assert!(began.elapsed().as_secs() < 60, "{} segments", segments(&path).len());
+        put(&engine, number);
+        number += 1;
+    }
+    let left = segments(&path).len();
+    println!("{number} commits, {left} segments");
+    assert!(engine.take_background_error().is_none());
+    drop(engine);
+    let (engine, _) = open(&path).unwrap();
+    (0..number).for_each(|number| {
+        let row = engine.begin().get(TREE, &(1_000_000 + number).to_be_bytes()).unwrap();
+        assert_eq!(row, Some(vec![3; 200]), "{number}");
+    });
+    drop(engine);
+    std::fs::remove_dir_all(&path).unwrap();
+}
+
 #[test]
 fn a_damaged_or_foreign_log_is_refused() {
     let path = scratch("damaged");
@@ -180,6 +268,7 @@ fn a_damaged_or_foreign_log_is_refused() {
     assert_eq!(kind(&path), std::io::ErrorKind::InvalidData, "no log");
     let engine = create(&path);
     (0..200).for_each(|number| put(&engine, number));
+    assert_eq!(kind(&log), std::io::ErrorKind::ResourceBusy, "it is in use");
     drop(engine);
     let again = FileLog::create(&log, SEGMENT_BYTES).err().unwrap();
     assert_eq!(again.kind(), std::io::ErrorKind::AlreadyExists);

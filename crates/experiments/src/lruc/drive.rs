@@ -189,6 +189,8 @@ pub(super) fn run(
         pool: pool_config(setup, data),
         lock_limit: LOCK_LIMIT,
         tree_latch: setup.tree_latch,
+        // Nothing recovers here, and its syncs would be one more difference between rounds.
+        checkpoint_log_bytes: u64::MAX,
     };
     let pages = data.stretch(&whole, 0, data.pages())?;
     let (engine, _) = Engine::open(config, pages, log, area)?;

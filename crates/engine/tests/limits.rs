@@ -1,0 +1,94 @@
+//! What an engine promises when pages run out, or cannot be read, in the middle of its work.
+
+use headworks_bufferpool::storage::{Fault, FaultStorage, MemStorage, Storage};
+use headworks_bufferpool::{PageId, PoolConfig};
+use headworks_engine::{Engine, EngineConfig, EngineError, MemLog, TableId};
+use std::sync::Arc;
+use std::time::Duration;
+
+const PAGE_SIZE: usize = 4096;
+const TREE: TableId = TableId(0);
+const HEAP: TableId = TableId(1);
+
+fn config() -> EngineConfig {
+    let pool = PoolConfig {
+        frames: 48,
+        page_size: PAGE_SIZE,
+        flush_interval: Duration::from_millis(3),
+        ..PoolConfig::default()
+    };
+    EngineConfig { pool, ..EngineConfig::default() }
+}
+
+fn put(engine: &Engine, number: u64) -> Result<(), EngineError> {
+    let mut transaction = engine.begin();
+    transaction.put(TREE, &number.to_be_bytes(), &[number as u8; 300])?;
+    transaction.append(HEAP, &[number as u8; 200])?;
+    transaction.commit()
+}
+
+/// A commit for which there might be too few pages is refused before it is promised: whatever was acknowledged is there
+/// after each crash, rows can be removed, and nothing is stuck.
+#[test]
+fn a_database_that_is_full_stays_usable_and_opens_again() {
+    for pages in [90, 100, 131, 163, 200, 300] {
+        let storage: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, pages));
+        let log = Arc::new(MemLog::default());
+        let mut engine =
+            Engine::create(config(), Arc::clone(&storage), log.clone(), None, &[false, true])
+                .unwrap();
+        let mut next = 0;
+        for round in 0..4 {
+            let refused = loop {
+                match put(&engine, next) {
+                    Ok(()) => next += 1,
+                    Err(error) => break error,
+                }
+            };
+            assert!(matches!(refused, EngineError::Full { .. }), "{pages}: {refused}");
+            let mut removal = engine.begin();
+            removal.delete(TREE, &0u64.to_be_bytes()).unwrap();
+            removal.commit().unwrap();
+            // A crash: nothing is written, and pages that were given out and not used are lost.
+            drop(engine);
+            let opened = Engine::open(config(), Arc::clone(&storage), log.clone(), None);
+            engine = opened.unwrap_or_else(|error| panic!("{pages}, round {round}: {error}")).0;
+            for number in 1..next {
+                let row = engine.begin().get(TREE, &number.to_be_bytes()).unwrap();
+                assert_eq!(row, Some(vec![number as u8; 300]), "{pages}: {number} of {next}");
+            }
+        }
+        println!("{pages} pages: {next} rows");
+    }
+}
+
+/// A commit that is in the log and cannot be carried out says so, those after it say that they did not take place, and
+/// recovery does what the log promises.
+#[test]
+fn a_commit_that_cannot_be_carried_out_is_completed_by_recovery() {
+    let memory: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 1000));
+    let storage = Arc::new(FaultStorage::new(memory));
+    let log = Arc::new(MemLog::default());
+    let engine =
+        Engine::create(config(), storage.clone(), log.clone(), None, &[false, true]).unwrap();
+    (0..1500).for_each(|number| put(&engine, number).unwrap());
+    (0..1000).for_each(|page| storage.inject(Fault::ReadError(PageId(page))));
+    let replace = |number: u64| {
+        let mut transaction = engine.begin();
+        transaction.put(TREE, &number.to_be_bytes(), b"new")?;
+        transaction.commit()
+    };
+    // Most leaves are not in the pool.
+    let failed = (0..1500).step_by(100).find_map(|number| Some((number, replace(number).err()?)));
+    let (number, error) = failed.expect("a page that must be read");
+    assert!(matches!(error, EngineError::Unfinished(_)), "{error}");
+    storage.heal();
+    assert!(matches!(replace(1499), Err(EngineError::Poisoned)));
+    assert!(matches!(engine.checkpoint(), Err(EngineError::Poisoned)), "it would be forgotten");
+    drop(engine);
+    let (engine, report) = Engine::open(config(), storage, log, None).unwrap();
+    assert!(report.completed >= 1, "{report:?}");
+    let row = |number: u64| engine.begin().get(TREE, &number.to_be_bytes()).unwrap();
+    assert_eq!(row(number), Some(b"new".to_vec()));
+    assert_eq!(row(1499), Some(vec![1499u64 as u8; 300]));
+}
