@@ -116,20 +116,6 @@ impl Database for PostgresServer {
     }
 }
 
-/// Unmounts as soon as the last process of a killed database is gone.
-fn umount(rig: &Rig) {
-    let began = Instant::now();
-    loop {
-        let output = rig.run(&["umount", "d"]);
-        if output.status.success() {
-            return;
-        }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(began.elapsed() < Duration::from_secs(60), "{said}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Clients that insert and remember until nothing is acknowledged any more.
 fn commit_until_the_end<D: Database>(
     database: &D,
@@ -179,7 +165,7 @@ where
     let table = "create table acknowledged (id bigint primary key, payload text)";
     assert!(D::run(&mut database.connect(), table));
     database.stop();
-    umount(&rig);
+    rig.umount("d");
 
     let mut acknowledged = BTreeSet::new();
     let mut next = 1;
@@ -207,7 +193,7 @@ where
         let sectors = ["dropped", "kept", "torn"].map(|what| cut_found[what].as_u64().unwrap());
         harmful += u64::from(sectors.iter().sum::<u64>() > 0);
         println!("{name}, cut {}: {} commits; {}", cut + 1, acknowledged.len(), said.trim());
-        umount(&rig);
+        rig.umount("d");
 
         rig.mount("d");
         let database = D::start(&data);
@@ -216,7 +202,7 @@ where
         assert!(lost.is_empty(), "{name} lost {} acknowledged commits: {lost:?}", lost.len());
         next = next.max(found.last().copied().unwrap_or(0) + 1);
         database.stop();
-        umount(&rig);
+        rig.umount("d");
         rig.assert_sound(&image);
     }
     println!(

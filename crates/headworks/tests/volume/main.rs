@@ -4,6 +4,7 @@
 mod crash;
 mod cut;
 mod databases;
+mod engine;
 mod life;
 mod refusals;
 mod rig;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
@@ -107,6 +108,20 @@ impl Rig {
     /// Mounts a volume on [`Rig::mnt`].
     pub fn mount(&self, name: &str) -> String {
         self.ok(&["mount", name, &self.mnt().display().to_string()])
+    }
+
+    /// Unmounts as soon as the last that used it is gone.
+    pub fn umount(&self, name: &str) {
+        let began = Instant::now();
+        loop {
+            let output = self.run(&["umount", name]);
+            if output.status.success() {
+                return;
+            }
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(began.elapsed() < Duration::from_secs(60), "{said}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// The file system in an image, if there is one, must be sound, without any repair.
