@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  headworks enable mariadb --dry-run       # what would be written\n  \
-    sudo headworks enable mariadb && sudo systemctl restart mariadb\n  \
+    sudo headworks enable mariadb           # says which commands put it in force\n  \
     sudo headworks enable postgresql@15-main --now\n  \
     sudo headworks enable mariadb@shop --config /etc/headworks/shop.toml\n  \
     sudo headworks enable postgresql --all\n  \
@@ -40,7 +40,8 @@ pub struct Enable {
 /// Arguments of `disable`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  sudo headworks disable mariadb && sudo systemctl restart mariadb\n  \
+    after_help = "Examples:\n  sudo headworks disable mariadb           # says which commands put it in force\n  \
+    sudo headworks disable mariadb --now     # and runs them\n  \
     headworks disable postgresql@15-main --dry-run"
 )]
 pub struct Disable {
@@ -109,7 +110,7 @@ pub enum ProfileCommand {
     },
     /// Show a profile
     ///
-    /// A file of the same name in $XDG_CONFIG_HOME/headworks/profiles or /etc/headworks/profiles
+    /// A file whose `name` is the same in $XDG_CONFIG_HOME/headworks/profiles or /etc/headworks/profiles
     /// stands in for a profile that is built in. It takes effect when a server is started, but for
     /// the sessions that are never held: these also at `reload`.
     #[command(after_help = "Examples:\n  headworks profile show mariadb\n  \
