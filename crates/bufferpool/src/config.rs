@@ -72,7 +72,7 @@ pub struct PoolConfig {
     pub scan_depth: usize,
     /// Pages of a flusher's round, default 1,024.
     pub flush_batch: usize,
-    /// Time between the flusher's rounds, default 1 s. A read stall wakes it earlier.
+    /// Time between the flusher's rounds, default 1 s. A miss that gets no frame wakes it earlier.
     pub flush_interval: Duration,
     /// Insert read pages at 3/8 from the tail, not at the head; default no.
     pub midpoint: bool,

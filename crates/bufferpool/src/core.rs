@@ -9,8 +9,8 @@ use crate::ids::{FrameId, Lsn, PageId, mix};
 use crate::lru::Lru;
 use crate::memory::{self, ExclusiveBytes, PageMemory};
 use crate::page;
-use crate::stats::{Counters, bump};
-use crate::storage::{IoKind, IoTag, Storage};
+use crate::stats::{Counters, Hits, bump};
+use crate::storage::{IoKind, IoTag, Storage, check_range};
 use crate::strategy::{self, Strategy};
 use crate::syncs::Syncs;
 use crate::table::PageTable;
@@ -67,11 +67,15 @@ impl Instance {
 
     /// Gives an empty, closed frame to the free list.
     pub(crate) fn push_free(&self, frame: FrameId) {
+        let mut free = self.free.lock();
+        // Under the mutex: whoever makes the pool smaller takes the list afterwards.
         if frame - self.first >= self.active.load(Ordering::Acquire) {
+            drop(free);
             self.withdrawn.lock().push(frame);
             return;
         }
-        self.free.lock().push(frame);
+        free.push(frame);
+        drop(free);
         self.freed.notify_one();
     }
 
@@ -109,8 +113,6 @@ pub(crate) enum Mode {
     Existing,
     /// Read it; all zeroes if it was never written.
     OrZero,
-    /// As `Existing`, for somebody who does not wait for it.
-    Ahead,
     /// Do not read: the caller makes it.
     Fresh,
 }
@@ -127,12 +129,15 @@ pub(crate) struct Core {
     causes: Option<Arc<dyn CauseSource>>,
     pub(crate) instances: Box<[Instance]>,
     pub(crate) strategies: Box<[Box<dyn Strategy>]>,
-    frames_per_instance: u32,
+    pub(crate) frames_per_instance: u32,
     /// Flushes of the whole pool that have begun.
     pub(crate) era: AtomicU64,
     /// Without a doublewrite area, which has its own.
     pub(crate) syncs: Syncs,
     pub(crate) stop: AtomicBool,
+    /// Whoever changes the number of frames.
+    pub(crate) resizing: Mutex<()>,
+    pub(crate) hits: Mutex<Hits>,
 }
 
 impl Core {
@@ -144,6 +149,12 @@ impl Core {
         causes: Option<Arc<dyn CauseSource>>,
     ) -> Result<Self, PoolError> {
         config.check(storage.page_size())?;
+        if let Some(area) = &doublewrite
+            && area.page_size() != config.page_size
+        {
+            let reason = format!("{} in the doublewrite area", area.page_size());
+            return Err(PoolError::Config { setting: "page_size", reason });
+        }
         let each = config.frames / config.instances;
         let count = each * config.instances;
         memory::check_fits(config.memory_bytes())?;
@@ -171,6 +182,8 @@ impl Core {
             era: AtomicU64::new(0),
             syncs: Syncs::default(),
             stop: AtomicBool::new(false),
+            resizing: Mutex::default(),
+            hits: Mutex::new(Hits::new(count)),
         })
     }
 
@@ -212,6 +225,10 @@ impl Core {
     /// A page that is not there, or is being read, or whose bucket changes at this moment.
     #[cold]
     fn pin_slowly(&self, page: PageId, mode: Mode) -> Result<FrameId, PoolError> {
+        // Empty frames carry it.
+        if page == PageId::NONE {
+            check_range(&*self.storage, page, 1)?;
+        }
         loop {
             let found = {
                 let bucket = self.table.lock(page);
@@ -263,12 +280,32 @@ impl Core {
     /// A miss: a frame, the page's bytes, a place in table and list. `None`: somebody was faster.
     fn bring_in(&self, page: PageId, mode: Mode) -> Result<Option<FrameId>, PoolError> {
         let at = self.index_of_page(page);
-        let instance = &self.instances[at];
         let frame = self.allocate(at, page)?;
+        let Some(mut bytes) = self.announce(at, page, frame) else { return Ok(None) };
+        match self.load(at, page, frame, mode, &mut bytes) {
+            Ok(()) => {
+                self.admit(at, frame);
+                Ok(Some(frame))
+            }
+            Err(error) => {
+                self.turn_away(at, page, frame, bytes);
+                Err(error)
+            }
+        }
+    }
+
+    /// A page is on its way into an empty frame: whoever wants it waits for the latch, which the caller holds now
+    /// beside a pin. `None`: somebody was faster, and the frame is free again.
+    pub(crate) fn announce(
+        &self,
+        at: usize,
+        page: PageId,
+        frame: FrameId,
+    ) -> Option<ExclusiveBytes<'_>> {
         let it = self.frames.get(frame);
         it.set_page(page);
         it.set_flags(LOADING);
-        let mut bytes = self.memory.write(frame);
+        let bytes = self.memory.write(frame);
         {
             let bucket = self.table.lock(page);
             if bucket.find(page).is_some() {
@@ -276,31 +313,39 @@ impl Core {
                 it.set_page(PageId::NONE);
                 it.clear_flags(LOADING);
                 drop(bytes);
-                instance.push_free(frame);
-                return Ok(None);
+                self.instances[at].push_free(frame);
+                return None;
             }
             bucket.insert(frame);
             it.open_pinned();
         }
-        bump(&instance.counters.misses);
-        match self.load(at, page, frame, mode, &mut bytes) {
-            Ok(()) => {
-                instance.lru.insert(frame);
-                it.clear_flags(LOADING);
-                Ok(Some(frame))
-            }
-            Err(error) => {
-                self.table.remove(page, frame);
-                it.clear_flags(LOADING);
-                drop(bytes);
-                // Those who found it meanwhile see that its page is gone, and let go.
-                while !it.try_close(1) {
-                    std::thread::yield_now();
-                }
-                instance.push_free(frame);
-                Err(error)
-            }
+        bump(&self.instances[at].counters.misses);
+        Some(bytes)
+    }
+
+    /// An announced page has come.
+    pub(crate) fn admit(&self, at: usize, frame: FrameId) {
+        self.instances[at].lru.insert(frame);
+        self.frames.get(frame).clear_flags(LOADING);
+    }
+
+    /// An announced page does not come.
+    pub(crate) fn turn_away(
+        &self,
+        at: usize,
+        page: PageId,
+        frame: FrameId,
+        bytes: ExclusiveBytes<'_>,
+    ) {
+        let it = self.frames.get(frame);
+        self.table.remove(page, frame);
+        it.clear_flags(LOADING);
+        drop(bytes);
+        // Those who found it meanwhile see that its page is gone, and let go.
+        while !it.try_close(1) {
+            std::thread::yield_now();
         }
+        self.instances[at].push_free(frame);
     }
 
     fn load(
@@ -311,52 +356,53 @@ impl Core {
         mode: Mode,
         bytes: &mut ExclusiveBytes<'_>,
     ) -> Result<(), PoolError> {
+        // A new page's former self comes back, too, with the change that storage lacks: until the new one is in the log that
+        // is what a checkpoint must know of.
+        if self.strategies[at].take_back(self, &self.instances[at], page, frame, bytes) {
+            return Ok(());
+        }
         if mode == Mode::Fresh {
             bytes.fill(0);
-            // A copy of the page's former self that is still on its way out must not come after us.
-            let mut scratch = None;
-            self.strategies[at].take_back(self, &self.instances[at], page, frame, &mut scratch);
             return Ok(());
         }
-        let mut target = Some(&mut **bytes);
-        if self.strategies[at].take_back(self, &self.instances[at], page, frame, &mut target) {
-            return Ok(());
-        }
-        let kind = if mode == Mode::Ahead { IoKind::Prefetch } else { IoKind::Miss };
-        let tag = IoTag { kind, cause: self.cause() };
+        let tag = IoTag { kind: IoKind::Miss, cause: self.cause() };
         let start = Instant::now();
         self.storage.read(page, bytes, tag)?;
         let counters = &self.instances[at].counters;
-        if kind == IoKind::Miss {
-            // A wait of 584 years would overflow.
-            counters.read_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        }
-        bump(&counters.reads[kind.index()]);
+        // A wait of 584 years would overflow.
+        counters.read_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        bump(&counters.reads[IoKind::Miss.index()]);
         match page::verify(bytes, page) {
             Err(PoolError::NeverWritten { .. }) if mode == Mode::OrZero => Ok(()),
             other => other,
         }
     }
 
+    /// Makes an attempt to get an empty, closed frame: the miss's first is number 0.
+    pub(crate) fn try_allocate(&self, at: usize, attempt: u32) -> Option<FrameId> {
+        let instance = &self.instances[at];
+        let free = instance.free.lock().pop();
+        if let Some(frame) = free {
+            bump(&instance.counters.from_free_list);
+            return Some(frame);
+        }
+        self.strategies[at].victim(self, instance, attempt).unwrap_or_else(|error| {
+            // The next attempt takes another page.
+            *instance.last_error.lock() = Some(error);
+            None
+        })
+    }
+
     /// Gets an empty, closed frame.
-    fn allocate(&self, at: usize, page: PageId) -> Result<FrameId, PoolError> {
+    pub(crate) fn allocate(&self, at: usize, page: PageId) -> Result<FrameId, PoolError> {
         let instance = &self.instances[at];
         let mut since = None;
         let mut attempt = 0;
         loop {
-            let free = instance.free.lock().pop();
-            if let Some(frame) = free {
-                bump(&instance.counters.from_free_list);
+            if let Some(frame) = self.try_allocate(at, attempt) {
                 return Ok(frame);
             }
-            let taken = self.strategies[at].victim(self, instance, attempt);
             attempt += 1;
-            match taken {
-                Ok(Some(frame)) => return Ok(frame),
-                Ok(None) => {}
-                // The next attempt takes another page.
-                Err(error) => *instance.last_error.lock() = Some(error),
-            }
             instance.wake_flusher();
             let start = *since.get_or_insert_with(Instant::now);
             if start.elapsed() > self.config.exhausted_after {
@@ -397,7 +443,7 @@ impl Core {
     }
 
     /// For whom the calling thread works.
-    fn cause(&self) -> u32 {
+    pub(crate) fn cause(&self) -> u32 {
         cause::of(self.causes.as_deref())
     }
 

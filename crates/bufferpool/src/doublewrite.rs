@@ -38,30 +38,72 @@ pub struct Doublewrite {
     syncs: Syncs,
 }
 
-/// Parts of the area that are free.
+/// Parts of the area that can be written.
 struct Slots {
-    free: Mutex<Vec<PageId>>,
-    came_free: Condvar,
+    inside: Mutex<Inside>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Inside {
+    free: Vec<PageId>,
+    /// So many are in use and will come back.
+    taken: usize,
+    /// What holds the only whole copy of a page that is torn in its place: the part by the page.
+    kept: BTreeMap<PageId, PageId>,
 }
 
 impl Slots {
     fn new(free: Vec<PageId>) -> Self {
-        Self { free: Mutex::new(free), came_free: Condvar::new() }
+        Self { inside: Mutex::new(Inside { free, ..Inside::default() }), changed: Condvar::new() }
     }
 
-    fn take(&self) -> PageId {
-        let mut free = self.free.lock();
+    /// A part to write to, if need be after a wait. `None`: all are kept, and nobody is about to give one back.
+    fn take(&self) -> Option<PageId> {
+        let mut inside = self.inside.lock();
         loop {
-            match free.pop() {
-                Some(slot) => return slot,
-                None => self.came_free.wait(&mut free),
+            if let Some(slot) = inside.free.pop() {
+                inside.taken += 1;
+                return Some(slot);
             }
+            if inside.taken == 0 {
+                return None;
+            }
+            self.changed.wait(&mut inside);
         }
     }
 
-    fn give_back(&self, slot: PageId) {
-        self.free.lock().push(slot);
-        self.came_free.notify_one();
+    /// Gives a part back, unless it has copies of pages that are `torn`.
+    fn give_back(&self, slot: PageId, torn: &[PageId]) {
+        let mut inside = self.inside.lock();
+        inside.taken -= 1;
+        // Copies of an earlier attempt are of no more use.
+        for &page in torn {
+            inside.kept.insert(page, slot).inspect(|&older| inside.let_go(older));
+        }
+        inside.let_go(slot);
+        self.changed.notify_all();
+    }
+
+    /// Pages are whole in their places, and durable.
+    fn mended(&self, pages: impl Iterator<Item = PageId>) {
+        let mut inside = self.inside.lock();
+        if inside.kept.is_empty() {
+            return;
+        }
+        for page in pages {
+            inside.kept.remove(&page).inspect(|&slot| inside.let_go(slot));
+        }
+        self.changed.notify_all();
+    }
+}
+
+impl Inside {
+    /// A part is free, if no page needs it.
+    fn let_go(&mut self, slot: PageId) {
+        if !self.kept.values().any(|&kept| kept == slot) && !self.free.contains(&slot) {
+            self.free.push(slot);
+        }
     }
 }
 
@@ -133,18 +175,48 @@ impl Doublewrite {
         storage: &dyn Storage,
         write: PageWrite<'_>,
     ) -> Result<(), StorageError> {
-        let slot = self.singles.take();
+        let Some(slot) = self.singles.take() else { return Err(Self::no_room(write.page)) };
         let copy = IoTag { kind: IoKind::Doublewrite, ..write.tag };
         // After a failed sync no copy may be overwritten any more: its page may be torn.
-        let written = self
+        let copied = self
             .syncs
             .check()
             .and_then(|()| self.area.write(slot, write.bytes, copy))
-            .and_then(|()| self.syncs.of_page(&*self.area))
-            .and_then(|()| storage.write(write.page, write.bytes, write.tag))
-            .and_then(|()| self.syncs.of_page(storage));
-        self.singles.give_back(slot);
+            .and_then(|()| self.syncs.of_page(&*self.area));
+        if copied.is_err() {
+            self.singles.give_back(slot, &[]);
+            return copied;
+        }
+        let in_place = storage.write(write.page, write.bytes, write.tag);
+        if in_place.is_err() && Self::is_torn(storage, write.page) {
+            self.singles.give_back(slot, &[write.page]);
+            return in_place;
+        }
+        let written = in_place.and_then(|()| self.syncs.of_page(storage));
+        self.singles.give_back(slot, &[]);
+        if written.is_ok() {
+            self.mended([write.page].into_iter());
+        }
         written
+    }
+
+    /// Whether a page whose write failed is neither what it was nor what it should be, so that its copy is needed.
+    fn is_torn(storage: &dyn Storage, page: PageId) -> bool {
+        let mut there = AlignedBuffer::new(storage.page_size());
+        let read = storage.read(page, &mut there, IoTag::of(IoKind::Other));
+        read.is_err()
+            || matches!(page::verify(&there, page), Err(error) if !matches!(error, PoolError::NeverWritten { .. }))
+    }
+
+    fn mended(&self, pages: impl Iterator<Item = PageId> + Clone) {
+        self.singles.mended(pages.clone());
+        self.places.mended(pages);
+    }
+
+    fn no_room(page: PageId) -> StorageError {
+        let message = "no room for a copy: the doublewrite area holds copies of pages that storage has torn and does not \
+                       take";
+        StorageError::Io { operation: "write", page, errno: None, message: message.into() }
     }
 
     /// The sync that failed, if one did: nothing is written any more.
@@ -164,7 +236,13 @@ impl Doublewrite {
         writes: &[PageWrite<'_>],
         done: &mut dyn FnMut(usize, Result<(), StorageError>),
     ) -> Result<(), StorageError> {
-        let place = self.places.take();
+        let Some(place) = self.places.take() else {
+            // Pages that storage takes again give the places back.
+            for (at, write) in writes.iter().enumerate() {
+                done(at, self.write_single(storage, *write));
+            }
+            return Ok(());
+        };
         let copy = IoTag::of(IoKind::Doublewrite);
         let copied = self
             .syncs
@@ -172,19 +250,31 @@ impl Doublewrite {
             .and_then(|()| self.area.write_run(place, bytes, copy))
             .and_then(|()| self.syncs.of_page(&*self.area));
         if let Err(error) = copied {
-            self.places.give_back(place);
+            self.places.give_back(place, &[]);
             for at in 0..writes.len() {
                 done(at, Err(error.clone()));
             }
             return Ok(());
         }
         // A page counts as written when it is in its place: until the sync below its copy is kept.
-        storage.write_batch(writes, done);
+        let mut failed = Vec::new();
+        storage.write_batch(writes, &mut |at, result| {
+            if result.is_err() {
+                failed.push(writes[at].page);
+            }
+            done(at, result);
+        });
         // If that fails nobody can tell which pages are durable, and their frames may hold others already:
         // it is remembered.
         let synced = self.syncs.of_page(storage);
         // Only now: the copies were needed until the sync.
-        self.places.give_back(place);
+        let torn: Vec<_> =
+            failed.iter().copied().filter(|&page| Self::is_torn(storage, page)).collect();
+        self.places.give_back(place, &torn);
+        if synced.is_ok() {
+            let pages = writes.iter().map(|write| write.page);
+            self.mended(pages.filter(|page| !failed.contains(page)));
+        }
         synced
     }
 
@@ -195,15 +285,35 @@ impl Doublewrite {
         self.syncs.of_checkpoint(storage)
     }
 
+    /// Forgets all copies: for an area that served another page file before. [`Doublewrite::recover`] would take what that one left for
+    /// copies of new pages.
+    ///
+    /// # Errors
+    /// Those of the area.
+    pub fn clear(&self) -> Result<(), StorageError> {
+        let nothing = AlignedBuffer::new(self.area.page_size());
+        for slot in (0..self.area.pages()).map(PageId) {
+            self.area.write(slot, &nothing, IoTag::of(IoKind::Other))?;
+        }
+        self.area.sync()
+    }
+
+    /// Bytes of a page.
+    pub(crate) fn page_size(&self) -> usize {
+        self.area.page_size()
+    }
+
     /// Puts whole copies in place of torn pages; call it before the log is replayed, from `replay_from` on. Returns the
     /// pages that were mended.
     ///
     /// A cut tears only pages that were changed after `replay_from`. A damaged page of which there are older copies only
     /// lacks changes that no replay brings back, so these are not used, and the damage shows. Without a log, and with
     /// `Lsn(0)`, copies of a page cannot be told apart by their age: a torn page may become an older version of itself.
+    /// Changes without [`crate::WriteGuard::set_lsn`] since `replay_from` are not told from old ones either: a page whose last change was
+    /// one, and which is torn, is not mended.
     ///
     /// # Errors
-    /// Those of storage. A page that is torn in both places is left for the pool to report.
+    /// Those of writes and syncs. A page that is torn or unreadable in both places is left for the pool to report.
     pub fn recover(
         &self,
         storage: &dyn Storage,
@@ -215,7 +325,10 @@ impl Doublewrite {
         // A page may have left copies in several slots: only the latest is no step back.
         let mut latest: BTreeMap<PageId, (Lsn, PageId)> = BTreeMap::new();
         for slot in (0..self.area.pages()).map(PageId) {
-            self.area.read(slot, &mut copy, tag)?;
+            // A copy that a cut left unreadable is none: it was being written.
+            if self.area.read(slot, &mut copy, tag).is_err() {
+                continue;
+            }
             let Some(home) = page::identify(&copy) else { continue };
             let lsn = page::page_lsn(&copy);
             let outdated = replay_from > Lsn(0) && lsn <= replay_from;
@@ -226,8 +339,8 @@ impl Doublewrite {
         }
         let mut mended = Vec::new();
         for (home, (_, slot)) in latest {
-            storage.read(home, &mut there, tag)?;
-            if page::identify(&there) != Some(home) {
+            let read = storage.read(home, &mut there, tag);
+            if read.is_err() || page::identify(&there) != Some(home) {
                 self.area.read(slot, &mut copy, tag)?;
                 storage.write(home, &copy, tag)?;
                 mended.push(home);

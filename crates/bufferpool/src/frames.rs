@@ -138,9 +138,10 @@ impl Frame {
         self.pins.load(Ordering::Relaxed) & PINS != 0
     }
 
-    /// Hits on whatever the frame held since the pool was made.
-    pub(crate) fn hits(&self) -> u64 {
-        self.pins.load(Ordering::Relaxed) >> 32
+    /// Hits on whatever the frame held since the pool was made: their lower 32 bits.
+    pub(crate) fn hits(&self) -> u32 {
+        // The upper half of the word fits.
+        (self.pins.load(Ordering::Relaxed) >> 32) as u32
     }
 
     /// Closes the frame if nobody has a pin; `pins_of_caller` are not counted but consumed.

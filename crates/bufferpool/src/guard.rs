@@ -20,7 +20,8 @@ impl<'p> PagePin<'p> {
         self.page
     }
 
-    /// Takes the shared latch; waits while somebody has the exclusive one.
+    /// Takes the shared latch; waits while somebody has the exclusive one, or waits for it: a thread that has the latch must not
+    /// take it again.
     #[must_use]
     pub fn read(self) -> ReadGuard<'p> {
         ReadGuard { bytes: self.core.memory.read(self.frame), pin: self }
@@ -115,7 +116,7 @@ impl WriteGuard<'_> {
     /// before the record. In the other order (append, then `change`) a checkpoint between the two would give the record up
     /// while no page has the change.
     ///
-    /// The first 32 bytes are the pool's; [`WriteGuard::set_lsn`] writes there.
+    /// The first 24 bytes are the pool's ([`crate::PAGE_HEADER_BYTES`]); [`WriteGuard::set_lsn`] writes there.
     pub fn change(&mut self, rec_lsn: Lsn) -> &mut [u8] {
         self.pin.core.mark_dirty(self.pin.frame, rec_lsn);
         &mut self.bytes

@@ -18,6 +18,7 @@
 //! - A pinned page stays where it is; its bytes change only under the exclusive latch.
 //! - Bytes that fail their checksum are never handed out.
 
+mod ahead;
 pub mod cause;
 mod config;
 mod core;

@@ -86,6 +86,16 @@ impl PageMemory {
         ExclusiveBytes { memory: self, frame }
     }
 
+    /// Gives a frame's memory back to the system until it is used again, if nobody has a latch. Its bytes are lost.
+    pub(crate) fn release(&self, frame: FrameId) {
+        if let Some(bytes) = self.try_write(frame) {
+            // SAFETY: the stretch lies within the allocation, which is private memory without a file, so that it reads as zeroes
+            // from now on, and the exclusive latch keeps everybody else away. A refusal (pages of the system that are larger
+            // than ours) leaves it as it is.
+            unsafe { libc::madvise(self.start(frame).cast(), bytes.len(), libc::MADV_DONTNEED) };
+        }
+    }
+
     /// Takes the exclusive latch if that needs no waiting.
     pub(crate) fn try_write(&self, frame: FrameId) -> Option<ExclusiveBytes<'_>> {
         self.latch(frame).try_lock_exclusive().then(|| ExclusiveBytes { memory: self, frame })

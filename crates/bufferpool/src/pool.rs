@@ -13,12 +13,16 @@ use crate::storage::{Storage, check_range};
 use crate::wal::Wal;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Pages of a checkpoint written between two looks at the flush list ("small batches", LRU-C
 /// paper, section 4.3).
 const CHECKPOINT_BATCH: usize = 128;
+
+/// What an instance's threads do, by their names.
+const THREADS: [(&str, ThreadWork); 2] = [("flusher", run_flusher), ("assistant", run_assistant)];
+type ThreadWork = fn(&Core, usize);
 
 /// A buffer pool.
 ///
@@ -45,10 +49,7 @@ impl BufferPool {
     /// With a doublewrite area, call [`Doublewrite::recover`] after a crash, before this.
     ///
     /// # Errors
-    /// [`PoolError::Config`], [`PoolError::TooLarge`].
-    ///
-    /// # Panics
-    /// If the system gives no threads.
+    /// [`PoolError::Config`], also if the system gives no threads; [`PoolError::TooLarge`].
     pub fn new(
         config: PoolConfig,
         storage: Arc<dyn Storage>,
@@ -66,9 +67,6 @@ impl BufferPool {
     ///
     /// # Errors
     /// As [`BufferPool::new`].
-    ///
-    /// # Panics
-    /// If the system gives no threads.
     pub fn with_causes(
         config: PoolConfig,
         storage: Arc<dyn Storage>,
@@ -87,16 +85,21 @@ impl BufferPool {
         causes: Option<Arc<dyn CauseSource>>,
     ) -> Result<Self, PoolError> {
         let core = Arc::new(Core::new(config, storage, wal, doublewrite, causes)?);
-        let mut threads = Vec::new();
-        if config.background {
-            for at in 0..core.instances.len() {
-                let flusher = Arc::clone(&core);
-                threads.push(spawn("flusher", move || run_flusher(&flusher, at)));
-                let assistant = Arc::clone(&core);
-                threads.push(spawn("assistant", move || run_assistant(&assistant, at)));
+        // Those that were started end if a later one cannot be.
+        let mut pool = Self { core, threads: Vec::new() };
+        for at in (0..pool.core.instances.len()).filter(|_| config.background) {
+            for (name, work) in THREADS {
+                let core = Arc::clone(&pool.core);
+                let thread = Builder::new().name(name.into()).spawn(move || work(&core, at));
+                pool.threads.push(thread.map_err(|error| PoolError::Config {
+                    setting: "background",
+                    reason: format!(
+                        "the system gives no thread ({error}): allow more, or flush yourself"
+                    ),
+                })?);
             }
         }
-        Ok(Self { core, threads })
+        Ok(pool)
     }
 
     /// Pins a page, reading it if it is not in the pool.
@@ -109,7 +112,8 @@ impl BufferPool {
         Ok(PagePin { core: &self.core, frame, page })
     }
 
-    /// Pins a page and takes its shared latch.
+    /// Pins a page and takes its shared latch. A thread that has a page's latch must not take it again, shared either: a
+    /// writer that waits in between would stop both.
     ///
     /// # Errors
     /// As [`BufferPool::pin`].
@@ -157,19 +161,15 @@ impl BufferPool {
         found.is_some_and(|frame| self.core.frames.get(frame).flags() & LOADING == 0)
     }
 
-    /// Brings pages in that are not there, one after another, and leaves them unpinned. Run it on a
-    /// thread of its own to read ahead of somebody.
+    /// Brings pages in that are not there, up to 32 of them with one batch of reads ([`Storage::read_batch`]), and leaves
+    /// them unpinned. Pages that are on their way already are left to whoever brings them. Returns when all have come:
+    /// run it on a thread of its own to read ahead of somebody.
     ///
     /// # Errors
-    /// The first page's that cannot be read; those after it are not tried.
+    /// The first page's that cannot be read; others of its batch are there, batches after it are not tried.
+    /// [`crate::StorageError::OutOfRange`] for a page that storage has no place for.
     pub fn prefetch(&self, pages: impl IntoIterator<Item = PageId>) -> Result<(), PoolError> {
-        for page in pages {
-            if !self.contains(page) {
-                let frame = self.core.pin(page, Mode::Ahead)?;
-                drop(PagePin { core: &self.core, frame, page });
-            }
-        }
-        Ok(())
+        self.core.read_ahead(&mut pages.into_iter())
     }
 
     /// One round of every flusher, on the calling thread.
@@ -210,7 +210,11 @@ impl BufferPool {
         self.checkpoint_lsn()
     }
 
-    /// From where on the log is needed to recover the pages, without writing any.
+    /// From where on the log is needed to recover the pages, without writing any. Nobody takes checkpoints by itself: whoever has a log
+    /// calls this now and then and cuts the log there.
+    ///
+    /// It may be earlier than an earlier call's: a page made dirty in between counts from the position that was given with
+    /// the change. The later of both holds.
     ///
     /// # Errors
     /// Storage's, if it does not sync, or did not once: see [`BufferPool::checkpoint`].
@@ -223,7 +227,7 @@ impl BufferPool {
         Ok(oldest.map_or(end, |lsn| lsn.min(end)))
     }
 
-    /// Gives frames up, or takes back those that were given up.
+    /// Gives frames and their memory up, or takes back those that were given up.
     ///
     /// `frames` counts all instances together; there are never more than at first.
     ///
@@ -236,6 +240,7 @@ impl BufferPool {
             let reason = format!("{frames} frames give an instance less than 16");
             return Err(PoolError::Config { setting: "frames", reason });
         }
+        let _alone = self.core.resizing.lock();
         for instance in &self.core.instances {
             // Limited by what the instance has, which is a u32.
             let active = (each as u64).min(u64::from(instance.count)) as u32;
@@ -268,6 +273,7 @@ impl BufferPool {
             let out = instance.withdrawn.lock().len();
             let left = (end - first) as usize - out;
             if left == 0 {
+                (first..end).for_each(|frame| core.memory.release(frame));
                 return Ok(());
             }
             if start.elapsed() > Duration::from_secs(5) {
@@ -277,7 +283,7 @@ impl BufferPool {
         }
     }
 
-    /// What the pool did so far.
+    /// What the pool did so far. Hits are right as long as no page has more than 2^32 of them between two calls.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let mut out =
@@ -291,9 +297,8 @@ impl BufferPool {
             }
             out.dirty_pages += instance.flush_list.lock().len() as u64;
             out.free_frames += instance.free.lock().len() as u64;
-            let frames = instance.first..instance.first + instance.count;
-            out.hits += frames.map(|frame| self.core.frames.get(frame).hits()).sum::<u64>();
         }
+        out.hits = self.core.hits.lock().sum(&self.core.frames);
         out
     }
 
@@ -389,27 +394,21 @@ impl From<CloseError> for PoolError {
     }
 }
 
-fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
-    std::thread::Builder::new()
-        .name(name.into())
-        .spawn(work)
-        .expect("the system gives threads to the pool's flushers")
-}
-
 /// A round: the strategy's, then old pages of the mixed region if the log grows long.
 fn round(core: &Core, at: usize) -> Result<(), PoolError> {
     let instance = &core.instances[at];
     crate::stats::bump(&instance.counters.rounds);
-    core.strategies[at].round(core, instance)?;
+    let round = core.strategies[at].round(core, instance);
     let end = core.wal.end_lsn();
     let oldest = instance.flush_list.lock().first_key_value().map(|(key, _)| key.0);
     if let Some(oldest) = oldest
         && end.0.saturating_sub(oldest.0) > core.config.checkpoint_age_bytes
     {
         let limit = Lsn(end.0 - core.config.checkpoint_age_bytes / 2);
-        core.flush_older(instance, limit, core.config.flush_batch)?;
+        // Even if a page of the round could not be written: the log must not grow for its sake alone.
+        return round.and(core.flush_older(instance, limit, core.config.flush_batch));
     }
-    Ok(())
+    round
 }
 
 fn run_flusher(core: &Core, at: usize) {

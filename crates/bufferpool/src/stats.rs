@@ -1,7 +1,31 @@
 //! What the pool counts.
 
+use crate::frames::Frames;
 use crate::storage::IoKind;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What the hits of all frames add up to, each of which counts 32 bits.
+pub(crate) struct Hits {
+    /// Of each frame, as they were the last time.
+    seen: Box<[u32]>,
+    sum: u64,
+}
+
+impl Hits {
+    pub(crate) fn new(frames: usize) -> Self {
+        Self { seen: vec![0; frames].into(), sum: 0 }
+    }
+
+    /// Hits so far, as long as no frame has more than 2^32 between two calls.
+    pub(crate) fn sum(&mut self, frames: &Frames) -> u64 {
+        for (frame, seen) in (0..).zip(&mut self.seen) {
+            let now = frames.get(frame).hits();
+            self.sum += u64::from(now.wrapping_sub(*seen));
+            *seen = now;
+        }
+        self.sum
+    }
+}
 
 /// Counters of one instance, written by whoever does the thing.
 #[derive(Default)]

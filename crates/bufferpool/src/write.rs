@@ -15,7 +15,11 @@ use crate::storage::{IoKind, IoTag, PageWrite};
 use crate::strategy::Strategy;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::Builder;
 use std::time::Duration;
+
+/// Between two looks at pages that others are changing or writing. A look walks the flush list under its mutex.
+const BUSY: Duration = Duration::from_millis(1);
 
 impl Core {
     /// Begins the write of a dirty page, unless it is clean, or being written, or on its way out.
@@ -139,7 +143,10 @@ impl Core {
         };
         std::thread::scope(|scope| {
             for _ in 1..at_once.min(items.len().div_ceil(size)) {
-                scope.spawn(run);
+                // Where the system gives no more threads, those that there are do it.
+                if Builder::new().spawn_scoped(scope, run).is_err() {
+                    break;
+                }
             }
             run();
         });
@@ -198,8 +205,10 @@ impl Core {
             .map(|(&(_, page, cause), bytes)| PageWrite { page, bytes, tag: IoTag { kind, cause } })
             .collect();
         let mut first_error = None;
+        let mut left = vec![true; order.len()];
         let mut done = |at: usize, result: Result<(), StorageError>| {
             let frame = order[at].0;
+            left[at] = false;
             self.count_write(instance, kind, result.is_ok());
             self.end_write(frame, result.is_ok());
             match result {
@@ -214,6 +223,10 @@ impl Core {
                 synced = area.write_batch(&*self.storage, bytes, &writes, &mut done);
             }
             None => self.storage.write_batch(&writes, &mut done),
+        }
+        // A storage that does not say how a write ended must not keep its page for ever.
+        for ((frame, ..), _) in order.iter().zip(left).filter(|(_, left)| *left) {
+            self.end_write(*frame, false);
         }
         first_error.map_or(Ok(()), Err)?;
         synced.map_err(PoolError::from)
@@ -266,7 +279,7 @@ impl Core {
             left = due();
             if !left.is_empty() {
                 // Somebody is changing or writing what is left.
-                std::thread::sleep(Duration::from_micros(100));
+                std::thread::sleep(BUSY);
             }
         }
         Ok(())

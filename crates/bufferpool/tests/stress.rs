@@ -81,7 +81,11 @@ fn run(strategy: StrategyKind, instances: usize, midpoint: bool, seed: u64) {
                     // A third of the accesses go to a twelfth of the pages.
                     let hot = random.below(3) == 0;
                     let page = random.below(if hot { PAGES / 12 } else { PAGES });
-                    match random.below(10) {
+                    match random.below(11) {
+                        10 => {
+                            let ahead = (page..PAGES).take(12);
+                            pool.prefetch(ahead.map(PageId)).unwrap();
+                        }
                         0..4 => {
                             let mut guard = pool.write(PageId(page)).unwrap();
                             let bytes = guard.change(Lsn(1));

@@ -11,12 +11,15 @@ use crate::recovery::{RecoveryReport, Tail};
 use crate::store::{MAX_TABLES, Store, TableId, TreeLatch, root_of};
 use crate::txn::{self, Transaction};
 use headworks_bufferpool::storage::Storage;
-use headworks_bufferpool::{BufferPool, CauseSource, Doublewrite, PoolConfig, Wal};
+use headworks_bufferpool::{BufferPool, CauseSource, Doublewrite, Lsn, PoolConfig, PoolError, Wal};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+/// Bytes of the largest page: nodes note offsets in two bytes.
+const MAX_PAGE: usize = 32 << 10;
 
 /// Settings of a database.
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +88,10 @@ impl Engine {
             "{} tables, {MAX_TABLES} are possible",
             heaps.len()
         );
+        if let Some(area) = &doublewrite {
+            // Copies of another database's pages would mend ours.
+            area.clear().map_err(PoolError::from)?;
+        }
         let shared = Shared::new(config, storage, log, (FIRST, FIRST), doublewrite, None)?;
         shared.store.format(heaps)?;
         shared.flush()?;
@@ -228,6 +235,10 @@ impl Shared {
         doublewrite: Option<Arc<Doublewrite>>,
         causes: Option<Arc<dyn CauseSource>>,
     ) -> Result<Self, EngineError> {
+        if storage.page_size() > MAX_PAGE {
+            let reason = format!("{}: at most {MAX_PAGE} are possible", storage.page_size());
+            return Err(PoolError::Config { setting: "page_size", reason }.into());
+        }
         let log = Arc::new(Log::new(log, end));
         let pages = storage.pages();
         let wal: Arc<dyn Wal> = Arc::clone(&log) as Arc<dyn Wal>;
@@ -249,6 +260,15 @@ impl Shared {
 
     pub(crate) fn max_value(&self) -> usize {
         txn::max_value(self.store.pool.config().page_size)
+    }
+
+    /// Makes the log durable up to `lsn`. Where that fails nothing is changed any more: others would see what was never
+    /// promised, and the log would grow in memory.
+    pub(crate) fn make_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
+        self.store.log.flush_to(lsn).map_err(|error| {
+            self.poisoned.store(true, Ordering::Release);
+            error.into()
+        })
     }
 
     pub(crate) fn checkpoint(&self) -> Result<(), EngineError> {

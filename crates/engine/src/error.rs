@@ -43,9 +43,10 @@ pub enum EngineError {
         "the commit took place, but could not be carried out ({0}): open the engine anew, recovery completes it"
     )]
     Unfinished(String),
-    /// An earlier commit could not be carried out, so this one did not take place.
+    /// An earlier commit could not be carried out or made durable, so this one did not take place.
     #[error(
-        "an earlier commit could not be carried out, so nothing is changed any more: open the engine anew"
+        "an earlier commit could not be carried out or made durable, so nothing is changed any more: see to the \
+         storage, open the engine anew"
     )]
     Poisoned,
     /// Something stored is not what was put there.

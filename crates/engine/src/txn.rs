@@ -152,7 +152,7 @@ impl<'e> Transaction<'e> {
         let engine = self.engine;
         if writes.is_empty() {
             // Others' writes can be seen before they are durable.
-            return Ok(engine.store.log.flush_to(self.seen.get())?);
+            return engine.make_durable(self.seen.get());
         }
         if engine.poisoned.load(Ordering::Acquire) {
             return Err(EngineError::Poisoned);
@@ -172,15 +172,14 @@ impl<'e> Transaction<'e> {
             let origin = Origin { commit: lsn.0, index };
             if let Err(error) = engine.store.carry_out(write, origin) {
                 engine.poisoned.store(true, Ordering::Release);
-                engine.store.log.flush_to(lsn)?;
+                engine.make_durable(lsn)?;
                 return Err(EngineError::Unfinished(error.to_string()));
             }
         }
         engine.applying.lock().remove(&applying);
         // Whoever sees the writes from here on commits later in the log.
         self.release();
-        engine.store.log.flush_to(lsn)?;
-        Ok(())
+        engine.make_durable(lsn)
     }
 
     fn release(&mut self) {

@@ -1,7 +1,7 @@
 //! What an engine promises when pages run out, or cannot be read, in the middle of its work.
 
 use headworks_bufferpool::storage::{Fault, FaultStorage, MemStorage, Storage};
-use headworks_bufferpool::{PageId, PoolConfig};
+use headworks_bufferpool::{PageId, PoolConfig, PoolError};
 use headworks_engine::{Engine, EngineConfig, EngineError, MemLog, TableId};
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,6 +60,35 @@ fn a_database_that_is_full_stays_usable_and_opens_again() {
         }
         println!("{pages} pages: {next} rows");
     }
+}
+
+/// After the log has failed nothing is changed any more: neither in the log's memory nor in what others read.
+#[test]
+fn after_the_log_has_failed_commits_do_not_take_place() {
+    let storage: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 1000));
+    let log = Arc::new(MemLog::default());
+    let engine =
+        Engine::create(config(), Arc::clone(&storage), log.clone(), None, &[false, true]).unwrap();
+    (0..10).for_each(|number| put(&engine, number).unwrap());
+    log.cut(1);
+    assert!(matches!(put(&engine, 10), Err(EngineError::Wal(_))));
+    for number in 11..20 {
+        assert!(matches!(put(&engine, number), Err(EngineError::Poisoned)));
+        assert_eq!(engine.begin().get(TREE, &u64::to_be_bytes(number)).unwrap(), None);
+    }
+    drop(engine);
+    log.restore();
+    let (engine, _) = Engine::open(config(), storage, log, None).unwrap();
+    assert!(engine.begin().get(TREE, &u64::to_be_bytes(9)).unwrap().is_some());
+    put(&engine, 11).unwrap();
+    drop(engine);
+    let wide = EngineConfig {
+        pool: PoolConfig { page_size: 65_536, ..config().pool },
+        ..EngineConfig::default()
+    };
+    let storage = Arc::new(MemStorage::new(65_536, 100));
+    let refused = Engine::create(wide, storage, Arc::new(MemLog::default()), None, &[false]).err();
+    assert!(matches!(refused, Some(EngineError::Pool(PoolError::Config { .. }))), "{refused:?}");
 }
 
 /// A commit that is in the log and cannot be carried out says so, those after it say that they did not take place, and

@@ -3,6 +3,7 @@
 use super::{IoTag, PageWrite, Storage};
 use crate::error::StorageError;
 use crate::ids::PageId;
+use crate::memory::AlignedBuffer;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ pub enum Fault {
     ReadError(PageId),
     /// Writes of the page end with EIO.
     WriteError(PageId),
+    /// Writes of the page end with EIO after half of it was written.
+    TornWrite(PageId),
     /// Every write ends with EIO.
     AllWrites,
     /// Every write ends with ENOSPC.
@@ -66,6 +69,17 @@ impl FaultStorage {
         }
         Ok(())
     }
+
+    fn tear_write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
+        if !self.has(Fault::TornWrite(page)) {
+            return Ok(());
+        }
+        let mut torn = AlignedBuffer::new(bytes.len());
+        self.inner.read(page, &mut torn, tag)?;
+        torn[..bytes.len() / 2].copy_from_slice(&bytes[..bytes.len() / 2]);
+        self.inner.write(page, &torn, tag)?;
+        Err(Self::eio("write", page))
+    }
 }
 
 impl Storage for FaultStorage {
@@ -95,6 +109,7 @@ impl Storage for FaultStorage {
 
     fn write(&self, page: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
         self.refuse_write(page)?;
+        self.tear_write(page, bytes, tag)?;
         self.inner.write(page, bytes, tag)
     }
 
@@ -113,7 +128,8 @@ impl Storage for FaultStorage {
         let mut sound = Vec::with_capacity(writes.len());
         let mut index = Vec::with_capacity(writes.len());
         for (at, write) in writes.iter().enumerate() {
-            match self.refuse_write(write.page) {
+            let refused = self.refuse_write(write.page);
+            match refused.and_then(|()| self.tear_write(write.page, write.bytes, write.tag)) {
                 Ok(()) => {
                     sound.push(*write);
                     index.push(at);

@@ -1,17 +1,17 @@
 //! Pages in a file or on a block device.
 
 use super::label::{self, Found};
-use super::uring::Rings;
-use super::{IoTag, PageWrite, Storage, check_range};
+use super::threads::work_through;
+use super::uring::{Rings, Taken};
+use super::{IoTag, PageRead, PageWrite, Storage, check_range};
 use crate::error::StorageError;
 use crate::ids::PageId;
 use crate::memory::AlignedBuffer;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Writers of the thread-pool fallback.
+/// Threads of the fallback.
 const THREADS: usize = 16;
 
 /// How batches reach the kernel.
@@ -32,9 +32,9 @@ pub struct FileOptions {
     pub page_size: usize,
     /// Past the kernel's page cache (O_DIRECT). File systems without it are used without it.
     pub direct: bool,
-    /// How batches are written.
+    /// How batches are read and written.
     pub async_io: AsyncIo,
-    /// Most writes of a batch under way at once.
+    /// Most requests of a batch under way at once.
     pub depth: u32,
     /// A page file that is there already may be emptied by [`FileStorage::create`].
     pub replace: bool,
@@ -99,8 +99,9 @@ impl FileStorage {
                 return Err(label::wrong(path, what));
             }
         }
-        label::make_room(path, &file, (page_size, pages), true)?;
+        label::make_room(path, &file, (page_size, pages), None)?;
         label::write(&file, page_size, pages)?;
+        label::sync_name(path, &file)?;
         Self::open_locked(path, file, options)
     }
 
@@ -114,15 +115,17 @@ impl FileStorage {
         Self::open_locked(path, label::open_alone(path, false)?, options)
     }
 
-    /// Opens what [`FileStorage::create`] made, with room for `pages` pages from now on, if it has fewer.
+    /// Opens what [`FileStorage::create`] made, with room for `pages` pages from now on, if it has fewer. Zeroes are written where new
+    /// pages of a device will be: an older page file may have been there.
     ///
     /// # Errors
     /// As [`FileStorage::open`]; [`StorageError::Open`] if a device is too small; the errors of a write. What was there is
     /// there in any case.
     pub fn grow(path: &Path, pages: u64, options: FileOptions) -> Result<Self, StorageError> {
         let file = label::open_alone(path, false)?;
-        if label::check(path, &file, options.page_size)? < pages {
-            label::make_room(path, &file, (options.page_size, pages), false)?;
+        let there = label::check(path, &file, options.page_size)?;
+        if there < pages {
+            label::make_room(path, &file, (options.page_size, pages), Some(there))?;
             // The label must not promise what a power cut takes back.
             file.sync_all().map_err(|error| label::wrong(path, error))?;
             label::write(&file, options.page_size, pages)?;
@@ -132,6 +135,9 @@ impl FileStorage {
 
     fn open_locked(path: &Path, locked: File, options: FileOptions) -> Result<Self, StorageError> {
         let pages = label::check(path, &locked, options.page_size)?;
+        if options.depth == 0 {
+            return Err(label::wrong(path, "a depth of 0: no request could ever go"));
+        }
         // Another description than the locked one: what the kernel still has under way for a process that was killed would
         // keep the lock.
         let with = |flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
@@ -206,32 +212,15 @@ impl FileStorage {
         Ok(())
     }
 
-    fn write_with_threads(
-        &self,
-        writes: &[PageWrite<'_>],
-        done: &mut dyn FnMut(usize, Result<(), StorageError>),
-    ) {
-        let next = AtomicUsize::new(0);
-        let (sender, ended) = std::sync::mpsc::channel();
-        std::thread::scope(|scope| {
-            for _ in 0..THREADS.min(self.depth as usize).min(writes.len()) {
-                let (next, sender) = (&next, sender.clone());
-                scope.spawn(move || {
-                    while let at = next.fetch_add(1, Ordering::Relaxed)
-                        && let Some(write) = writes.get(at)
-                    {
-                        let result = self.write(write.page, write.bytes, write.tag);
-                        if sender.send((at, result)).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-            drop(sender);
-            for (at, result) in ended {
-                done(at, result);
-            }
-        });
+    /// A ring, if every request of a batch is one that the kernel takes as it is. Without one threads do it.
+    fn ring_for(&self, mut batch: impl Iterator<Item = (PageId, bool)>) -> Option<Taken<'_>> {
+        let rings = self.rings.as_ref()?;
+        let plain = batch.all(|(page, fits)| fits && check_range(self, page, 1).is_ok());
+        if plain { rings.take() } else { None }
+    }
+
+    fn threads(&self) -> usize {
+        THREADS.min(self.depth as usize)
     }
 }
 
@@ -272,20 +261,33 @@ impl Storage for FileStorage {
         self.write_at(first, bytes)
     }
 
+    fn read_batch(
+        &self,
+        reads: &mut [PageRead<'_>],
+        done: &mut dyn FnMut(usize, Result<(), StorageError>),
+    ) {
+        let work = |read: &mut PageRead<'_>| self.read(read.page, read.bytes, read.tag);
+        match self.ring_for(reads.iter().map(|it| (it.page, self.fits(it.bytes)))) {
+            Some(ring) => {
+                let whole = ring.read_batch(&self.file, &|page| self.offset(page), reads);
+                for (at, (read, whole)) in reads.iter_mut().zip(whole).enumerate() {
+                    // What was cut short or failed is asked for again, by itself, and says why.
+                    done(at, if whole { Ok(()) } else { self.read_at(read.page, read.bytes) });
+                }
+            }
+            None => work_through(self.threads(), reads.iter_mut(), &work, done),
+        }
+    }
+
     fn write_batch(
         &self,
         writes: &[PageWrite<'_>],
         done: &mut dyn FnMut(usize, Result<(), StorageError>),
     ) {
-        let plain = |write: &PageWrite<'_>| {
-            check_range(self, write.page, 1).is_ok() && self.fits(write.bytes)
-        };
-        let offset = |page| self.offset(page);
-        // Without a ring threads do it, as where the kernel has none at all.
-        let ring = self.rings.as_ref().filter(|_| writes.iter().all(plain));
-        match ring.and_then(Rings::take) {
-            Some(ring) => ring.write_batch(&self.file, &offset, writes, done),
-            None => self.write_with_threads(writes, done),
+        let work = |write: &PageWrite<'_>| self.write(write.page, write.bytes, write.tag);
+        match self.ring_for(writes.iter().map(|it| (it.page, self.fits(it.bytes)))) {
+            Some(ring) => ring.write_batch(&self.file, &|page| self.offset(page), writes, done),
+            None => work_through(self.threads(), writes.iter(), &work, done),
         }
     }
 

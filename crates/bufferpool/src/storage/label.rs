@@ -117,6 +117,19 @@ pub(super) fn write(file: &File, page_size: usize, pages: u64) -> Result<(), Sto
     written.map_err(|error| StorageError::from_io("write", PageId::NONE, &error))
 }
 
+/// Makes the name of a new file durable.
+pub(super) fn sync_name(path: &Path, file: &File) -> Result<(), StorageError> {
+    let kind = file.metadata().map_err(|error| wrong(path, error))?.file_type();
+    if kind.is_block_device() {
+        return Ok(());
+    }
+    let directory = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    File::open(directory).and_then(|it| it.sync_all()).map_err(|error| wrong(path, error))
+}
+
 /// Checks the label; returns how many pages it promises, all of which are there.
 pub(super) fn check(path: &Path, file: &File, page_size: usize) -> Result<u64, StorageError> {
     let foreign = |reason: String| StorageError::Foreign { path: path.into(), reason };
@@ -154,37 +167,38 @@ pub(super) fn check(path: &Path, file: &File, page_size: usize) -> Result<u64, S
     Ok(pages)
 }
 
-/// Makes room for so many pages and a label: a file gets its length, a device must have it. A file may be emptied first.
+/// Makes room for so many pages and a label: a file gets its length, a device must have it. What is there after the first `keep`
+/// pages and the label goes, with none also the label.
 pub(super) fn make_room(
     path: &Path,
     file: &File,
     (page_size, pages): (usize, u64),
-    empty: bool,
+    keep: Option<u64>,
 ) -> Result<(), StorageError> {
     let Some(bytes) = bytes_of(pages, page_size) else {
         return Err(wrong(path, format!("{pages} pages are more than a file can have")));
     };
+    let kept = keep.and_then(|pages| bytes_of(pages, page_size)).unwrap_or(0);
     let kind = file.metadata().map_err(|error| wrong(path, error))?.file_type();
     if !kind.is_block_device() {
-        let emptied = if empty { file.set_len(0) } else { Ok(()) };
-        return emptied.and_then(|()| file.set_len(bytes)).map_err(|error| wrong(path, error));
+        // Not more than there is: a file that is shorter than it should be has been found out before.
+        return file
+            .set_len(kept)
+            .and_then(|()| file.set_len(bytes))
+            .map_err(|error| wrong(path, error));
     }
     let there = length(file).map_err(|error| wrong(path, error))?;
     if there < bytes {
         let what = format!("the device has {there} bytes, {pages} pages and a label need {bytes}");
         return Err(wrong(path, what));
     }
-    if empty {
-        return clear(file, bytes).map_err(|error| wrong(path, error));
-    }
-    Ok(())
+    clear(file, kept, bytes).map_err(|error| wrong(path, error))
 }
 
-/// Makes so many bytes of a device zeroes, where they are not.
-fn clear(file: &File, bytes: u64) -> std::io::Result<()> {
+/// Makes the bytes of a device from `at` to `bytes` zeroes, where they are not.
+fn clear(file: &File, mut at: u64, bytes: u64) -> std::io::Result<()> {
     let mut piece = vec![0; LOOKED_AT as usize];
     let zeroes = vec![0; LOOKED_AT as usize];
-    let mut at = 0;
     while at < bytes {
         let length = (bytes - at).min(LOOKED_AT) as usize;
         file.read_exact_at(&mut piece[..length], at)?;

@@ -2,7 +2,7 @@
 //!
 //! | type | is |
 //! | --- | --- |
-//! | [`FileStorage`] | a file or block device, O_DIRECT, io_uring or threads |
+//! | [`FileStorage`] | a file or block device, O_DIRECT, io_uring or threads for batches |
 //! | [`MemStorage`] | memory; for tests and below simulated devices |
 //! | [`SimDevice`] | any storage behind a modelled device: parallel units, service times |
 //! | [`PowerCutStorage`] | any storage behind a volatile write cache that a power cut loses or tears |
@@ -20,6 +20,7 @@ mod queue;
 mod queued;
 mod sim;
 mod sub;
+mod threads;
 mod uring;
 
 pub use fault::{Fault, FaultStorage};
@@ -123,6 +124,16 @@ pub struct PageWrite<'a> {
     pub tag: IoTag,
 }
 
+/// A page to read.
+pub struct PageRead<'a> {
+    /// Where from.
+    pub page: PageId,
+    /// One page of bytes.
+    pub bytes: &'a mut [u8],
+    /// For whom and why.
+    pub tag: IoTag,
+}
+
 /// Page I/O.
 ///
 /// Calls block until the request is done; whoever wants several requests under way uses several
@@ -157,6 +168,20 @@ pub trait Storage: Send + Sync {
             self.write(PageId(first.0 + at as u64), page, tag)?;
         }
         Ok(())
+    }
+
+    /// Reads many pages, as many at once as the storage can, in any order.
+    ///
+    /// `done` is called once for each, with its index in `reads` and how it ended, as soon as
+    /// that is known. All have ended when the call returns.
+    fn read_batch(
+        &self,
+        reads: &mut [PageRead<'_>],
+        done: &mut dyn FnMut(usize, Result<(), StorageError>),
+    ) {
+        for (at, read) in reads.iter_mut().enumerate() {
+            done(at, self.read(read.page, read.bytes, read.tag));
+        }
     }
 
     /// Writes many pages, as many at once as the storage can, in any order.

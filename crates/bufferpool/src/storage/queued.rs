@@ -1,25 +1,24 @@
 //! Any storage behind a queue that a scheduler orders.
 
 use super::queue::{IoQueue, IoRequest};
-use super::{IoTag, PageWrite, Storage};
+use super::threads::work_through;
+use super::{IoTag, PageRead, PageWrite, Storage};
 use crate::error::StorageError;
 use crate::ids::PageId;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 
 /// Any storage whose requests wait for their turn in an [`IoQueue`]. Several storages of one device
 /// share a queue.
 ///
-/// The writes of a batch enter one by one, from some more threads than the queue has places, so that
-/// the scheduler has a choice and reads can go between them; a storage that submits batches at once (io_uring) loses that. A sync goes
+/// The requests of a batch enter one by one, from some more threads than the queue has places, so that
+/// the scheduler has a choice and others can go between them; a storage that submits batches at once (io_uring) loses that. A sync goes
 /// straight through: what it covers has ended.
 pub struct QueuedStorage {
     inner: Arc<dyn Storage>,
     queue: Arc<IoQueue>,
 }
 
-/// Writes of a batch that wait in the queue beside those under way.
+/// Requests of a batch that wait in the queue beside those under way.
 const AHEAD: usize = 16;
 
 impl QueuedStorage {
@@ -56,31 +55,22 @@ impl Storage for QueuedStorage {
         self.inner.write_run(first, bytes, tag)
     }
 
+    fn read_batch(
+        &self,
+        reads: &mut [PageRead<'_>],
+        done: &mut dyn FnMut(usize, Result<(), StorageError>),
+    ) {
+        let work = |read: &mut PageRead<'_>| self.read(read.page, read.bytes, read.tag);
+        work_through(self.queue.places() + AHEAD, reads.iter_mut(), &work, done);
+    }
+
     fn write_batch(
         &self,
         writes: &[PageWrite<'_>],
         done: &mut dyn FnMut(usize, Result<(), StorageError>),
     ) {
-        let next = AtomicUsize::new(0);
-        let (ended, ends) = mpsc::channel();
-        std::thread::scope(|scope| {
-            for _ in 0..(self.queue.places() + AHEAD).min(writes.len()) {
-                let (ended, next) = (ended.clone(), &next);
-                scope.spawn(move || {
-                    while let at = next.fetch_add(1, Ordering::Relaxed)
-                        && let Some(write) = writes.get(at)
-                    {
-                        let result = self.write(write.page, write.bytes, write.tag);
-                        // The receiver outlives the threads.
-                        let _ = ended.send((at, result));
-                    }
-                });
-            }
-            drop(ended);
-            for (at, result) in ends {
-                done(at, result);
-            }
-        });
+        let work = |write: &PageWrite<'_>| self.write(write.page, write.bytes, write.tag);
+        work_through(self.queue.places() + AHEAD, writes.iter(), &work, done);
     }
 
     fn sync(&self) -> Result<(), StorageError> {

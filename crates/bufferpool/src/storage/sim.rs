@@ -10,7 +10,9 @@
 //!
 //! The order of service follows from the times of arrival alone.
 
-use super::{Command, CommandKind, DeviceModel, HostQueue, IoTag, PageWrite, Storage, Timing};
+use super::{
+    Command, CommandKind, DeviceModel, HostQueue, IoTag, PageRead, PageWrite, Storage, Timing,
+};
 use crate::error::StorageError;
 use crate::ids::PageId;
 use parking_lot::{Condvar, Mutex};
@@ -331,6 +333,37 @@ impl SimDevice {
     }
 }
 
+impl SimDevice {
+    /// Requests of one page each that enter the host's queue together; `done` is called as each has ended.
+    fn many(
+        &self,
+        kind: CommandKind,
+        pages: impl ExactSizeIterator<Item = PageId>,
+        done: &mut dyn FnMut(usize),
+    ) {
+        let waiter = Arc::new(Waiter::default());
+        let mut left = pages.len();
+        self.device.submit(|state| {
+            let (queue, count) = match kind {
+                CommandKind::Read => (&mut state.reads, &mut state.stats.reads),
+                _ => (&mut state.writes, &mut state.stats.writes),
+            };
+            *count += left as u64;
+            queue.extend(pages.enumerate().map(|(index, page)| Request {
+                command: self.command(kind, page, 1),
+                waiter: Arc::clone(&waiter),
+                index,
+            }));
+        });
+        while left > 0 {
+            for at in waiter.wait() {
+                left -= 1;
+                done(at);
+            }
+        }
+    }
+}
+
 impl Drop for SimDevice {
     fn drop(&mut self) {
         self.device.state.lock().stop = true;
@@ -368,6 +401,21 @@ impl Storage for SimDevice {
         self.inner.write_run(first, bytes, tag)
     }
 
+    fn read_batch(
+        &self,
+        reads: &mut [PageRead<'_>],
+        done: &mut dyn FnMut(usize, Result<(), StorageError>),
+    ) {
+        if self.is_free() {
+            return self.inner.read_batch(reads, done);
+        }
+        let pages: Vec<_> = reads.iter().map(|read| read.page).collect();
+        self.many(CommandKind::Read, pages.into_iter(), &mut |at| {
+            let read = &mut reads[at];
+            done(at, self.inner.read(read.page, read.bytes, read.tag));
+        });
+    }
+
     fn write_batch(
         &self,
         writes: &[PageWrite<'_>],
@@ -376,23 +424,10 @@ impl Storage for SimDevice {
         if self.is_free() {
             return self.inner.write_batch(writes, done);
         }
-        let waiter = Arc::new(Waiter::default());
-        self.device.submit(|state| {
-            state.stats.writes += writes.len() as u64;
-            state.writes.extend(writes.iter().enumerate().map(|(index, write)| Request {
-                command: self.command(CommandKind::Write, write.page, 1),
-                waiter: Arc::clone(&waiter),
-                index,
-            }));
+        self.many(CommandKind::Write, writes.iter().map(|write| write.page), &mut |at| {
+            let write = &writes[at];
+            done(at, self.inner.write(write.page, write.bytes, write.tag));
         });
-        let mut left = writes.len();
-        while left > 0 {
-            for at in waiter.wait() {
-                left -= 1;
-                let write = &writes[at];
-                done(at, self.inner.write(write.page, write.bytes, write.tag));
-            }
-        }
     }
 
     fn sync(&self) -> Result<(), StorageError> {
@@ -407,85 +442,4 @@ impl Storage for SimDevice {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    fn model() -> DeviceModel {
-        DeviceModel { units: 2, read_ns: 10, write_ns: 100, ..DeviceModel::ssd_c() }
-    }
-
-    fn request(kind: CommandKind, index: usize) -> (Request, Arc<Waiter>) {
-        let waiter = Arc::new(Waiter::default());
-        let command = Command { kind, page: PageId(index as u64), pages: 1, page_size: 4096 };
-        (Request { command, waiter: Arc::clone(&waiter), index }, waiter)
-    }
-
-    fn state(model: DeviceModel) -> State {
-        State::new(Box::new(model), model.host)
-    }
-
-    /// Two units, three reads of 10 ns that arrive together end at 10, 10 and 20.
-    #[test]
-    fn units_work_in_parallel_and_in_order() {
-        let model = model();
-        let mut state = state(model);
-        let waiters: Vec<_> = (0..3)
-            .map(|index| {
-                let (request, waiter) = request(CommandKind::Read, index);
-                state.reads.push_back(request);
-                waiter
-            })
-            .collect();
-        state.dispatch(0);
-        assert_eq!(state.next_event_ns(), Some(10));
-        state.advance(15);
-        assert_eq!(waiters[0].wait(), [0]);
-        assert_eq!(waiters[1].wait(), [1]);
-        // The third began when a unit came free, at 10, not when somebody looked, at 15.
-        assert_eq!(state.next_event_ns(), Some(20));
-        assert_eq!(state.stats.busy_ns, 30);
-    }
-
-    /// A flush on a draining device begins after the commands under way, before those that wait.
-    #[test]
-    fn a_draining_flush_waits_and_holds_others_back() {
-        let model = DeviceModel { sync_ns: 5, ..model() };
-        let mut state = state(model);
-        for index in 0..2 {
-            state.writes.push_back(request(CommandKind::Write, index).0);
-        }
-        state.dispatch(0);
-        let sync = Arc::new(Waiter::default());
-        state.syncs.push(Arc::clone(&sync));
-        state.begin_flush(1);
-        let (late, _waiter) = request(CommandKind::Read, 9);
-        state.reads.push_back(late);
-        state.dispatch(2);
-        assert_eq!(state.running.len(), 2);
-        state.advance(100);
-        assert_eq!(state.next_event_ns(), Some(105));
-        state.advance(105);
-        assert_eq!(sync.wait(), [0]);
-        assert_eq!(state.next_event_ns(), Some(115));
-    }
-
-    #[test]
-    fn writes_get_their_turn() {
-        let model = DeviceModel {
-            units: 1,
-            host: HostQueue { reads_per_turn: 2, writes_per_turn: 1 },
-            ..model()
-        };
-        let mut state = state(model);
-        for index in 0..6 {
-            state.reads.push_back(request(CommandKind::Read, index).0);
-            state.writes.push_back(request(CommandKind::Write, 100 + index).0);
-        }
-        let mut order = Vec::new();
-        while let Some(request) = state.next() {
-            order.push(request.index);
-        }
-        assert_eq!(order[..6], [0, 1, 100, 2, 3, 101]);
-        assert_eq!(order.len(), 12);
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! A stretch of another storage.
 
-use super::{IoTag, PageWrite, Storage, check_range};
+use super::{IoTag, PageRead, PageWrite, Storage, check_range};
 use crate::error::StorageError;
 use crate::ids::PageId;
 use std::sync::Arc;
@@ -48,6 +48,25 @@ impl Storage for SubStorage {
     fn write_run(&self, first: PageId, bytes: &[u8], tag: IoTag) -> Result<(), StorageError> {
         let count = (bytes.len() / self.page_size()) as u64;
         self.inner.write_run(self.outer(first, count)?, bytes, tag)
+    }
+
+    fn read_batch(
+        &self,
+        reads: &mut [PageRead<'_>],
+        done: &mut dyn FnMut(usize, Result<(), StorageError>),
+    ) {
+        let mut inside = Vec::with_capacity(reads.len());
+        let mut index = Vec::with_capacity(reads.len());
+        for (at, read) in reads.iter_mut().enumerate() {
+            match self.outer(read.page, 1) {
+                Ok(page) => {
+                    inside.push(PageRead { page, bytes: read.bytes, tag: read.tag });
+                    index.push(at);
+                }
+                Err(error) => done(at, Err(error)),
+            }
+        }
+        self.inner.read_batch(&mut inside, &mut |at, result| done(index[at], result));
     }
 
     fn write_batch(

@@ -1,9 +1,9 @@
-//! Batches of writes through io_uring.
+//! Batches of requests through io_uring.
 
-use super::PageWrite;
+use super::{PageRead, PageWrite};
 use crate::error::StorageError;
 use crate::ids::PageId;
-use io_uring::{IoUring, opcode, types};
+use io_uring::{IoUring, opcode, squeue, types};
 use parking_lot::Mutex;
 use std::fs::File;
 use std::io::{Error, ErrorKind};
@@ -27,7 +27,7 @@ impl Rings {
         let ring = IoUring::new(depth)?;
         let mut probe = io_uring::Probe::new();
         ring.submitter().register_probe(&mut probe)?;
-        if !probe.is_supported(opcode::Write::CODE) {
+        if ![opcode::Read::CODE, opcode::Write::CODE].iter().all(|&code| probe.is_supported(code)) {
             return Err(std::io::Error::from_raw_os_error(libc::ENOSYS));
         }
         Ok(Self { depth, idle: Mutex::new(vec![ring]) })
@@ -48,52 +48,89 @@ pub(super) struct Taken<'r> {
 }
 
 impl Taken<'_> {
-    /// Writes a batch at most `depth` at a time; returns when every write has ended.
+    /// Writes a batch; returns when every write has ended.
     pub(super) fn write_batch(
-        mut self,
+        self,
         file: &File,
         offset_of: &dyn Fn(PageId) -> u64,
         writes: &[PageWrite<'_>],
         done: &mut dyn FnMut(usize, Result<(), StorageError>),
     ) {
+        let target = types::Fd(file.as_raw_fd());
+        let entry = |at: usize| {
+            let write = &writes[at];
+            // A page is at most a few MiB long.
+            opcode::Write::new(target, write.bytes.as_ptr(), write.bytes.len() as u32)
+                .offset(offset_of(write.page))
+                .build()
+        };
+        let mut end = |at: usize, result| {
+            let write = &writes[at];
+            let outcome = finish(file, offset_of(write.page), write.bytes, result);
+            done(at, outcome.map_err(|error| StorageError::from_io("write", write.page, &error)));
+        };
+        // SAFETY: `writes` borrows the bytes for the whole call, and the kernel only reads them.
+        unsafe { self.run(writes.len(), &entry, &mut end) }
+    }
+
+    /// Reads a batch; returns when every read has ended, with which of them brought all of their bytes.
+    pub(super) fn read_batch(
+        self,
+        file: &File,
+        offset_of: &dyn Fn(PageId) -> u64,
+        reads: &mut [PageRead<'_>],
+    ) -> Vec<bool> {
+        let target = types::Fd(file.as_raw_fd());
+        let parts: Vec<(*mut u8, usize, PageId)> =
+            reads.iter_mut().map(|it| (it.bytes.as_mut_ptr(), it.bytes.len(), it.page)).collect();
+        let entry = |at: usize| {
+            let (start, length, page) = parts[at];
+            // A page is at most a few MiB long.
+            opcode::Read::new(target, start, length as u32).offset(offset_of(page)).build()
+        };
+        let mut whole = vec![false; parts.len()];
+        let mut end = |at: usize, result| whole[at] = usize::try_from(result) == Ok(parts[at].1);
+        // SAFETY: `reads` borrows the bytes exclusively for the whole call, and nobody looks at them before it returns.
+        unsafe { self.run(parts.len(), &entry, &mut end) };
+        whole
+    }
+
+    /// Has the kernel do `count` requests, at most `depth` of them at a time. `end` gets a request's index and its result,
+    /// a number of bytes or a negated error number.
+    ///
+    /// # Safety
+    /// The bytes of every entry stay where they are until this returns. Nobody changes bytes that the kernel reads, or
+    /// touches those that it writes, before `end` was called for them.
+    unsafe fn run(
+        mut self,
+        count: usize,
+        entry: &dyn Fn(usize) -> squeue::Entry,
+        end: &mut dyn FnMut(usize, i32),
+    ) {
         let (ring, depth) = (&mut self.ring, self.rings.depth);
         let (mut next, mut under_way) = (0, 0);
-        while next < writes.len() || under_way > 0 {
-            while next < writes.len() && under_way < depth {
-                let write = &writes[next];
-                // A page is at most a few MiB long.
-                let length = write.bytes.len() as u32;
-                let target = types::Fd(file.as_raw_fd());
-                let entry = opcode::Write::new(target, write.bytes.as_ptr(), length)
-                    .offset(offset_of(write.page))
-                    .build()
-                    .user_data(next as u64);
-                // SAFETY: the bytes are borrowed by `writes` for the whole call, and the call does
-                // not return, nor unwind, before the kernel has reported the end of every entry
-                // (see `Abort` below); the kernel only reads them.
+        let abort = Abort;
+        while next < count || under_way > 0 {
+            while next < count && under_way < depth {
+                let entry = entry(next).user_data(next as u64);
+                // SAFETY: as the caller promises; this does not return, nor unwind, before the kernel has reported the
+                // end of every entry (see `Abort` below).
                 if unsafe { ring.submission().push(&entry) }.is_err() {
                     break;
                 }
                 next += 1;
                 under_way += 1;
             }
-            let abort = Abort;
             submit_and_wait(ring);
             let ended: Vec<(u64, i32)> =
                 ring.completion().map(|entry| (entry.user_data(), entry.result())).collect();
             for (index, result) in ended {
                 under_way -= 1;
                 // It is the index that was given above.
-                let at = index as usize;
-                let write = &writes[at];
-                let outcome = finish(file, offset_of(write.page), write.bytes, result);
-                done(
-                    at,
-                    outcome.map_err(|error| StorageError::from_io("write", write.page, &error)),
-                );
+                end(index as usize, result);
             }
-            std::mem::forget(abort);
         }
+        std::mem::forget(abort);
         self.rings.idle.lock().push(self.ring);
     }
 }
@@ -134,7 +171,7 @@ fn finish(file: &File, offset: u64, bytes: &[u8], result: i32) -> std::io::Resul
     }
 }
 
-/// Ends the process if it is dropped: unwinding would free buffers that the kernel still reads.
+/// Ends the process if it is dropped: unwinding would free buffers that the kernel still uses.
 struct Abort;
 
 impl Drop for Abort {

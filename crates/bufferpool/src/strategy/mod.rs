@@ -31,17 +31,16 @@ pub(crate) trait Strategy: Send + Sync {
     /// One round of the flusher.
     fn round(&self, core: &Core, instance: &Instance) -> Result<(), PoolError>;
 
-    /// Before a page is read: gives back what the strategy still holds of it.
+    /// Before a page is read or made anew: gives back what the strategy still holds of it.
     ///
-    /// With a target: true if the page was copied there; `frame` is then marked dirty. Without: the
-    /// page's old content is not wanted, but no write of it may end after this returns.
+    /// True if the page was copied to `bytes`; `frame` is then marked dirty. No write of it is under way after this returns.
     fn take_back(
         &self,
         _core: &Core,
         _instance: &Instance,
         _page: PageId,
         _frame: FrameId,
-        _target: &mut Option<&mut [u8]>,
+        _bytes: &mut [u8],
     ) -> bool {
         false
     }

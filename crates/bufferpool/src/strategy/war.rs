@@ -241,7 +241,7 @@ impl Strategy for War {
         instance: &Instance,
         page: PageId,
         frame: FrameId,
-        target: &mut Option<&mut [u8]>,
+        bytes: &mut [u8],
     ) -> bool {
         let mut buffer = self.buffer.lock();
         loop {
@@ -250,13 +250,11 @@ impl Strategy for War {
                 self.changed.wait(&mut buffer);
                 continue;
             }
-            if let Some(bytes) = target {
-                bytes.copy_from_slice(&self.slots[entry.slot].lock());
-                core.mark_dirty_for(entry.cause, frame, entry.oldest);
-            }
+            bytes.copy_from_slice(&self.slots[entry.slot].lock());
+            core.mark_dirty_for(entry.cause, frame, entry.oldest);
             self.forget(instance, &mut buffer, page);
             self.changed.notify_all();
-            return target.is_some();
+            return true;
         }
     }
 

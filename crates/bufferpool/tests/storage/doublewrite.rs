@@ -1,8 +1,8 @@
 //! The doublewrite area: torn pages are mended, and batches overlap.
 
-use crate::small::{PAGE_SIZE, config};
+use crate::small::{PAGE_SIZE, config, put};
 use headworks_bufferpool::storage::{
-    IoKind, IoTag, MemStorage, PageWrite, PowerCutStorage, Storage, SubStorage,
+    Fault, FaultStorage, IoKind, IoTag, MemStorage, PageWrite, PowerCutStorage, Storage, SubStorage,
 };
 use headworks_bufferpool::{
     BufferPool, Doublewrite, Lsn, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
@@ -129,6 +129,77 @@ fn a_torn_page_gets_its_latest_copy() {
     let pool = BufferPool::new(quiet, storage, Arc::new(NoWal), None).unwrap();
     let guard = pool.read(PageId(1)).unwrap();
     assert_eq!((guard[32], guard[PAGE_SIZE - 1]), (20, 20));
+}
+
+/// A page that storage tears and does not take, while others go on: its copy is not overwritten by theirs, whichever way
+/// they are written, and mends it. When storage takes the page again nothing is kept any more.
+#[test]
+fn the_copy_of_a_page_that_cannot_be_written_is_kept() {
+    let memory: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 300));
+    let area: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 128));
+    let storage = Arc::new(FaultStorage::new(Arc::clone(&memory)));
+    let doublewrite = Arc::new(Doublewrite::new(area).unwrap());
+    // Small batches: others follow that of the torn pages.
+    let quiet = PoolConfig { background: false, io_batch: 4, ..config(StrategyKind::LRU_C) };
+    let pool = BufferPool::new(quiet, storage.clone(), Arc::new(NoWal), Some(doublewrite.clone()));
+    let pool = pool.unwrap();
+    let change = |page: u64, value: u8| {
+        let mut guard = pool.write_or_zero(PageId(page)).unwrap();
+        guard.change(Lsn(1))[32..].fill(value);
+        guard.set_lsn(Lsn(value.into()));
+    };
+    let torn = [3, 4].map(PageId);
+    torn.into_iter().for_each(|page| change(page.0, 1));
+    pool.flush_all().unwrap();
+    torn.into_iter().for_each(|page| storage.inject(Fault::TornWrite(page)));
+    let mended = |lsn: u64| {
+        let mut pages = doublewrite.recover(&*memory, Lsn(0)).unwrap();
+        pages.sort_unstable();
+        assert_eq!(pages, torn);
+        let mut bytes = vec![0; PAGE_SIZE];
+        for page in torn {
+            memory.read(page, &mut bytes, IoTag::of(IoKind::Other)).unwrap();
+            assert!(bytes[32..].iter().all(|&byte| u64::from(byte) == lsn), "{page}");
+        }
+    };
+    for value in 2..40 {
+        torn.into_iter().for_each(|page| change(page.0, value));
+        // Others in batches and, where the pool is full of dirty pages, one by one, too.
+        for page in 0..if value % 2 == 0 { 12 } else { 40 } {
+            change(20 + (u64::from(value) * 40 + page) % 270, value);
+        }
+        assert!(pool.flush_all().is_err());
+        mended(value.into());
+    }
+    storage.heal();
+    pool.close().unwrap();
+    assert_eq!(doublewrite.recover(&*memory, Lsn(0)).unwrap(), []);
+}
+
+/// What a cut left unreadable is mended, too; an unreadable copy keeps none of the others from it.
+#[test]
+fn unreadable_pages_are_mended_and_unreadable_copies_passed_over() {
+    let memory: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 300));
+    let copies: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 128));
+    let [storage, area] = [memory, copies].map(|it| Arc::new(FaultStorage::new(it)));
+    let doublewrite = Arc::new(Doublewrite::new(area.clone()).unwrap());
+    let pool = BufferPool::new(
+        config(StrategyKind::LRU_C),
+        storage.clone(),
+        Arc::new(NoWal),
+        Some(doublewrite.clone()),
+    );
+    let pool = pool.unwrap();
+    (0..5).for_each(|page| put(&pool, page, page as u8).unwrap());
+    pool.close().unwrap();
+    area.inject(Fault::ReadError(PageId(1)));
+    storage.inject(Fault::ReadError(PageId(3)));
+    assert_eq!(doublewrite.recover(&*storage, Lsn(0)).unwrap(), [PageId(3)]);
+    area.heal();
+    // An area of another page file mends nothing of this one, once it is emptied.
+    let other = MemStorage::new(PAGE_SIZE, 300);
+    doublewrite.clear().unwrap();
+    assert_eq!(doublewrite.recover(&other, Lsn(0)).unwrap(), []);
 }
 
 /// A power cut in the middle of writes tears pages; the doublewrite area mends every one, however many

@@ -3,7 +3,7 @@
 use crate::small::{PAGE_SIZE, STRATEGIES, config, faulty, get, put};
 use headworks_bufferpool::storage::{Fault, IoKind, IoTag, MemStorage, Storage};
 use headworks_bufferpool::{
-    BufferPool, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
+    BufferPool, Doublewrite, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -206,6 +206,37 @@ fn a_pool_that_cannot_shrink_says_so_and_goes_on() {
     assert!(in_memory <= 16, "{in_memory} pages in 16 frames");
 }
 
+/// Memory that was given up is the system's, and pages come back when it is taken again; who resizes at the same time waits.
+#[test]
+fn a_pool_that_shrinks_gives_memory_back() {
+    const FRAMES: usize = 32_768;
+    let resident = || {
+        let all = std::fs::read_to_string("/proc/self/statm").unwrap();
+        all.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    };
+    let large = PoolConfig { frames: FRAMES, instances: 2, ..config(StrategyKind::LRU_C) };
+    let storage = Arc::new(MemStorage::new(PAGE_SIZE, FRAMES as u64));
+    let pool = BufferPool::new(large, storage, Arc::new(NoWal), None).unwrap();
+    (0..1000).for_each(|page| put(&pool, page, page as u8).unwrap());
+    pool.flush_all().unwrap();
+    (1000..30_000).for_each(|page| put(&pool, page, page as u8).unwrap());
+    let before = resident();
+    std::thread::scope(|scope| {
+        for frames in [64, 128, 256] {
+            let pool = &pool;
+            scope.spawn(move || pool.resize(frames).unwrap());
+        }
+    });
+    // Storage has them now, in memory of its own.
+    pool.resize(64).unwrap();
+    let written = pool.stats().pages_written() as usize * PAGE_SIZE;
+    let freed = (before + written).saturating_sub(resident());
+    assert!(freed > 64 << 20, "{freed} bytes");
+    pool.resize(FRAMES).unwrap();
+    assert_eq!(pool.prefetch((0..30_000).map(PageId)).map_err(|error| error.to_string()), Ok(()));
+    (0..30_000).for_each(|page| assert_eq!(get(&pool, page).unwrap(), page as u8));
+}
+
 #[test]
 fn impossible_settings_are_refused() {
     let storage: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 10));
@@ -218,6 +249,20 @@ fn impossible_settings_are_refused() {
     assert!(refused(new(PoolConfig { page_size: 8192, ..good })));
     assert!(refused(new(PoolConfig { instances: 0, ..good })));
     assert!(refused(new(PoolConfig { io_batch: 0, ..good })));
+    let area = Doublewrite::new(Arc::new(MemStorage::new(8192, 128))).unwrap();
+    assert!(refused(
+        BufferPool::new(good, Arc::clone(&storage), Arc::new(NoWal), Some(Arc::new(area)))
+            .err()
+            .unwrap()
+    ));
+    let pool = BufferPool::new(good, Arc::clone(&storage), Arc::new(NoWal), None).unwrap();
+    for page in [10, u64::MAX - 1, u64::MAX] {
+        let nowhere = |result: Result<(), PoolError>| {
+            matches!(result, Err(PoolError::Storage(StorageError::OutOfRange { .. })))
+        };
+        assert!(nowhere(pool.pin(PageId(page)).map(drop)));
+        assert!(nowhere(pool.prefetch([PageId(page)])));
+    }
     let huge = PoolConfig { frames: 1 << 31, ..good };
     assert!(matches!(new(huge), PoolError::TooLarge { .. }));
     for buffer_pages in [1 << 40, usize::MAX] {

@@ -1,8 +1,12 @@
 //! Real files: what they keep, which of them are refused, and a disk that is full.
 
 use crate::small::{PAGE_SIZE, config, get, put};
-use headworks_bufferpool::storage::{AsyncIo, FileOptions, FileStorage, Storage};
-use headworks_bufferpool::{BufferPool, NoWal, PageId, PoolError, StorageError, StrategyKind};
+use headworks_bufferpool::storage::{
+    AsyncIo, FileOptions, FileStorage, IoKind, IoTag, PageRead, Storage,
+};
+use headworks_bufferpool::{
+    AlignedBuffer, BufferPool, NoWal, PageId, PoolError, StorageError, StrategyKind,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -52,6 +56,50 @@ fn real_files_keep_pages_by_every_way() {
     }
 }
 
+/// A batch of reads that the kernel takes, one of buffers that it does not take as they are, and a file that ends early.
+#[test]
+fn batches_of_reads_bring_what_single_reads_do() {
+    let tag = IoTag::of(IoKind::Prefetch);
+    for async_io in [AsyncIo::Auto, AsyncIo::Threads] {
+        let path = scratch("batch");
+        let options = FileOptions { page_size: PAGE_SIZE, async_io, ..FileOptions::default() };
+        let storage = FileStorage::create(&path, 100, options).unwrap();
+        for page in 0..100u8 {
+            storage.write(PageId(page.into()), &[page; PAGE_SIZE], tag).unwrap();
+        }
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        // The label comes first: page 89 is cut in half.
+        file.set_len(90 * PAGE_SIZE as u64 + 2048).unwrap();
+        for shift in [0, 8] {
+            let mut buffer = AlignedBuffer::new(101 * PAGE_SIZE);
+            let pages = (0..100).rev().map(PageId);
+            let mut reads: Vec<_> = buffer[shift..]
+                .chunks_mut(PAGE_SIZE)
+                .zip(pages)
+                .map(|(bytes, page)| PageRead { page, bytes, tag })
+                .collect();
+            let mut ends = vec![None; 100];
+            storage.read_batch(&mut reads, &mut |at, end| {
+                assert!(ends[at].replace(end.map_err(|error| error.to_string())).is_none());
+            });
+            for (read, end) in reads.iter().zip(ends) {
+                match end.expect("every read ends") {
+                    Ok(()) => {
+                        assert!(read.bytes.iter().all(|&byte| u64::from(byte) == read.page.0))
+                    }
+                    Err(error) => assert!(read.page.0 >= 89, "{}: {error}", read.page),
+                }
+            }
+            let mut nowhere =
+                [PageRead { page: PageId(200), bytes: &mut buffer[..PAGE_SIZE], tag }];
+            storage.read_batch(&mut nowhere, &mut |_, end| {
+                assert!(matches!(end, Err(StorageError::OutOfRange { .. })), "{end:?}");
+            });
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
 #[test]
 fn truncated_and_foreign_files_are_refused_by_name() {
     let path = scratch("bad");
@@ -76,6 +124,8 @@ fn truncated_and_foreign_files_are_refused_by_name() {
     drop(pool);
     assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Short { .. })));
 
+    let never = FileOptions { depth: 0, replace: true, ..options };
+    assert!(matches!(FileStorage::create(&path, 5, never), Err(StorageError::Open { .. })));
     std::fs::write(&path, vec![b'x'; 100_000]).unwrap();
     assert!(matches!(FileStorage::open(&path, options), Err(StorageError::Foreign { .. })));
     // Nor is it written over.
@@ -235,6 +285,17 @@ fn a_block_device_keeps_pages_and_is_refused_when_it_is_too_small() {
         BufferPool::new(config(StrategyKind::Vanilla), storage, Arc::new(NoWal), None).unwrap();
     (0..100).for_each(|page| assert_eq!(u64::from(get(&pool, page).unwrap()), page));
     drop(pool);
+    // A smaller page file in its place, which grows: nothing of the former one comes back.
+    let anew = FileOptions { replace: true, ..options };
+    drop(FileStorage::create(&device.path, 10, anew).unwrap());
+    let storage = Arc::new(FileStorage::grow(&device.path, 90, options).unwrap());
+    let pool =
+        BufferPool::new(config(StrategyKind::LRU_C), storage, Arc::new(NoWal), None).unwrap();
+    for page in 0..90 {
+        assert!(matches!(get(&pool, page), Err(PoolError::NeverWritten { .. })), "{page}");
+    }
+    drop(pool);
+    drop(FileStorage::grow(&device.path, 100, options).unwrap());
     // The label of a larger device on a smaller one.
     let mut label = vec![0; PAGE_SIZE];
     {

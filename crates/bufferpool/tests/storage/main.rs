@@ -4,4 +4,5 @@ mod doublewrite;
 mod durability;
 mod faults;
 mod files;
+mod prefetch;
 mod small;

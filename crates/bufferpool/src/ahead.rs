@@ -1,0 +1,114 @@
+//! Pages that come before somebody needs them, many at a time.
+
+use crate::core::Core;
+use crate::error::{PoolError, StorageError};
+use crate::ids::{FrameId, PageId};
+use crate::memory::ExclusiveBytes;
+use crate::page;
+use crate::stats::bump;
+use crate::storage::{IoKind, IoTag, PageRead, check_range};
+use std::collections::VecDeque;
+
+/// Most pages of a batch. A page can be used when all of its batch have come, so that somebody who needs one of them
+/// meanwhile waits for all: enough to keep a device busy, no more.
+const BATCH: usize = 32;
+/// A batch takes at most one of so many frames of an instance: the others are for those who wait.
+const SHARE: usize = 8;
+
+/// A page on its way in, under its exclusive latch.
+struct Coming<'c> {
+    at: usize,
+    page: PageId,
+    frame: FrameId,
+    bytes: ExclusiveBytes<'c>,
+}
+
+impl Core {
+    /// Brings pages in, in batches. Pages that are there, or on their way, are passed over.
+    pub(crate) fn read_ahead(
+        &self,
+        pages: &mut dyn Iterator<Item = PageId>,
+    ) -> Result<(), PoolError> {
+        // The caller's code runs while nothing is held: it may use the pool.
+        let mut missing = pages.filter(|&page| self.table.lock(page).find(page).is_none());
+        loop {
+            let mut next: VecDeque<_> = missing.by_ref().take(BATCH).collect();
+            if next.is_empty() {
+                return Ok(());
+            }
+            for &page in &next {
+                check_range(&*self.storage, page, 1)?;
+            }
+            while !next.is_empty() {
+                let coming = self.announce_batch(&mut next)?;
+                self.read_batch(coming)?;
+            }
+        }
+    }
+
+    /// Reads pages that were announced.
+    fn read_batch(&self, mut coming: Vec<Coming<'_>>) -> Result<(), PoolError> {
+        let tag = IoTag { kind: IoKind::Prefetch, cause: self.cause() };
+        let unsaid = |page| {
+            let message = "storage did not say how it ended".into();
+            StorageError::Io { operation: "read", page, errno: None, message }
+        };
+        let mut ends: Vec<_> = coming.iter().map(|it| Err(unsaid(it.page))).collect();
+        let mut reads: Vec<_> = coming
+            .iter_mut()
+            .map(|it| PageRead { page: it.page, bytes: &mut it.bytes, tag })
+            .collect();
+        self.storage.read_batch(&mut reads, &mut |at, end| ends[at] = end);
+        let mut failed = Vec::new();
+        for (it, end) in coming.into_iter().zip(ends) {
+            let end = end.map_err(PoolError::from).and_then(|()| {
+                bump(&self.instances[it.at].counters.reads[IoKind::Prefetch.index()]);
+                page::verify(&it.bytes, it.page)
+            });
+            match end {
+                Ok(()) => {
+                    self.admit(it.at, it.frame);
+                    drop(it.bytes);
+                    self.frames.get(it.frame).unpin();
+                }
+                Err(error) => failed.push((it, error)),
+            }
+        }
+        let mut first_error = None;
+        for (it, error) in failed {
+            self.turn_away(it.at, it.page, it.frame, it.bytes);
+            first_error.get_or_insert(error);
+        }
+        first_error.map_or(Ok(()), Err)
+    }
+
+    /// Announces the pages of a batch, and takes them from `pages`.
+    ///
+    /// Whoever holds latches that others may wait for must not wait for others: only the batch's first page waits for a
+    /// frame, and the batch ends where there is none for the next.
+    fn announce_batch(&self, pages: &mut VecDeque<PageId>) -> Result<Vec<Coming<'_>>, PoolError> {
+        let most = BATCH.min(self.frames_per_instance as usize / SHARE).max(1);
+        let mut coming: Vec<Coming<'_>> = Vec::with_capacity(most);
+        while coming.len() < most
+            && let Some(&page) = pages.front()
+        {
+            let at = self.index_of_page(page);
+            let frame = match coming.is_empty() {
+                true => Some(self.allocate(at, page)?),
+                false => self.try_allocate(at, 0),
+            };
+            let Some(frame) = frame else { break };
+            pages.pop_front();
+            let Some(mut bytes) = self.announce(at, page, frame) else { continue };
+            let (strategy, instance) = (&self.strategies[at], &self.instances[at]);
+            if strategy.take_back(self, instance, page, frame, &mut bytes) {
+                self.admit(at, frame);
+                drop(bytes);
+                self.frames.get(frame).unpin();
+            } else {
+                coming.push(Coming { at, page, frame, bytes });
+            }
+        }
+        Ok(coming)
+    }
+}
