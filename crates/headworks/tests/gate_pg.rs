@@ -12,6 +12,8 @@ mod bypass;
 mod certificate;
 #[path = "gate_pg/common.rs"]
 mod common;
+#[path = "victims/compile.rs"]
+mod compile;
 #[path = "gate/directory.rs"]
 mod directory;
 #[path = "gate_pg/held.rs"]

@@ -8,7 +8,8 @@
 //! DROP DATABASE wait for it), or that a notification is there for its client. So [`received`] holds the process in steps.
 //! After each step that did not end the wait, the bytes that came are kept here, and the server is told that its `recv` was
 //! interrupted: it looks around, as after any signal, and calls `recv` again, which goes on waiting ([`about_to_receive`])
-//! and at last gives it the bytes ([`deliver`]). See `docs/decisions/0009-backends-are-held-in-steps.md`.
+//! and at last gives it the bytes ([`deliver`]). See `docs/decisions/0009-backends-are-held-in-steps.md`. Where the records of
+//! a TLS library are all that is seen, the process waits in one go, and signals wait with it.
 
 mod followed;
 mod kept;

@@ -41,12 +41,14 @@ pub struct Setup {
     keys: BTreeMap<&'static str, String>,
     sections: String,
     settings: Vec<(&'static str, String)>,
+    preload: Option<PathBuf>,
 }
 
 impl Setup {
     /// P places. Nobody passes by itself: the limits on holds, stalls and idling are out of reach.
     pub fn places(parallelism: u32) -> Setup {
-        let setup = Setup { keys: BTreeMap::new(), sections: String::new(), settings: Vec::new() };
+        let (keys, settings) = (BTreeMap::new(), Vec::new());
+        let setup = Setup { keys, sections: String::new(), settings, preload: None };
         setup
             .key("parallelism", parallelism)
             .key("hold_ms_max", 900_000)
@@ -69,6 +71,12 @@ impl Setup {
     /// A setting of the server.
     pub fn setting(mut self, name: &'static str, value: impl Display) -> Setup {
         self.settings.push((name, value.to_string()));
+        self
+    }
+
+    /// Another library that the server preloads, behind ours.
+    pub fn preload(mut self, library: PathBuf) -> Setup {
+        self.preload = Some(library);
         self
     }
 
@@ -100,6 +108,9 @@ impl Setup {
             ])
             .env("HEADWORKS_RUN_DIR", &directory.0)
             .remove_when_orphaned(&directory.0);
+        if let Some(library) = &self.preload {
+            builder = builder.env("LD_PRELOAD", library);
+        }
         for (name, value) in &self.settings {
             builder = builder.setting(name, value);
         }

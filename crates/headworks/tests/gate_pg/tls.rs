@@ -1,10 +1,11 @@
 //! Encrypted connections are held, followed and let go on like any other.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::certificate::Certificate;
 use crate::common::{DEADLINE, Gate, Setup, wait_until};
+use crate::compile::Workshop;
 use crate::script::Script;
 use crate::status::state;
 
@@ -131,6 +132,28 @@ fn bytes_are_the_same_inside_tls_however_long() {
     assert!(user.is_silent());
     it.gate.release(occupant);
     assert_eq!(user.line(), sum);
+    it.gate.wait_empty();
+}
+
+#[test]
+fn who_is_held_where_nobody_knows_the_socket_goes_on_in_turn() {
+    let Some(workshop) = Workshop::open() else { return };
+    let library = workshop.compile("nofd.c", &["-shared", "-fPIC"]);
+    let Some(it) = start(Setup::places(1).preload(library)) else { return };
+    let mut user = Script::start(it.command("held"));
+    assert_eq!(user.value("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid();"), "t");
+    let occupant = it.gate.occupy();
+    user.send("SELECT 7;");
+    it.gate.wait("it waits", |status| status.number("waiting") == 1);
+    // Longer than any step of a wait.
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(user.is_silent());
+    let released = Instant::now();
+    it.gate.release(occupant);
+    assert_eq!(user.line(), "7");
+    assert!(released.elapsed() < Duration::from_secs(3), "only something else has woken it");
+    assert_eq!(user.value("SELECT 8;"), "8");
+    drop(user);
     it.gate.wait_empty();
 }
 

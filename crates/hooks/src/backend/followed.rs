@@ -102,8 +102,10 @@ impl Followed<'_> {
 
     pub(super) fn hold(&mut self, bytes: &[u8]) -> Receipt {
         let hold = self.backend.hold;
-        if bytes.len() > kept::MAX {
-            // No server of ours reads so much at once; it is held, but hears nothing meanwhile.
+        // Who reads records is the server's own TLS library. It takes an interruption for an empty socket, and the server
+        // then sleeps until the kernel has more, which has given all: there is no step that it would come back from. Nor
+        // does a server of ours read more at once than can be kept. Both are held, but hear nothing meanwhile.
+        if self.backend.generic.is_some() || bytes.len() > kept::MAX {
             let entered = self.region.enter(self.user, hold.arrived);
             return self.enter(entered);
         }
