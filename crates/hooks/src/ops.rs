@@ -5,9 +5,12 @@
 //! `recv` for the next request ([`about_to_receive`]): the last one is over, and unless a
 //! transaction or lock is open, so is the turn. There is nothing to read yet, and it sleeps in
 //! `poll` ([`about_to_sleep`]): a token that it keeps, because of a transaction, is lent out when
-//! the sleep gets long ([`slept`]).
+//! the sleep gets long ([`slept`]). Or it sleeps in `recv` itself ([`about_to_block`]).
 
+mod blocking;
 mod shared;
+
+pub use blocking::about_to_block;
 
 use crate::conn::{self, Conn, Framing, Use, Work};
 use crate::generic;
@@ -25,8 +28,7 @@ use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
 use headworks_region::rules::Identity;
 use headworks_region::user::{Encryption, State, UserSlot};
-use headworks_region::{Entered, clock};
-use headworks_region::{PassReason, Protocol};
+use headworks_region::{Entered, PassReason, Protocol, clock};
 
 /// A connection that the gate follows, with all that an operation needs.
 struct Followed {

@@ -86,6 +86,9 @@ pub unsafe extern "C-unwind" fn recv(
         received_nothing(conn, -1);
         return -1;
     }
+    if flags & libc::MSG_DONTWAIT == 0 {
+        about_to_block(conn, fd);
+    }
     // SAFETY: the arguments are the caller's.
     let count = unsafe { real::recv(fd, buffer, len, flags) };
     if let Some(early) = early {
@@ -106,6 +109,13 @@ pub unsafe extern "C-unwind" fn recv(
         received_nothing(conn, count);
     }
     count
+}
+
+/// A read that waits until there is something: nothing may be kept for what may not come.
+pub(crate) fn about_to_block(conn: &'static Conn, fd: c_int) {
+    if conn.anticipating() {
+        guarded_keeping_errno(|| ops::about_to_block(conn, fd));
+    }
 }
 
 /// The `recv` of a connection that is followed returned no bytes.

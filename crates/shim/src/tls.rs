@@ -4,7 +4,7 @@
 //! library already. The functions behind ours are looked up at the first call.
 
 use crate::guard::{guarded, guarded_keeping_errno};
-use crate::processes;
+use crate::{hooks, processes};
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use headworks_hooks::backend::{self, Receipt};
@@ -83,6 +83,7 @@ macro_rules! function {
 
 function!(real_get_fd = c"SSL_get_fd"; (ssl: Ssl));
 function!(real_set_fd = c"SSL_set_fd"; (ssl: Ssl, fd: c_int));
+function!(real_pending = c"SSL_pending"; (ssl: Ssl));
 function!(real_accept = c"SSL_accept"; (ssl: Ssl));
 function!(real_do_handshake = c"SSL_do_handshake"; (ssl: Ssl));
 function!(real_read = c"SSL_read"; (ssl: Ssl, buffer: *mut c_void, len: c_int));
@@ -165,7 +166,7 @@ pub unsafe extern "C-unwind" fn SSL_read(ssl: Ssl, buffer: *mut c_void, len: c_i
         match whose(ssl) {
             None => real_read(ssl, buffer, len),
             Some(Whose::Thread(conn)) => {
-                before_read(conn);
+                before_read(conn, ssl);
                 let count = real_read(ssl, buffer, len);
                 after_read(conn, buffer, usize::try_from(count).unwrap_or(0));
                 count
@@ -205,7 +206,7 @@ pub unsafe extern "C-unwind" fn SSL_read_ex(
     unsafe {
         match whose(ssl) {
             Some(Whose::Thread(conn)) => {
-                before_read(conn);
+                before_read(conn, ssl);
                 let done = real_read_ex(ssl, buffer, len, count);
                 after_read(conn, buffer, if done == 1 { *count } else { 0 });
                 done
@@ -275,10 +276,20 @@ pub unsafe extern "C-unwind" fn SSL_write_ex(
     }
 }
 
-fn before_read(conn: &'static Conn) {
+/// # Safety
+/// `ssl` is one.
+unsafe fn before_read(conn: &'static Conn, ssl: Ssl) {
     begins(Some(Whose::Thread(conn)));
     if conn.work() != Work::None {
         guarded(|| ops::about_to_receive(conn));
+    }
+    if conn.anticipating() {
+        // SAFETY: the caller's duty; both only look.
+        let (pending, fd) = unsafe { (real_pending(ssl), real_get_fd(ssl)) };
+        // What the library does not have yet it waits for, if the socket does.
+        if pending <= 0 {
+            hooks::about_to_block(conn, fd);
+        }
     }
 }
 

@@ -38,6 +38,26 @@ fn a_request_of_an_unknown_protocol_waits_for_its_turn() {
 }
 
 #[test]
+fn who_has_quota_left_and_idles_in_a_read_that_waits_keeps_no_place() {
+    let config = format!("{PATIENT}quota_requests = 60\n");
+    let Some(echo) = Echo::start("threads", &config, &["--profile", "generic"]) else { return };
+    let mut clients: Vec<_> = (0..4).map(|_| echo.client()).collect();
+    clients[0].send("wait");
+    wait_until("one is inside", || echo.run.figure(NAME, "inside") == 1);
+    for client in &mut clients[1..] {
+        client.send("ask");
+    }
+    echo.run.wait_for_held(NAME, 3);
+    echo.go();
+    // Each turn is good for more than one request, and nobody sends another.
+    assert_eq!(clients[0].answer(), "ok wait");
+    for client in &mut clients[1..] {
+        assert_eq!(client.answer(), "ok ask");
+    }
+    wait_until("all places are free", || echo.run.figure(NAME, "inside") == 0);
+}
+
+#[test]
 fn nobody_is_held_where_one_thread_serves_all() {
     let Some(echo) = Echo::start("loop", PATIENT, &["--profile", "generic"]) else { return };
     assert!(!echo.said.lock().unwrap().contains("warning"), "it was asked for");

@@ -1,0 +1,38 @@
+//! Servers whose reads wait by themselves: on a socket that blocks, nobody says that there is nothing to read.
+
+use super::{follow, leave};
+use crate::conn::Conn;
+
+/// The server is about to read from `fd` by a call that may wait for as long as the client thinks. Only needed while
+/// [`Conn::anticipating`]: the place that was kept for the next request is given back first. That costs its user little:
+/// what it did not use of its turn is not charged.
+#[cold]
+pub fn about_to_block(conn: &'static Conn, fd: i32) {
+    let Some(it) = follow(conn) else { return };
+    let Some(_inner) = it.exclusive() else { return };
+    if conn.anticipating() && blocks(fd) {
+        conn.set_anticipating(false);
+        leave(&it);
+    }
+}
+
+/// Whether calls on the socket wait. A descriptor that cannot be asked cannot be read from either.
+fn blocks(fd: i32) -> bool {
+    // SAFETY: only asks.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    flags >= 0 && flags & libc::O_NONBLOCK == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn a_socket_blocks_until_it_is_told_not_to() {
+        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(blocks(one.as_raw_fd()));
+        one.set_nonblocking(true).unwrap();
+        assert!(!blocks(one.as_raw_fd()) && !blocks(-1));
+    }
+}
