@@ -1,5 +1,6 @@
 //! One connection: both directions of its bytes, the commands whose answers matter, and what it holds.
 
+mod asked;
 mod client;
 
 use super::command::{Kind, kind_of};
@@ -8,6 +9,7 @@ use super::replies::{self, Replies, Reply};
 use super::requests::{Piece, Requests};
 use crate::holding::Holding;
 use crate::identity::{Identity, InlineStr};
+use asked::Asked;
 use client::{argument, first_word};
 
 /// Commands in flight whose answers matter.
@@ -106,8 +108,7 @@ pub struct Session {
     holding: Holding,
     identities: u8,
     identity: Identity,
-    /// What the commands in flight ask for.
-    asked: Identity,
+    asked: Asked,
 }
 
 impl Default for Session {
@@ -141,7 +142,7 @@ impl Session {
             holding: Holding::NONE,
             identities: 0,
             identity: Identity::new(),
-            asked: Identity::new(),
+            asked: Asked::new(),
         }
     }
 
@@ -254,7 +255,6 @@ impl Session {
             identity.database = text(b"0");
         }
         self.become_known(identity);
-        self.asked = self.identity;
     }
 
     fn become_known(&mut self, identity: Identity) {
@@ -294,6 +294,7 @@ impl Session {
         self.noted.copy_within(1.., 0);
         self.notes -= 1;
         let reply = *self.replies.reply();
+        let asked = self.asked.answered(number, self.identity);
         // Inside a transaction commands are only noted down by the server.
         if reply.is(b"QUEUED") {
             return;
@@ -301,6 +302,9 @@ impl Session {
         if !reply.is_error() {
             let resp3 = reply.kind == b'%';
             self.done(kind, resp3);
+            if matches!(kind, Kind::Auth | Kind::Hello | Kind::Select | Kind::SetName) {
+                self.become_known(asked);
+            }
         } else if kind == Kind::Exec && reply.head().starts_with(b"EXECABORT") {
             // Refused altogether, but the transaction is over. Other errors say that there was none.
             self.holding = Holding::NONE;
@@ -309,28 +313,17 @@ impl Session {
 
     /// A command of this kind has succeeded.
     fn done(&mut self, kind: Kind, resp3: bool) {
-        let mut identity = self.identity;
         match kind {
             Kind::Multi => self.holding = self.holding.union(Holding::TRANSACTION),
             Kind::Watch => self.holding = self.holding.union(Holding::WATCH),
             Kind::Unwatch => self.holding = self.holding.without(Holding::WATCH),
             Kind::Exec | Kind::Discard | Kind::Quit => self.holding = Holding::NONE,
-            Kind::Auth => identity.account = self.asked.account,
-            Kind::Hello => {
-                self.resp3 = resp3;
-                identity.account = self.asked.account;
-                identity.application = self.asked.application;
-            }
-            Kind::Select => identity.database = self.asked.database,
-            Kind::SetName => identity.application = self.asked.application,
+            Kind::Hello => self.resp3 = resp3,
             Kind::Subscribe => self.enter_stream(Stream::Subscriber),
             Kind::Monitor => self.enter_stream(Stream::Monitor),
             Kind::Sync => self.enter_stream(Stream::Replica),
             Kind::Reset => self.reset(),
             _ => {}
-        }
-        if !matches!(kind, Kind::Reset) {
-            self.become_known(identity);
         }
     }
 

@@ -1,8 +1,8 @@
 //! The client's side of a session: what a command asks for, and what it will make of the connection.
 
-use super::{Noted, Session, Word, text};
+use super::asked::Asked;
+use super::{DEFAULT_ACCOUNT, Noted, Session, Word, text};
 use crate::holding::Holding;
-use crate::identity::Identity;
 use crate::redis::command::{Kind, with_second};
 
 impl Session {
@@ -25,6 +25,16 @@ impl Session {
 
     #[cold]
     fn special(&mut self) {
+        if self.kind == Kind::Auth && self.arguments == 2 {
+            // A password alone is that of this account.
+            self.asked.account.ask(text(DEFAULT_ACCOUNT));
+        }
+        let noted = self.note();
+        self.asked.close(noted);
+    }
+
+    /// The number of the answer that is waited for, if one is.
+    fn note(&mut self) -> Option<u32> {
         let answers = match self.kind {
             Kind::Client | Kind::Script | Kind::ClientReply => {
                 // Without its second word it is a mistake, and has its answer.
@@ -42,7 +52,7 @@ impl Session {
             Kind::ReplySkip => {
                 self.skip = true;
                 self.passed = self.passed.wrapping_add(1);
-                return;
+                return None;
             }
             // As many messages as channels; the first of them is taken for the answer, and the rest for messages.
             Kind::Subscribe => u32::from(!self.resp3),
@@ -65,7 +75,7 @@ impl Session {
         }
         if self.stream.is_some() {
             // Nothing is owed while messages come: only `RESET` is waited for, and it is known by its answer.
-            return;
+            return None;
         }
         let muted = self.mute || self.skip;
         self.expect(answers);
@@ -84,27 +94,31 @@ impl Session {
             | Kind::Subscribe
             | Kind::Monitor
             | Kind::Sync => {}
-            _ => return,
+            _ => return None,
         }
         let number = self.owed;
         match self.noted.get_mut(usize::from(self.notes)) {
             Some(place) if !muted && answers > 0 => {
                 *place = Noted { number, kind: self.kind };
                 self.notes += 1;
+                Some(number)
             }
             // Nobody will say whether it succeeded. What makes it hold something is believed, and what cannot fail. Asking to
             // be somebody else, or something that is never held, is not enough.
-            _ => match self.kind {
-                Kind::Reset if self.arguments > 1 => {}
-                kind @ (Kind::Multi
-                | Kind::Watch
-                | Kind::Unwatch
-                | Kind::Exec
-                | Kind::Discard
-                | Kind::Quit
-                | Kind::Reset) => self.done(kind, self.resp3),
-                _ => {}
-            },
+            _ => {
+                match self.kind {
+                    Kind::Reset if self.arguments > 1 => {}
+                    kind @ (Kind::Multi
+                    | Kind::Watch
+                    | Kind::Unwatch
+                    | Kind::Exec
+                    | Kind::Discard
+                    | Kind::Quit
+                    | Kind::Reset) => self.done(kind, self.resp3),
+                    _ => {}
+                }
+                None
+            }
         }
     }
 }
@@ -122,7 +136,7 @@ pub(super) fn first_word(kind: Kind, arguments: u32) -> Word {
 }
 
 /// What to look for after an argument.
-pub(super) fn argument(kind: &mut Kind, word: Word, bytes: &[u8], asked: &mut Identity) -> Word {
+pub(super) fn argument(kind: &mut Kind, word: Word, bytes: &[u8], asked: &mut Asked) -> Word {
     match word {
         Word::Kind => {
             *kind = with_second(*kind, bytes);
@@ -133,15 +147,15 @@ pub(super) fn argument(kind: &mut Kind, word: Word, bytes: &[u8], asked: &mut Id
             }
         }
         Word::Account => {
-            asked.account = text(bytes);
+            asked.account.ask(text(bytes));
             if *kind == Kind::Hello { Word::Secret } else { Word::Skip }
         }
         Word::Database => {
-            asked.database = text(bytes);
+            asked.database.ask(text(bytes));
             Word::Skip
         }
         Word::Name => {
-            asked.application = text(bytes);
+            asked.application.ask(text(bytes));
             if *kind == Kind::Hello { Word::Option } else { Word::Skip }
         }
         Word::Option if bytes.eq_ignore_ascii_case(b"AUTH") => Word::Account,

@@ -82,6 +82,56 @@ fn who_is_refused_holds_nothing_and_is_nobody() {
 }
 
 #[test]
+fn what_was_refused_is_not_granted_by_a_later_answer() {
+    let refused = "-WRONGPASS invalid\r\n";
+    let mut session = Session::new();
+    exchange(&mut session, &["AUTH", "boss", "guess"], refused);
+    exchange(&mut session, &["HELLO", "3"], "%1\r\n$5\r\nproto\r\n:3\r\n");
+    assert_eq!(account(&session), "default/0/");
+    exchange(&mut session, &["HELLO", "3", "AUTH", "boss", "guess", "SETNAME", "n"], refused);
+    exchange(&mut session, &["CLIENT", "SETNAME", ""], "+OK\r\n");
+    exchange(&mut session, &["AUTH", "its-password"], "+OK\r\n");
+    assert_eq!(account(&session), "default/0/");
+    // A password alone is that of the default account, whoever it was before.
+    exchange(&mut session, &["AUTH", "app", "right"], "+OK\r\n");
+    exchange(&mut session, &["AUTH", "its-password"], "+OK\r\n");
+    assert_eq!(account(&session), "default/0/");
+    // Inside a transaction it is not granted yet.
+    exchange(&mut session, &["AUTH", "boss", "guess"], "+QUEUED\r\n");
+    exchange(&mut session, &["HELLO"], "*0\r\n");
+    assert_eq!(account(&session), "default/0/");
+}
+
+#[test]
+fn an_answer_grants_what_its_own_command_asked_for() {
+    let ask = |parts: &[&[&str]], answers: &str| {
+        let mut session = Session::new();
+        let bytes: Vec<u8> = parts.iter().flat_map(|words| command(words)).collect();
+        session.client_bytes(&bytes);
+        session.server_bytes(answers.as_bytes());
+        assert!(session.at_boundary());
+        account(&session)
+    };
+    let (right, wrong) = (["AUTH", "app", "right"], ["AUTH", "boss", "wrong"]);
+    assert_eq!(ask(&[&right, &wrong], "+OK\r\n-WRONGPASS\r\n"), "default/0/");
+    assert_eq!(ask(&[&wrong, &right], "-WRONGPASS\r\n+OK\r\n"), "app/0/");
+    let hello = ["HELLO", "3", "AUTH", "boss", "wrong", "SETNAME", "boss"];
+    assert_eq!(ask(&[&right, &hello], "+OK\r\n-WRONGPASS\r\n"), "default/0/");
+    assert_eq!(ask(&[&["SELECT", "3"], &["SELECT", "99"]], "+OK\r\n-ERR\r\n"), "default/0/");
+    // Nobody looks at the answer of one more than can be noted: it takes no place of those before it.
+    let select: &[&str] = &["SELECT", "0"];
+    let mut many: Vec<&[&str]> = vec![&right];
+    many.extend([select; NOTED_MAX - 1]);
+    many.push(&wrong);
+    let answers = "+OK\r\n".repeat(NOTED_MAX) + "-WRONGPASS\r\n";
+    assert_eq!(ask(&many, &answers), "default/0/");
+    // What a client sends ahead when it connects: each name is asked for once.
+    let all: [&[&str]; 3] = [&right, &["SELECT", "3"], &["CLIENT", "SETNAME", "n"]];
+    assert_eq!(ask(&all, "+OK\r\n+OK\r\n+OK\r\n"), "app/3/n");
+    assert_eq!(ask(&[&["RESET"], &right], "+RESET\r\n+OK\r\n"), "app/0/");
+}
+
+#[test]
 fn hello_logs_in_names_and_speaks_resp3() {
     let mut session = Session::new();
     let hello = ["HELLO", "3", "AUTH", "app", "AUTH", "SETNAME", "n"];

@@ -1,0 +1,77 @@
+//! Who the commands in flight ask to be.
+
+use crate::identity::{Identity, InlineStr};
+
+/// Whose wish a name is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum By {
+    /// Nobody's whose answer is to come.
+    Nobody,
+    /// That of the command that is arriving.
+    InHand,
+    /// That of the command with the answer of this number.
+    Answer(u32),
+}
+
+/// A name, and the command that asked for it. Of several in flight it is the last one's: what the others asked for is
+/// forgotten, so that no answer ever grants what another command asked for. Who sends two logins ahead is known by the
+/// second of them, or by neither.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Name {
+    text: InlineStr,
+    by: By,
+}
+
+impl Name {
+    const NONE: Name = Name { text: InlineStr::new(), by: By::Nobody };
+
+    /// The command in hand asks for it.
+    pub(super) fn ask(&mut self, text: InlineStr) {
+        *self = Name { text, by: By::InHand };
+    }
+
+    /// The command in hand is complete; its answer has this number, if it will be looked at.
+    fn close(&mut self, answer: Option<u32>) {
+        if self.by == By::InHand {
+            match answer {
+                Some(number) => self.by = By::Answer(number),
+                None => *self = Name::NONE,
+            }
+        }
+    }
+
+    /// The answer of this number has come: what its command asked for.
+    fn answered(&mut self, number: u32) -> Option<InlineStr> {
+        (self.by == By::Answer(number)).then(|| core::mem::replace(self, Name::NONE).text)
+    }
+}
+
+/// The names that a connection has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) account: Name,
+    pub(super) database: Name,
+    pub(super) application: Name,
+}
+
+impl Asked {
+    pub(super) const fn new() -> Asked {
+        Asked { account: Name::NONE, database: Name::NONE, application: Name::NONE }
+    }
+
+    /// The command in hand is complete; its answer has this number, if it will be looked at.
+    pub(super) fn close(&mut self, answer: Option<u32>) {
+        for name in [&mut self.account, &mut self.database, &mut self.application] {
+            name.close(answer);
+        }
+    }
+
+    /// The answer of this number has come: who the client is if it grants what its command asked for.
+    pub(super) fn answered(&mut self, number: u32, now: Identity) -> Identity {
+        Identity {
+            account: self.account.answered(number).unwrap_or(now.account),
+            database: self.database.answered(number).unwrap_or(now.database),
+            application: self.application.answered(number).unwrap_or(now.application),
+        }
+    }
+}
