@@ -364,6 +364,33 @@ fn change_user_may_take_several_rounds_and_changes_the_identity_only_if_accepted
 }
 
 #[test]
+fn of_several_changes_of_user_in_flight_none_is_granted_by_the_answer_to_another() {
+    let account = |session: &Session| session.identity().unwrap().account().to_vec();
+    for (names, answers, becomes) in [
+        (["other", "boss"], [ok(AUTOCOMMIT), err(1045)], "app"),
+        (["boss", "other"], [err(1045), ok(AUTOCOMMIT)], "other"),
+        (["boss", "other"], [ok(AUTOCOMMIT), ok(AUTOCOMMIT)], "other"),
+    ] {
+        let mut session = plain();
+        session.client_bytes(&names.map(|name| change_user(name, "mysql", "tool")).concat());
+        session.server_bytes(&answers.concat());
+        assert!(session.at_boundary() && session.opaque().is_none());
+        assert_eq!(account(&session), becomes.as_bytes(), "{names:?}");
+        turn(&mut session, &change_user("late", "mysql", "tool"), &ok(AUTOCOMMIT));
+        assert_eq!(account(&session), b"late");
+    }
+    // The second one has only begun to arrive when the first is answered.
+    let mut session = plain();
+    let second = change_user("boss", "mysql", "tool");
+    session.client_bytes(&change_user("other", "mysql", "tool"));
+    session.client_bytes(&second[..9]);
+    session.server_bytes(&ok(AUTOCOMMIT));
+    session.client_bytes(&second[9..]);
+    session.server_bytes(&err(1045));
+    assert_eq!(account(&session), b"app");
+}
+
+#[test]
 fn a_replica_is_one_once_the_server_agrees() {
     let mut session = plain();
     assert_eq!(

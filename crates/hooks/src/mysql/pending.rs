@@ -65,6 +65,12 @@ impl Pending {
         queued.map(|queued| (queued.count, &queued.entry))
     }
 
+    /// Requests to be somebody else whose answers are outstanding.
+    pub(super) fn logins(&self) -> u64 {
+        let logins = self.counted().filter(|(_, entry)| entry.expect == Expect::Login);
+        logins.map(|(count, _)| u64::from(count)).sum()
+    }
+
     /// Adds a complete request to an empty queue.
     pub(super) fn only(&mut self, entry: Entry) {
         let [first, ..] = &mut self.queued;

@@ -101,7 +101,8 @@ impl Session {
         }
         match effect.op {
             Op::Remember => self.locks.prepared(self.answer.statement(), effect.takes),
-            Op::ChangeUser => {
+            // Of several in flight only the last one's names are known, and only its own answer grants them.
+            Op::ChangeUser if self.pending.logins() == 1 => {
                 self.identity = self.asked;
                 self.identities = self.identities.wrapping_add(1);
             }
