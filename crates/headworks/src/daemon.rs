@@ -155,11 +155,9 @@ fn sweep_the_dead(region: &Mapping) {
         let Some(slot) = region.user(user) else { break };
         let process = slot.pid.load(Ordering::Relaxed);
         let thread = slot.thread.load(Ordering::Relaxed);
-        if slot.state() == State::Free {
-            continue;
-        }
+        // Also of a free slot: a process may end while it claims one.
         if process != 0 && !thread_exists(process) {
-            region.reap(user);
+            region.reap(user, process);
         } else if thread != 0
             && matches!(slot.state(), State::Inside | State::Overdraft)
             && !thread_exists(thread)

@@ -27,29 +27,42 @@ use headworks_policy::{CLASSES, Nanos, USERS};
 impl Region {
     /// Claims a slot for a new user. `None` when all are taken; the connection then passes.
     pub fn register(&self, pid: u32, now: Nanos) -> Option<u32> {
-        let Some(user) = self.claim_slot() else {
+        let Some(user) = self.claim_slot(pid) else {
             self.count(Counter::SlotTableFull);
             return None;
         };
         let slot = self.user(user)?;
         slot.reset();
-        slot.pid.store(pid, Ordering::Relaxed);
         slot.connected_ns.store(now.0, Ordering::Relaxed);
         slot.favourite.store(user % self.control.limit(), Ordering::Relaxed);
-        self.pending.high_water.fetch_max(user + 1, Ordering::Relaxed);
         self.locked(|gate, _| gate.wrr.join(user, 0));
         Some(user)
     }
 
     /// Takes the first free slot. Users that come and go beside ten thousand others must not
     /// search through these each time, hence the word where to begin; it is only a hint.
-    fn claim_slot(&self) -> Option<u32> {
+    ///
+    /// The process's number comes first: a slot is at no moment somebody's without saying whose, so whoever looks for
+    /// the dead never takes a newcomer for the user before it, and finds those that died in here.
+    fn claim_slot(&self, pid: u32) -> Option<u32> {
         let from = self.pending.free_from.load(Ordering::Relaxed);
         let start = (from as usize).min(USERS);
         let free = |&user: &usize| {
             let slot = &self.users[user];
-            slot.state.load(Ordering::Relaxed) == State::Free as u32
-                && slot.move_state(State::Free, State::Idle)
+            if slot.state.load(Ordering::Acquire) != State::Free as u32 {
+                return false;
+            }
+            // Before anything is written to it: nobody looks beyond.
+            self.pending.high_water.fetch_max(user as u32 + 1, Ordering::Relaxed);
+            if slot.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                return false;
+            }
+            let claimed = slot.move_state(State::Free, State::Idle);
+            if !claimed {
+                // Somebody came and went since the first look, and is about to say that it is free again.
+                slot.pid.store(0, Ordering::Release);
+            }
+            claimed
         };
         let user = (start..USERS).find(free).or_else(|| (0..start).find(free))? as u32;
         // Unless somebody has left meanwhile, perhaps from a slot below this one.
@@ -94,6 +107,8 @@ impl Region {
             let token = slot.token.swap(0, Ordering::AcqRel);
             self.pump(gate, wakes, self.own_token(user, token));
         });
+        slot.thread.store(0, Ordering::Relaxed);
+        slot.pid.store(0, Ordering::Relaxed);
         slot.set_state(State::Free);
         self.pending.free_from.fetch_min(user, Ordering::Relaxed);
     }
@@ -270,14 +285,26 @@ impl Region {
     pub fn succeed(&self, pid: u32) {
         for user in 0..self.high_water() {
             let slot = &self.users[user as usize];
-            if slot.pid.load(Ordering::Relaxed) == pid && slot.state() != State::Free {
-                self.reap(user);
+            if slot.pid.load(Ordering::Relaxed) == pid {
+                self.reap(user, pid);
             }
         }
     }
 
-    /// Gives back what a user holds whose thread or process is gone, from another process.
-    pub fn reap(&self, user: u32) {
+    /// Gives back what a user of the process `pid` holds, which is gone. Not if the slot is somebody else's by now; of
+    /// several that do it one succeeds, and if that one dies over it, the slot says so.
+    pub fn reap(&self, user: u32, pid: u32) {
+        let Some(slot) = self.user(user) else { return };
+        let own = std::process::id();
+        if slot.pid.compare_exchange(pid, own, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return;
+        }
+        if slot.state() == State::Free {
+            // It was claimed, and no more.
+            slot.pid.store(0, Ordering::Release);
+            self.pending.free_from.fetch_min(user, Ordering::Relaxed);
+            return;
+        }
         self.count(Counter::Reaped);
         self.unregister(user);
     }

@@ -250,7 +250,7 @@ pub struct UserSlot {
     pub class_epoch: AtomicU32,
     /// Number of the reason why it was last let pass, plus one.
     pub pass_reason: AtomicU32,
-    /// Process that serves it.
+    /// Process that serves it, or gives back what a dead one held; zero while the slot is nobody's.
     pub pid: AtomicU32,
     /// Counts the users that had this slot.
     pub generation: AtomicU32,

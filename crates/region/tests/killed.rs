@@ -6,8 +6,10 @@ mod common;
 use common::{enforcing, stop_beating, user};
 use headworks_policy::Nanos;
 use headworks_region::control::TOKENS;
+use headworks_region::layout::Counter;
 use headworks_region::{Entered, Mapping, Region, RegionError, State, clock};
 use std::ffi::CString;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// A child process that runs `work` until it is killed.
@@ -69,6 +71,43 @@ fn places_survive_whoever_is_killed_while_handing_them_over() {
     for _ in 0..4 {
         assert_eq!(region.enter(user(region), clock::now()), Entered::AtOnce);
     }
+}
+
+#[test]
+fn a_slot_that_was_claimed_anew_is_not_given_back_for_its_last_user() {
+    const GONE: u32 = 4_000_000;
+    let region = enforcing(1);
+    let reaped = || region.counter(Counter::Reaped);
+    let last = region.register(GONE, clock::now()).unwrap();
+    let slot = region.user(last).unwrap();
+    slot.thread.store(GONE, Ordering::Relaxed);
+    region.enter(last, clock::now());
+    // Somebody looks for the dead, and is overtaken before it acts.
+    region.unregister(last);
+    let names = || (slot.pid.load(Ordering::Relaxed), slot.thread.load(Ordering::Relaxed));
+    assert_eq!(names(), (0, 0), "nobody's");
+    assert_eq!(user(region), last);
+    region.reap(last, GONE);
+    assert_eq!((slot.state(), names().0, reaped()), (State::Idle, std::process::id(), 0));
+    region.unregister(last);
+    // Twice at the same time: once is enough.
+    assert_eq!(region.register(GONE, clock::now()), Some(last));
+    region.reap(last, GONE);
+    region.reap(last, GONE);
+    assert_eq!((slot.state(), names().0, reaped()), (State::Free, 0, 1));
+}
+
+#[test]
+fn a_slot_whose_claimer_died_at_once_comes_back() {
+    const GONE: u32 = 4_000_000;
+    let region = enforcing(1);
+    let slot = region.user(0).unwrap();
+    slot.pid.store(GONE, Ordering::Relaxed);
+    assert_eq!(user(region), 1, "it is somebody's");
+    assert_eq!(region.high_water(), 2, "whoever looks for the dead sees it");
+    region.reap(0, GONE);
+    assert_eq!(user(region), 0);
+    assert_eq!(region.counter(Counter::Reaped), 0, "it held nothing");
 }
 
 #[test]
