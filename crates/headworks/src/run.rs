@@ -164,15 +164,20 @@ fn check_server(profile: &Profile, settings: &ServerSettings, args: &[OsString])
     Ok(())
 }
 
-/// A server that forks and leaves would take the instance along.
-fn refuse_to_detach(profile: &Profile, args: &[OsString]) -> Result<()> {
+/// How a server is made to stay that would fork and leave with these arguments; `None` if it would not.
+pub fn detaches(profile: &Profile, args: &[OsString]) -> Option<&'static str> {
     let (settings, mend) = match profile.settings {
         SettingsFrom::Redis => (preflight::redis_settings(args), "start it with: --daemonize no"),
         SettingsFrom::Memcached => (preflight::memcached_settings(args), "start it without: -d"),
         SettingsFrom::Mongodb => (preflight::mongodb_settings(args), "start it without: --fork"),
-        SettingsFrom::Mariadb | SettingsFrom::Postgres | SettingsFrom::None => return Ok(()),
+        SettingsFrom::Mariadb | SettingsFrom::Postgres | SettingsFrom::None => return None,
     };
-    if settings.detaches {
+    settings.detaches.then_some(mend)
+}
+
+/// A server that forks and leaves would take the instance along.
+fn refuse_to_detach(profile: &Profile, args: &[OsString]) -> Result<()> {
+    if let Some(mend) = detaches(profile, args) {
         bail!(
             "{} is set to leave the terminal by itself, so the gate could not watch over it\n  {mend}\n  \
              (as a service it stays: its service manager watches over it)",

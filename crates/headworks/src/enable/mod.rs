@@ -6,6 +6,7 @@
 
 mod notes;
 mod plan;
+mod stays;
 #[cfg(test)]
 mod tests;
 mod unit;

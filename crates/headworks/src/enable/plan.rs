@@ -1,8 +1,8 @@
 //! What is to be written for one service, and what that means for it.
 
-use super::notes;
 use super::unit::Unit;
 use super::write::Change;
+use super::{notes, stays};
 use crate::cli::Enable;
 use crate::preflight::{ServerSettings, mariadb_settings};
 use crate::profile::{Profile, Profiles, SettingsFrom};
@@ -64,7 +64,8 @@ impl Place {
         self.root == Path::new("/")
     }
 
-    fn below(&self, path: &str) -> PathBuf {
+    /// Where a path of the machine lies in the image.
+    pub fn below(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 }
@@ -123,6 +124,7 @@ impl Plan {
         };
         reachable(place, &unit)?;
         let instance = instance_of(&unit);
+        let forks = stays::check(place, &unit, &profile, &instance)?;
         let config = config_of(place, args, &instance)?;
         let words = unit.words();
         let server = words.iter().map(Path::new).find(|path| profile.knows(path));
@@ -155,6 +157,7 @@ impl Plan {
                 "without a configuration file all users are alike; with one: /etc/headworks/{instance}.toml, then enable again"
             ));
         }
+        notes.extend(forks);
         notes.extend(profile.notes.iter().cloned());
         let title = format!(
             "{} behind the gate (profile {}, instance {instance})",

@@ -279,6 +279,55 @@ fn what_cannot_be_done_is_said_and_changes_nothing() {
 }
 
 #[test]
+fn a_server_that_forks_itself_is_refused() {
+    let image = Image::new("forking");
+    image.write("usr/sbin/mysqld", "\x7fELF");
+    image.write("usr/sbin/served", "\x7fELF");
+    image.write("etc/init.d/served", "#!/bin/sh\n");
+    image.write("etc/redis.conf", "port 1\ndaemonize yes\n");
+    let unit = |name: &str, kind: &str, start: &str| {
+        let text = format!("[Service]\nType={kind}\nExecStart={start}\n");
+        image.write(&format!("lib/systemd/system/{name}.service"), &text);
+    };
+    unit("a", "forking", "/usr/sbin/mysqld --daemonize --pid-file=/run/mysqld/mysqld.pid $OPTS");
+    unit("b", "simple", "/usr/bin/redis-server /etc/redis.conf --port 7000");
+    unit("c", "forking", "/usr/bin/redis-server /etc/redis.conf --daemonize no");
+    unit("d", "simple", "/usr/bin/memcached -u memcache -d");
+    unit("e", "exec", "/usr/bin/mongod --config /etc/mongod.conf --fork");
+    unit("f", "forking", "/usr/sbin/served");
+    let before = image.all();
+    for (words, parts) in [
+        (
+            &["enable", "a"][..],
+            &["a.service has Type=forking", "/usr/sbin/mysqld", "Type=simple"][..],
+        ),
+        (&["enable", "b"], &["b.service starts /usr/bin/redis-server", "--daemonize no"]),
+        (&["enable", "d"], &["d.service starts /usr/bin/memcached", "without: -d"]),
+        (&["enable", "e"], &["e.service starts /usr/bin/mongod", "without: --fork"]),
+        (&["enable", "f", "--profile", "generic"], &["f.service has Type=forking", "stay.conf"]),
+    ] {
+        let error = image.run(words).unwrap_err();
+        for part in parts.iter().chain(&["nothing was changed", "enable it again"]) {
+            assert!(error.contains(part), "{words:?}: {part}: {error}");
+        }
+        assert_eq!(image.all(), before, "{words:?}");
+    }
+    // The command line says that it stays; the type says otherwise.
+    image.write("usr/bin/redis-server", "\x7fELF");
+    assert!(image.run(&["enable", "c"]).unwrap_err().contains("--supervised systemd"));
+    // A script starts the server as a program of its own.
+    unit("f", "forking", "/etc/init.d/served start");
+    let plan = image.run(&["enable", "f", "--profile", "generic", "--dry-run"]).unwrap();
+    assert!(plan.contains("note: Type=forking") && plan.contains("status --name f"), "{plan}");
+    // Whoever says that it is ready stays for it, and a starter is what it is known for.
+    unit("b", "notify", "/usr/bin/redis-server /etc/redis.conf --supervised systemd");
+    for name in ["b", "postgresql"] {
+        let plan = image.run(&["enable", name, "--dry-run"]).unwrap();
+        assert!(plan.contains("behind the gate") && !plan.contains("Type=forking"), "{plan}");
+    }
+}
+
+#[test]
 fn the_companion_is_told_of_a_pool_of_threads() {
     let with = |handling: &str| {
         let settings = crate::preflight::ServerSettings {

@@ -73,13 +73,22 @@ impl Unit {
 
     /// Words of what it starts, without quotes and marks: its program is among them.
     pub fn words(&self) -> Vec<String> {
-        let apart = |c: char| c.is_whitespace() || "\"'`;$()".contains(c);
-        let starts = self.all("ExecStart");
-        let words = starts.iter().flat_map(|line| line.split(apart));
+        let marks = ['-', '@', ':', '+', '!'];
+        let words = self.commands().concat();
         words
-            .map(|word| word.trim_start_matches(['-', '@', ':', '+', '!']).to_owned())
+            .iter()
+            .map(|word| word.trim_start_matches(marks).to_owned())
             .filter(|word| !word.is_empty())
             .collect()
+    }
+
+    /// The commands that it starts, each with its words, without quotes.
+    pub fn commands(&self) -> Vec<Vec<String>> {
+        let apart = |c: char| c.is_whitespace() || "\"'`;$()".contains(c);
+        let words = |line: &str| -> Vec<String> {
+            line.split(apart).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+        };
+        self.all("ExecStart").into_iter().map(words).collect()
     }
 
     /// The profile for what it starts.

@@ -1,0 +1,110 @@
+//! Whether a service's server stays the process that it was started as.
+//!
+//! The library goes along with a program that is started, not with a process that a server forks off itself: a child that
+//! serves no accepted connection is none of the gate's (`hooks::process::forked`). A server that forks, leaves, and serves
+//! by its child would therefore run without the gate, and nobody would be told.
+
+use super::plan::Place;
+use super::unit::Unit;
+use crate::profile::{Check, Profile, SettingsFrom};
+use crate::run::detaches;
+use anyhow::{Result, bail};
+use std::ffi::{OsStr, OsString};
+use std::io::Read;
+use std::path::Path;
+
+/// Refuses a service whose server forks itself; what to know if it cannot be told.
+pub fn check(
+    place: &Place,
+    unit: &Unit,
+    profile: &Profile,
+    instance: &str,
+) -> Result<Option<String>> {
+    let words = unit.words();
+    let named = |word: &String, name: &String| file_name(word) == OsStr::new(name);
+    if words.iter().any(|word| profile.starters.iter().any(|name| named(word, name))) {
+        // It starts the server as a program of its own, whatever it does itself.
+        return Ok(None);
+    }
+    let kind = unit.last("Type").unwrap_or("simple");
+    // Whoever tells the service manager that it is ready stays for it, whatever its configuration says.
+    if profile.checks.contains(&Check::Foreground) && !kind.starts_with("notify") {
+        foreground(place, unit, profile)?;
+    }
+    if kind != "forking" {
+        return Ok(None);
+    }
+    let server = words.iter().find(|word| profile.knows(Path::new(word)));
+    let Some(program) = server.or(words.first()) else { return Ok(None) };
+    if is_script(place, program) {
+        return Ok(Some(format!(
+            "Type=forking: a server that {program} starts is behind the gate, one that then forks itself is not; after \
+             the restart, and with a client connected: headworks status --name {instance}"
+        )));
+    }
+    let mend = match profile.settings {
+        SettingsFrom::Redis => {
+            "Type=notify, and an ExecStart= with: --supervised systemd --daemonize no"
+        }
+        SettingsFrom::Memcached => "Type=simple, and an ExecStart= without: -d",
+        SettingsFrom::Mongodb => "Type=simple, and an ExecStart= without: --fork",
+        _ => {
+            "Type=simple (or notify), and an ExecStart= without what makes it fork, as --daemonize"
+        }
+    };
+    bail!(
+        "{} has Type=forking: {program} forks, leaves, and serves by a process to which the gate does not go along; \
+         nothing was changed\n  make it stay: {}   # [Service], {mend}\n  then enable it again",
+        unit.name,
+        editing(place, unit)
+    )
+}
+
+/// Refuses a server that its own command line, or its configuration, makes fork.
+fn foreground(place: &Place, unit: &Unit, profile: &Profile) -> Result<()> {
+    for command in unit.commands() {
+        let Some(at) = command.iter().position(|word| profile.knows(Path::new(word))) else {
+            continue;
+        };
+        // Files are those of the image.
+        let arguments: Vec<OsString> = command[at + 1..]
+            .iter()
+            .map(|word| match word.starts_with('/') {
+                true => place.below(word).into(),
+                false => word.into(),
+            })
+            .collect();
+        if let Some(mend) = detaches(profile, &arguments) {
+            bail!(
+                "{} starts {} so that it forks and leaves (its command line or its configuration says so), and serves \
+                 by a process to which the gate does not go along; nothing was changed\n  {mend}\n  \
+                 to change its command: {}\n  then enable it again",
+                unit.name,
+                command[at],
+                editing(place, unit)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// How the unit is changed.
+fn editing(place: &Place, unit: &Unit) -> String {
+    if place.is_machine() {
+        return format!("sudo systemctl edit {}", unit.name);
+    }
+    let path = place.below(&format!("/etc/systemd/system/{}.d/stay.conf", unit.name));
+    format!("editor {}", path.display())
+}
+
+fn file_name(word: &str) -> &OsStr {
+    Path::new(word).file_name().unwrap_or_default()
+}
+
+/// Whether a program is a script, or the shell that runs one: what it starts are programs of their own.
+fn is_script(place: &Place, program: &str) -> bool {
+    let shell = ["sh", "bash", "dash"].iter().any(|shell| file_name(program) == *shell);
+    let mut start = [0; 2];
+    let file = std::fs::File::open(place.below(program));
+    shell || file.and_then(|mut file| file.read_exact(&mut start)).is_ok_and(|()| start == *b"#!")
+}
