@@ -242,7 +242,8 @@ impl Watch {
 
     /// Exclusive use; `None` if somebody is at it.
     pub(super) fn try_use(&self) -> Option<Use<'_>> {
-        (!self.busy.swap(true, Ordering::Acquire)).then_some(Use(self))
+        // Lazily: a guard that is made and thrown away would end the use that is under way.
+        (!self.busy.swap(true, Ordering::Acquire)).then(|| Use(self))
     }
 
     /// What the server asked for, of which set.
@@ -399,5 +400,20 @@ impl Use<'_> {
         self.0.user()?;
         // SAFETY: there is a user, so `begin` has written it; nobody else is inside.
         Some(unsafe { (*self.0.inner.get()).assume_init_mut() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_used_by_one_at_a_time() {
+        let watch = find_or_make(70_001).unwrap();
+        let first = watch.try_use().unwrap();
+        assert!(watch.try_use().is_none());
+        assert!(watch.try_use().is_none(), "the refusal changed nothing");
+        drop(first);
+        assert!(watch.try_use().is_some());
     }
 }
