@@ -6,6 +6,8 @@
 
 #[path = "gate/certificate.rs"]
 mod certificate;
+#[path = "gate_loops/children.rs"]
+mod children;
 #[path = "gate_loops/common.rs"]
 mod common;
 #[path = "victims/compile.rs"]

@@ -36,6 +36,7 @@
 
 use crate::process;
 use headworks_region::Region;
+use headworks_region::layout::Counter;
 
 mod blocking;
 mod control;
@@ -64,6 +65,18 @@ pub fn watches(set: i32) -> bool {
 /// Whether this is the descriptor of an epoll set.
 pub fn is_set(fd: i32) -> bool {
     section::find(fd).is_some_and(|found| found.is_made() || found.in_use())
+}
+
+/// Whether this is a child that shares the server's memory: the descriptors are its own, and what it does with them is not
+/// done to the server's connections.
+fn is_foreign() -> bool {
+    if process::is_attached_process() {
+        return false;
+    }
+    if let Some(region) = process::region() {
+        region.count(Counter::Foreign);
+    }
+    true
 }
 
 /// Notes that the server waits for this set by functions that are hooked.

@@ -65,6 +65,7 @@ pub struct Registration {
 /// The server made an epoll set.
 pub fn created(set: i32) {
     if process::region().is_some()
+        && process::is_attached_process()
         && let Some(found) = section::find_or_make(set)
     {
         found.renew(true);
@@ -76,6 +77,9 @@ pub fn closing_set(set: i32) {
     let Some(found) = section::find(set).filter(|found| found.in_use() || found.is_made()) else {
         return;
     };
+    if super::is_foreign() {
+        return;
+    }
     if let Some(section) = found.enter() {
         let lists = section.lists();
         for place in [Place::Held, Place::Granted, Place::Served, Place::Kept] {
@@ -90,7 +94,12 @@ pub fn closing_set(set: i32) {
 /// The server is about to call `epoll_ctl` for `fd`. `None` if that is no business of ours; else the call is to be made as
 /// it says, and [`settled`] to be told of its result.
 pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<Registration> {
-    let watch = watch::client(fd).or_else(|| adopt(fd)).filter(|watch| !watch.is_blocking())?;
+    let known = watch::client(fd);
+    let is_client = known.is_some() || conn::find(fd)?.user().is_some();
+    if !is_client || super::is_foreign() {
+        return None;
+    }
+    let watch = known.or_else(|| adopt(fd)).filter(|watch| !watch.is_blocking())?;
     let before = watch.asked();
     let was_tagged = watch.is_tagged();
     let same = Registration {

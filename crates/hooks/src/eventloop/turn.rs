@@ -194,6 +194,9 @@ fn follow(watch: &Watch, user: u32, inner: &mut Inner, following: Following) {
 /// The socket is about to be shut down for reading, by whichever thread.
 pub fn shutting_down(fd: i32, watch: &'static Watch) {
     let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
+    if super::is_foreign() {
+        return;
+    }
     region.cancel(user);
     if watch.place() == Place::Held {
         control::rearm(fd, watch);
@@ -202,6 +205,9 @@ pub fn shutting_down(fd: i32, watch: &'static Watch) {
 
 /// The socket is about to be closed, by whichever thread.
 pub fn close(fd: i32, watch: &'static Watch) {
+    if super::is_foreign() {
+        return;
+    }
     if watch.is_blocking()
         && let (Some(region), Some(user)) = (process::region(), watch.user())
     {
