@@ -44,6 +44,8 @@ mod framing;
 mod peek;
 mod section;
 mod table;
+#[cfg(test)]
+mod tests;
 mod tls;
 mod turn;
 mod wait;

@@ -194,9 +194,9 @@ fn withdraw(set: &'static Set, fd: i32, watch: &'static Watch) {
     {
         // Nobody stays in it for long; to go on without would leave the lists in disorder.
         let Some(section) = (0..20).find_map(|_| set.enter()) else { return };
-        turn(section.lists(), (fd, watch), clock::now(), |turn| turn.account());
+        let _ = turn(section.lists(), (fd, watch), clock::now(), |turn| turn.account());
         section.lists().put(fd, watch, Place::Out);
-        if let Some(mut used) = watch.try_use()
+        if let Some(mut used) = watch.use_soon()
             && let Some(inner) = used.inner()
         {
             inner.waiting = false;
@@ -214,8 +214,7 @@ fn adopt(fd: i32) -> Option<&'static Watch> {
     set_waker(super::turn::wake);
     watch.end();
     watch.note_asked(None, false);
-    watch.begin(fd, user, Framing::Elsewhere);
-    watch::client(fd)
+    watch.begin(fd, user, Framing::Elsewhere).then_some(watch)
 }
 
 /// A thread of a pool gives a connection back to the set: the request is over, and so may be the turn. If it keeps its place,
@@ -231,7 +230,7 @@ fn turn_over_elsewhere(set: i32, fd: i32, watch: &'static Watch) {
         return;
     }
     if let Some(section) = section::find_or_make(set).and_then(Set::enter)
-        && let Some(mut used) = watch.try_use()
+        && let Some(mut used) = watch.use_soon()
         && let Some(inner) = used.inner()
     {
         inner.idle_since = clock::now();

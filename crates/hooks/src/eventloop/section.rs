@@ -13,8 +13,9 @@ const LISTS: usize = 4;
 
 const SPINS: u32 = 200;
 
-/// How long anybody waits for the section: whoever is in it makes no call that blocks, but may be off its processor.
-const PATIENCE: Nanos = Nanos::from_millis(50);
+/// How long anybody waits for the section, or for an entry: whoever is in it makes no call that blocks, but may be off its
+/// processor.
+pub(super) const PATIENCE: Nanos = Nanos::from_millis(50);
 
 /// See the module. All zero bytes are the entry of a descriptor that is no epoll set, or has no clients in it.
 #[derive(Debug)]

@@ -79,7 +79,7 @@ fn read_unasked(watch: &'static Watch) {
     let Some(set) = watch.asked().and_then(|(set, ..)| section::find(set)) else { return };
     let Some((fd, _)) = watch.user().and_then(watch::of_user) else { return };
     if let Some(section) = Set::enter(set) {
-        turn(section.lists(), (fd, watch), clock::now(), |turn| turn.go_unasked());
+        let _ = turn(section.lists(), (fd, watch), clock::now(), |turn| turn.go_unasked());
     }
 }
 

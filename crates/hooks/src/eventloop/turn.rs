@@ -18,9 +18,6 @@ use headworks_region::{PassReason, Protocol, State, clock, set_waker};
 
 const IN: u32 = libc::EPOLLIN as u32;
 
-/// Tries to get at a connection that another thread has.
-const SPINS: u32 = 1_000;
-
 /// `accept` returned a connection of a server whose event loops we follow from the first byte on.
 pub fn accepted(fd: i32, protocol: Protocol) {
     set_waker(wake);
@@ -40,7 +37,10 @@ pub fn accepted(fd: i32, protocol: Protocol) {
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
     watch.set_blocking(protocol == Protocol::MongoDb && !region.pooled());
-    watch.begin(fd, user, Framing::of(protocol));
+    if !watch.begin(fd, user, Framing::of(protocol)) {
+        region.count(Counter::ConcurrentUse);
+        region.unregister(user);
+    }
 }
 
 /// A user's turn has come; this thread granted it.
@@ -111,8 +111,8 @@ fn answered_late(watch: &'static Watch, user: u32) {
     let Some(set) = watch.asked().and_then(|(set, ..)| section::find(set)) else { return };
     let Some((fd, _)) = watch::of_user(user) else { return };
     let mut over = false;
-    if let Some(section) = set.enter() {
-        turn(section.lists(), (fd, watch), clock::now(), |turn| {
+    if let Some(section) = (0..20).find_map(|_| set.enter()) {
+        let done = turn(section.lists(), (fd, watch), clock::now(), |turn| {
             if turn.watch.place() == Place::Out && !turn.inner.framing.owes_answers() {
                 let (fresh, _) = turn.account();
                 let holding = turn.inner.holding_between();
@@ -126,6 +126,10 @@ fn answered_late(watch: &'static Watch, user: u32) {
                 }
             }
         });
+        if done == Err(Refused::Busy) && watch.place() == Place::Out {
+            // The loop ends it when it comes round.
+            section.lists().put(fd, watch, Place::Served);
+        }
     }
     // Outside the section: whoever is next may have to be woken.
     if over && let Some(region) = process::region() {
@@ -138,13 +142,11 @@ fn with(watch: &'static Watch, work: impl FnOnce(u32, &mut Inner)) {
         return;
     }
     let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
-    // Whoever has it is done in no time, unless its thread waits for its turn; and bytes that are not seen are not followed.
-    let used = (0..SPINS).find_map(|_| {
-        core::hint::spin_loop();
-        watch.try_use()
-    });
-    let Some(mut used) = used else {
+    let Some(mut used) = watch.use_soon().or_else(|| watch.use_later()) else {
+        // Who does not see these bytes would take the next ones for something that they are not.
         region.count(Counter::ConcurrentUse);
+        watch.leave_alone();
+        region.leave_alone(user);
         return;
     };
     if let Some(inner) = used.inner() {
@@ -247,25 +249,29 @@ pub(super) struct Turn<'a> {
     pub(super) inner: &'a mut Inner,
 }
 
-/// Runs `work` on a connection; `None` if the gate has no say in it (any more).
+/// Why nothing was done with a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refused {
+    /// The gate has no say in it (any more).
+    Ungated,
+    /// Another thread is at it, and off its processor: nothing is decided yet.
+    Busy,
+}
+
+/// Runs `work` on a connection.
 pub(super) fn turn<T>(
     lists: Lists,
     (fd, watch): (i32, &'static Watch),
     now: Nanos,
     work: impl FnOnce(&mut Turn<'_>) -> T,
-) -> Option<T> {
-    if watch.is_ungated() {
-        return None;
-    }
-    let region = process::region()?;
-    let user = watch.user()?;
-    let slot = region.user(user)?;
-    let Some(mut used) = watch.try_use() else {
-        region.count(Counter::ConcurrentUse);
-        return None;
+) -> Result<T, Refused> {
+    let (Some(region), Some(user)) = (process::region(), watch.user()) else {
+        return Err(Refused::Ungated);
     };
-    let inner = used.inner()?;
-    Some(work(&mut Turn { lists, fd, watch, now, region, user, slot, inner }))
+    let slot = region.user(user).filter(|_| !watch.is_ungated()).ok_or(Refused::Ungated)?;
+    let mut used = watch.use_soon().ok_or(Refused::Busy)?;
+    let inner = used.inner().ok_or(Refused::Ungated)?;
+    Ok(work(&mut Turn { lists, fd, watch, now, region, user, slot, inner }))
 }
 
 impl Turn<'_> {

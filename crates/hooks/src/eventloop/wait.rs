@@ -2,15 +2,20 @@
 
 use super::control::{READING, Way, rearm, way};
 use super::section::{self, Lists, Set};
-use super::turn::{has_more, turn};
+use super::turn::{Refused, Turn, has_more, turn};
 use super::watch::{self, Place, Watch};
 use crate::process;
 use headworks_policy::Nanos;
+use headworks_region::layout::Counter;
 use headworks_region::{Region, clock};
 use libc::epoll_event;
 
 /// Longest sleep of a loop while somebody is held, and time between two looks at them.
 const NAP: Nanos = Nanos::from_millis(200);
+
+/// Sleep of a loop that has to come again because another thread is at a connection: without one, that thread might not get
+/// the processor which it needs to be done.
+const MOMENT: Nanos = Nanos::from_millis(1);
 
 const HUNG_UP: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
 
@@ -33,20 +38,24 @@ pub fn before_wait(set: i32, now: Nanos) -> Sleep {
         lists.next_round();
         settle_earlier(lists, now);
     }
-    if !lists.is_empty(Place::Served) || !lists.is_empty(Place::Granted) {
+    if !lists.is_empty(Place::Granted) {
         return Sleep::None;
     }
+    let busy = match lists.first(Place::Served) {
+        None => None,
+        Some((_, watch)) if watch.is_in_use() && watch.use_soon().is_none() => Some(MOMENT),
+        Some(_) => return Sleep::None,
+    };
     let held = about_to_sleep(lists, now);
     let kept = lend_idle(lists, now);
     if !lists.is_empty(Place::Granted) {
         return Sleep::None;
     }
-    match (held, kept) {
-        (Some(held), Some(kept)) => Sleep::AtMost(held.min(kept)),
-        (Some(time), None) | (None, Some(time)) => Sleep::AtMost(time),
+    match [busy, held, kept].into_iter().flatten().min() {
+        Some(time) => Sleep::AtMost(time),
         // Another thread of the pool may hold somebody in this set while this one sleeps.
-        (None, None) if process::region().is_some_and(Region::pooled) => Sleep::AtMost(NAP),
-        (None, None) => Sleep::Freely,
+        None if process::region().is_some_and(Region::pooled) => Sleep::AtMost(NAP),
+        None => Sleep::Freely,
     }
 }
 
@@ -143,24 +152,36 @@ fn pass_on(lists: Lists, event: epoll_event, now: Nanos) -> Option<epoll_event> 
         true
     });
     match goes_on {
-        Some(false) => server_event(watch, events & !READING),
-        Some(true) => server_event(watch, events),
-        None => {
-            lists.put(fd, watch, passed_place(watch));
+        Ok(false) => server_event(watch, events & !READING),
+        Ok(true) => server_event(watch, events),
+        Err(refused) => {
+            pass(lists, fd, watch, refused);
             server_event(watch, events)
         }
     }
 }
 
-/// Where a user goes whose event passes without a say of the gate.
-fn passed_place(watch: &Watch) -> Place {
-    if watch.is_elsewhere() { Place::Out } else { Place::Served }
+/// A user's event passes without a say of the gate.
+fn pass(lists: Lists, fd: i32, watch: &Watch, refused: Refused) {
+    if refused == Refused::Busy
+        && let Some(region) = process::region()
+    {
+        region.count(Counter::ConcurrentUse);
+    }
+    lists.put(fd, watch, if watch.is_elsewhere() { Place::Out } else { Place::Served });
+}
+
+/// A user in whom the gate has no say has no place, either: it may have been given one before, or in this very moment.
+fn give_back(watch: &Watch) {
+    if let (Some(region), Some(user)) = (process::region(), watch.user()) {
+        region.leave(user);
+    }
 }
 
 /// Passes an event on that was held back.
 fn grant(lists: Lists, fd: i32, watch: &'static Watch, now: Nanos) -> Option<epoll_event> {
-    if turn(lists, (fd, watch), now, |turn| turn.go_on()).is_none() {
-        lists.put(fd, watch, passed_place(watch));
+    if let Err(refused) = turn(lists, (fd, watch), now, |turn| turn.go_on()) {
+        pass(lists, fd, watch, refused);
     }
     if watch.asked().is_some_and(|(_, events, _)| way(events) == Way::Levels) {
         rearm(fd, watch);
@@ -175,22 +196,33 @@ fn settle_earlier(lists: Lists, now: Nanos) {
             return;
         }
         let more = has_more(fd, watch);
-        if turn(lists, (fd, watch), now, |turn| turn.settle(more)).is_none() {
+        match turn(lists, (fd, watch), now, |turn| turn.settle(more)) {
+            Ok(()) => {}
             // Nobody decides about it; what it did not read is still there.
-            lists.put(fd, watch, if more { Place::Granted } else { Place::Out });
+            Err(Refused::Ungated) => {
+                give_back(watch);
+                lists.put(fd, watch, if more { Place::Granted } else { Place::Out });
+            }
+            // To be settled by the next call: nobody else would end its turn.
+            Err(Refused::Busy) => lists.put(fd, watch, Place::Served),
         }
     }
 }
 
-fn each_held(lists: Lists, now: Nanos, mut work: impl FnMut(&mut super::turn::Turn<'_>)) {
+/// Does something with those who are held; says whether another thread was at one of them, who stays where it is.
+fn each_held(lists: Lists, now: Nanos, mut work: impl FnMut(&mut Turn<'_>)) -> bool {
+    let mut busy = false;
     let mut next = lists.first(Place::Held);
     while let Some((fd, watch)) = next {
         // It may leave the list.
         next = lists.after(watch);
-        if turn(lists, (fd, watch), now, &mut work).is_none() {
-            lists.put(fd, watch, Place::Granted);
+        match turn(lists, (fd, watch), now, &mut work) {
+            Ok(()) => {}
+            Err(Refused::Ungated) => lists.put(fd, watch, Place::Granted),
+            Err(Refused::Busy) => busy = true,
         }
     }
+    busy
 }
 
 /// Looks at those who are held; says how long the loop may sleep until it has to look again.
@@ -200,7 +232,7 @@ fn about_to_sleep(lists: Lists, now: Nanos) -> Option<Nanos> {
     }
     let mut longest = NAP;
     let due = now.since(lists.looked()) >= NAP;
-    each_held(lists, now, |turn| {
+    let busy = each_held(lists, now, |turn| {
         longest = longest.min(turn.hold_left());
         turn.peek();
         if due || turn.hold_left() == Nanos(0) {
@@ -210,16 +242,20 @@ fn about_to_sleep(lists: Lists, now: Nanos) -> Option<Nanos> {
     if due {
         lists.note_looked(now);
     }
-    Some(longest.max(Nanos::from_millis(1)))
+    Some(if busy { MOMENT } else { longest.max(MOMENT) })
 }
 
 /// Lends out the places of those who keep them idly for too long; says when the next one has.
 fn lend_idle(lists: Lists, now: Nanos) -> Option<Nanos> {
     while let Some((fd, watch)) = lists.first(Place::Kept) {
         match turn(lists, (fd, watch), now, |turn| turn.lend()) {
-            Some(Some(left)) => return Some(left),
-            Some(None) => {}
-            None => lists.put(fd, watch, Place::Out),
+            Ok(Some(left)) => return Some(left),
+            Ok(None) => {}
+            Err(Refused::Ungated) => {
+                give_back(watch);
+                lists.put(fd, watch, Place::Out);
+            }
+            Err(Refused::Busy) => return Some(MOMENT),
         }
     }
     None

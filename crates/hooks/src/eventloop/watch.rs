@@ -1,6 +1,7 @@
 //! One entry for each client's socket that may be in an epoll set.
 
 use super::framing::Framing;
+use super::section::PATIENCE;
 use super::table::{Table, Zeroed};
 use crate::conn::DESCRIPTORS;
 use crate::holding::Holding;
@@ -9,11 +10,15 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::{Nanos, USERS};
-use headworks_region::Wait;
+use headworks_region::thread::keeping_errno;
+use headworks_region::{Wait, clock};
 
 /// In the upper half of a real registration's data: this is ours. No address and no small number looks like it. In the lower
 /// half are the descriptor and a count of the server's registrations of it.
 const TAG: u64 = 0xF17E_C0DE;
+
+/// Looks at an entry that another thread has, before that is taken for off its processor.
+const SPINS: u32 = 1_000;
 
 /// Bits of a descriptor in a tag; the count has the rest of the lower half.
 const FD_BITS: u32 = DESCRIPTORS.trailing_zeros();
@@ -202,9 +207,9 @@ impl Watch {
         self.user.load(Ordering::Acquire).checked_sub(1)
     }
 
-    /// Begins a new connection.
-    pub(super) fn begin(&self, fd: i32, user: u32, framing: Framing) {
-        let Some(used) = self.try_use() else { return };
+    /// Begins a new connection; `false` if a thread is still at the one before.
+    pub(super) fn begin(&self, fd: i32, user: u32, framing: Framing) -> bool {
+        let Some(used) = self.use_soon() else { return false };
         let elsewhere = matches!(framing, Framing::Elsewhere);
         let inner = Inner {
             framing,
@@ -229,6 +234,7 @@ impl Watch {
             place.store(fd + 1, Ordering::Release);
         }
         self.user.store(user + 1, Ordering::Release);
+        true
     }
 
     /// Ends the connection and returns its user; of several callers one gets it.
@@ -244,6 +250,39 @@ impl Watch {
     pub(super) fn try_use(&self) -> Option<Use<'_>> {
         // Lazily: a guard that is made and thrown away would end the use that is under way.
         (!self.busy.swap(true, Ordering::Acquire)).then(|| Use(self))
+    }
+
+    /// Whether somebody is at it.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// Exclusive use; `None` if whoever is at it does not leave at once, as it does unless it is off its processor.
+    pub(super) fn use_soon(&self) -> Option<Use<'_>> {
+        self.try_use().or_else(|| {
+            (0..SPINS).find_map(|_| {
+                core::hint::spin_loop();
+                if self.is_in_use() { None } else { self.try_use() }
+            })
+        })
+    }
+
+    /// The same for somebody who cannot come again: waits until the other thread is back on a processor, but not for long.
+    #[cold]
+    pub(super) fn use_later(&self) -> Option<Use<'_>> {
+        // Of such a connection, the other thread may wait for its turn.
+        if self.is_blocking() {
+            return None;
+        }
+        let begun = clock::now();
+        while clock::now().since(begun) < PATIENCE {
+            // SAFETY: takes nothing.
+            keeping_errno(|| unsafe { libc::sched_yield() });
+            if let Some(used) = self.use_soon() {
+                return Some(used);
+            }
+        }
+        None
     }
 
     /// What the server asked for, of which set.

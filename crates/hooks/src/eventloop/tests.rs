@@ -1,0 +1,237 @@
+//! Event loops without a server: its calls are made here, and another thread is at a connection for as long as a test wants.
+
+use super::control::{Registration, created, prepare, settled};
+use super::turn::{accepted, close, received, sent};
+use super::wait::{Sleep, after_wait, before_wait};
+use super::watch::{self, Place, Watch};
+use super::{closing_set, waits};
+use crate::process;
+use core::sync::atomic::Ordering;
+use headworks_policy::Nanos;
+use headworks_region::control::Settings;
+use headworks_region::user::UserSlot;
+use headworks_region::{Mapping, Protocol, Region, State, clock};
+use libc::epoll_event;
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+const IN: u32 = libc::EPOLLIN as u32;
+
+const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+
+/// The region of this process, which has a daemon's sign of life from here on.
+fn region() -> &'static Region {
+    static REGION: OnceLock<&'static Region> = OnceLock::new();
+    REGION.get_or_init(|| {
+        let path = format!("/dev/shm/headworks-loops-{}", std::process::id());
+        let mapping = Mapping::create(&std::ffi::CString::new(path.as_str()).unwrap(), None);
+        std::fs::remove_file(&path).unwrap();
+        let region = mapping.unwrap().region();
+        region.set_protocol(Protocol::Redis);
+        process::attach(region);
+        std::thread::spawn(|| {
+            loop {
+                region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        while region.beat.stale(clock::now()) {
+            std::thread::yield_now();
+        }
+        region
+    })
+}
+
+/// An epoll set, as far as the hooks know it, of a server behind the gate.
+struct Loop {
+    region: &'static Region,
+    set: i32,
+    // One after the other: they share the places.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Loop {
+    fn start(parallelism: u32) -> Loop {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let region = region();
+        region.set_pooled(true);
+        let long = Nanos::from_millis(900_000);
+        let settings = Settings { hold_max: long, idle_limit: long, ..Settings::default() };
+        region.apply(&Settings { parallelism, ..settings });
+        // SAFETY: takes a number.
+        let set = unsafe { libc::epoll_create1(0) };
+        assert!(set >= 0);
+        created(set);
+        waits(set);
+        Loop { region, set, _alone: alone }
+    }
+
+    fn add(&self, fd: i32) -> Option<Registration> {
+        let registration = prepare(self.set, libc::EPOLL_CTL_ADD, fd, Some((IN, 7)))?;
+        settled(registration, true);
+        Some(registration)
+    }
+
+    fn client(&self) -> Client {
+        let (client, server) = UnixStream::pair().unwrap();
+        let fd = server.as_raw_fd();
+        accepted(fd, Protocol::Redis);
+        assert!(self.add(fd).unwrap().real.is_some());
+        let watch = watch::client(fd).unwrap();
+        Client { client, server, fd, watch, slot: self.region.user(watch.user().unwrap()).unwrap() }
+    }
+
+    fn sleep(&self) -> Sleep {
+        before_wait(self.set, clock::now())
+    }
+
+    /// How many events the server is told if the kernel tells of these clients.
+    fn told(&self, ready: &[&Client]) -> usize {
+        let mut events = [epoll_event { events: IN, u64: 0 }; 8];
+        for (event, client) in events.iter_mut().zip(ready) {
+            event.u64 = client.watch.tag(client.fd);
+        }
+        after_wait(self.set, &mut events, ready.len())
+    }
+}
+
+impl Drop for Loop {
+    fn drop(&mut self) {
+        closing_set(self.set);
+        // SAFETY: the set is ours.
+        unsafe { libc::close(self.set) };
+    }
+}
+
+struct Client {
+    client: UnixStream,
+    server: UnixStream,
+    fd: i32,
+    watch: &'static Watch,
+    slot: &'static UserSlot,
+}
+
+impl Client {
+    fn asks(&mut self) {
+        self.client.write_all(GET).unwrap();
+    }
+
+    /// The server reads what was sent.
+    fn is_read(&mut self) {
+        let mut bytes = [0; 64];
+        let count = self.server.read(&mut bytes).unwrap();
+        received(self.watch, &bytes[..count]);
+    }
+
+    fn is(&self) -> (Place, State) {
+        (self.watch.place(), self.slot.state())
+    }
+
+    fn commands(&self) -> u32 {
+        self.watch.try_use().unwrap().inner().unwrap().framing.commands().0
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        close(self.fd, self.watch);
+    }
+}
+
+const SERVED: (Place, State) = (Place::Served, State::Inside);
+const HELD: (Place, State) = (Place::Held, State::Waiting);
+const OUT: (Place, State) = (Place::Out, State::Idle);
+
+#[test]
+fn a_turn_ends_although_another_thread_was_at_it_when_the_loop_came_back() {
+    let it = Loop::start(1);
+    let (mut one, mut other) = (it.client(), it.client());
+    one.asks();
+    assert_eq!(it.told(&[&one]), 1);
+    one.is_read();
+    let busy = one.watch.try_use().unwrap();
+    assert_eq!((it.told(&[]), one.is()), (0, SERVED));
+    // Not at once: the other thread needs the processor, too.
+    assert_eq!((it.sleep(), one.is()), (Sleep::AtMost(Nanos::from_millis(1)), SERVED));
+    // Also while somebody waits for the place.
+    other.asks();
+    assert_eq!((it.told(&[&other]), other.is()), (0, HELD));
+    assert_eq!((it.sleep(), one.is()), (Sleep::AtMost(Nanos::from_millis(1)), SERVED));
+    drop(busy);
+    assert_eq!((it.sleep(), one.is()), (Sleep::None, SERVED));
+    assert_eq!((it.told(&[]), one.is(), other.is()), (1, OUT, SERVED));
+    other.is_read();
+    assert_eq!((it.told(&[]), other.is()), (0, OUT));
+}
+
+#[test]
+fn a_user_is_held_on_although_another_thread_was_at_it_when_the_loop_looked() {
+    let it = Loop::start(1);
+    let (mut one, mut other) = (it.client(), it.client());
+    one.asks();
+    other.asks();
+    assert_eq!((it.told(&[&one, &other]), other.is()), (1, HELD));
+    one.is_read();
+    // The transaction keeps the place.
+    received(one.watch, b"MULTI\r\n");
+    sent(one.watch, b"$-1\r\n+OK\r\n");
+    assert_eq!((it.told(&[]), one.is()), (0, (Place::Kept, State::Inside)));
+    let busy = other.watch.try_use().unwrap();
+    assert_eq!((it.sleep(), other.is()), (Sleep::AtMost(Nanos::from_millis(1)), HELD));
+    assert_eq!((it.told(&[]), other.is()), (0, HELD));
+    drop(busy);
+    assert_eq!((it.told(&[]), other.is()), (0, HELD));
+    assert_eq!((it.told(&[&one]), one.is()), (1, SERVED));
+    received(one.watch, b"EXEC\r\n");
+    sent(one.watch, b"*0\r\n");
+    // Not passed: its turn has come.
+    assert_eq!((it.told(&[]), one.is(), other.is()), (1, OUT, SERVED));
+}
+
+#[test]
+fn whose_bytes_could_not_be_followed_is_left_alone_and_has_no_place() {
+    let it = Loop::start(1);
+    let (mut one, mut other) = (it.client(), it.client());
+    one.asks();
+    other.asks();
+    assert_eq!(it.told(&[&one, &other]), 1);
+    let busy = one.watch.try_use().unwrap();
+    one.is_read();
+    assert!(one.watch.is_left_alone());
+    assert_eq!(one.is(), (Place::Served, State::Idle));
+    drop(busy);
+    // The kernel tells of the other again: its turn came while nobody was in the loop.
+    assert_eq!((it.told(&[&other]), one.is(), other.is()), (1, OUT, SERVED));
+    other.is_read();
+    // It passes from here on.
+    one.asks();
+    assert_eq!(it.told(&[&one]), 1);
+    // Whoever was at it has given it a place in that very moment.
+    one.slot.set_state(State::Inside);
+    one.is_read();
+    assert_eq!((it.told(&[]), one.is()), (0, OUT));
+}
+
+#[test]
+fn who_is_at_a_connection_for_longer_is_waited_for() {
+    let it = Loop::start(1);
+    // On a busy machine it may be for too long.
+    let followed = (0..20).any(|_| {
+        let mut one = it.client();
+        one.asks();
+        it.told(&[&one]);
+        let busy = one.watch.try_use().unwrap();
+        let other = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(2));
+            drop(busy);
+        });
+        one.is_read();
+        other.join().unwrap();
+        !one.watch.is_left_alone() && one.commands() == 1
+    });
+    assert!(followed);
+}
