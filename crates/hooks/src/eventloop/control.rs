@@ -4,6 +4,7 @@ use super::framing::Framing;
 use super::section::{self, Set};
 use super::turn::turn;
 use super::watch::{self, Asked, Place, Watch};
+use crate::mysql::Opaque;
 use crate::{conn, ops, process};
 use headworks_region::thread::keeping_errno;
 use headworks_region::{State, clock, set_waker};
@@ -207,14 +208,27 @@ fn withdraw(set: &'static Set, fd: i32, watch: &'static Watch) {
     }
 }
 
-/// A connection that `ops` follows is put into an epoll set: its server has a pool of threads.
+/// A connection that `ops` follows is put into an epoll set: its server has a pool of threads, and does so once the client
+/// has logged in. What else it accepts, as the sockets of a cluster's replication, a part of the server with a loop of its own
+/// puts into a set: those must not be held.
 fn adopt(fd: i32) -> Option<&'static Watch> {
-    let user = conn::find(fd)?.user()?;
+    let conn = conn::find(fd)?;
+    let user = conn.user()?;
+    if !process::region()?.pooled() || !has_logged_in(&conn.try_use()?) {
+        return None;
+    }
     let watch = watch::find_or_make(fd)?;
     set_waker(super::turn::wake);
     watch.end();
     watch.note_asked(None, false);
     watch.begin(fd, user, Framing::Elsewhere).then_some(watch)
+}
+
+fn has_logged_in(inner: &conn::Use<'_>) -> bool {
+    // Where nobody says who it is, and inside TLS that cannot be read, no login is seen.
+    inner.framing == conn::Framing::Generic
+        || inner.session.opaque() == Some(Opaque::Tls)
+        || inner.session.identity().is_some()
 }
 
 /// A thread of a pool gives a connection back to the set: the request is over, and so may be the turn. If it keeps its place,

@@ -5,6 +5,8 @@ use super::turn::{accepted, close, received, sent};
 use super::wait::{Sleep, after_wait, before_wait};
 use super::watch::{self, Place, Watch};
 use super::{closing_set, waits};
+use crate::conn::{self, Conn};
+use crate::mysql::Opaque;
 use crate::process;
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
@@ -234,4 +236,90 @@ fn who_is_at_a_connection_for_longer_is_waited_for() {
         !one.watch.is_left_alone() && one.commands() == 1
     });
     assert!(followed);
+}
+
+/// A connection of a server whose threads are followed by `ops`.
+struct Accepted {
+    _client: UnixStream,
+    server: UnixStream,
+    conn: &'static Conn,
+}
+
+impl Accepted {
+    fn new(it: &Loop) -> Accepted {
+        let (_client, server) = UnixStream::pair().unwrap();
+        let conn = conn::find_or_make(server.as_raw_fd()).unwrap();
+        let user = it.region.register(std::process::id(), clock::now()).unwrap();
+        conn.try_use().unwrap().begin(user);
+        Accepted { _client, server, conn }
+    }
+
+    fn is_greeted(&self) {
+        let mut greeting = b"\x0a10.11.0\0\x01\0\0\0saltsalt\0".to_vec();
+        greeting.extend_from_slice(&[0x00, 0x8a, 8, 2, 0, 0, 0, 21]);
+        greeting.extend_from_slice(&[0; 10]);
+        greeting.extend_from_slice(b"moresaltmore\0");
+        self.conn.try_use().unwrap().session.server_bytes(&packet(0, &greeting));
+    }
+
+    fn says(&self, sequence: u8, body: &[u8]) {
+        self.conn.try_use().unwrap().session.client_bytes(&packet(sequence, body));
+    }
+}
+
+impl Drop for Accepted {
+    fn drop(&mut self) {
+        if let Some(watch) = watch::client(self.server.as_raw_fd()) {
+            close(self.server.as_raw_fd(), watch);
+        }
+        self.conn.end(|user| region().unregister(user));
+    }
+}
+
+fn packet(sequence: u8, body: &[u8]) -> Vec<u8> {
+    let mut packet = vec![body.len() as u8, 0, 0, sequence];
+    packet.extend_from_slice(body);
+    packet
+}
+
+/// A handshake response, or as much of it as comes before TLS.
+fn login(capabilities: u8, rest: &[u8]) -> Vec<u8> {
+    let mut login = vec![0x00, capabilities, 0, 0, 0, 0, 0, 1, 8];
+    login.extend_from_slice(&[0; 23]);
+    login.extend_from_slice(rest);
+    login
+}
+
+#[test]
+fn a_pool_holds_only_those_who_have_logged_in() {
+    let it = Loop::start(1);
+    let one = Accepted::new(&it);
+    let fd = one.server.as_raw_fd();
+    // As the sockets of a cluster, whose bytes are not seen, or are none of the protocol.
+    assert!(it.add(fd).is_none());
+    let other = Accepted::new(&it);
+    other.is_greeted();
+    other.says(9, b"no login");
+    assert!(other.conn.try_use().unwrap().session.opaque().is_some());
+    assert!(it.add(other.server.as_raw_fd()).is_none());
+    // The same one as a client.
+    one.is_greeted();
+    assert!(it.add(fd).is_none());
+    one.says(1, &login(0x82, b"app\0\0"));
+    // Of a server without a pool.
+    it.region.set_pooled(false);
+    assert!(it.add(fd).is_none());
+    it.region.set_pooled(true);
+    assert!(it.add(fd).unwrap().real.is_some());
+    assert!(watch::client(fd).unwrap().is_elsewhere());
+}
+
+#[test]
+fn a_pool_has_clients_whose_login_nobody_can_read() {
+    let it = Loop::start(1);
+    let one = Accepted::new(&it);
+    one.is_greeted();
+    one.says(1, &login(0x8a, b""));
+    assert_eq!(one.conn.try_use().unwrap().session.opaque(), Some(Opaque::Tls));
+    assert!(it.add(one.server.as_raw_fd()).is_some());
 }
