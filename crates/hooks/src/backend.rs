@@ -164,6 +164,11 @@ pub fn serves(fd: i32) -> bool {
     CLIENT.load(Ordering::Relaxed) == fd && fd != NONE
 }
 
+/// Whether this process is a backend.
+pub(crate) fn has_client() -> bool {
+    CLIENT.load(Ordering::Relaxed) != NONE
+}
+
 /// What a `recv` from the client has to do before it reads.
 pub fn stage() -> Stage {
     match STAGE.load(Ordering::Relaxed) {

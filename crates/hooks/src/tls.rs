@@ -15,6 +15,11 @@
 use crate::conn::{self, Conn};
 use crate::eventloop::{self, Watch};
 use crate::{backend, ops, process};
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicPtr, Ordering};
+
+/// In a backend: the TLS library's object for its client, if that knows no descriptor.
+static OBJECT: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Where the conversation's bytes are seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +55,24 @@ pub fn whose(fd: i32) -> Option<Whose> {
         return Some(Whose::Thread(conn));
     }
     eventloop::followed(fd).map(Whose::Loop)
+}
+
+/// The same for an object of the TLS library that knows no descriptor, because the server reads and writes for it.
+pub fn whose_object(object: *mut c_void) -> Option<Whose> {
+    process::region()?;
+    let known = !object.is_null() && OBJECT.load(Ordering::Relaxed) == object;
+    (known && backend::in_tls()).then_some(Whose::Backend)
+}
+
+/// The server accepts a client by an object that knows no descriptor. A backend that awaits TLS has but one client, so
+/// that is whose the object is until the process ends.
+pub fn accepts_by_object(object: *mut c_void) {
+    if backend::has_client() && !backend::in_tls() {
+        backend::tls_begins();
+        if backend::in_tls() {
+            OBJECT.store(object, Ordering::Relaxed);
+        }
+    }
 }
 
 /// The server has handed the descriptor to a TLS library. May be called more than once.

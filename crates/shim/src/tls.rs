@@ -98,7 +98,10 @@ function!(real_write_ex = c"SSL_write_ex"; (ssl: Ssl, buffer: *const c_void, len
 unsafe fn whose(ssl: Ssl) -> Option<Whose> {
     headworks_hooks::process::region()?;
     // SAFETY: the caller's duty. The library asks the socket's BIO, which touches nothing else.
-    tls::whose(unsafe { real_get_fd(ssl) })
+    match unsafe { real_get_fd(ssl) } {
+        fd @ 0.. => tls::whose(fd),
+        _ => tls::whose_object(ssl),
+    }
 }
 
 fn begins(whose: Option<Whose>) {
@@ -134,10 +137,14 @@ pub unsafe extern "C-unwind" fn SSL_set_fd(ssl: Ssl, fd: c_int) -> c_int {
 pub unsafe extern "C-unwind" fn SSL_accept(ssl: Ssl) -> c_int {
     // SAFETY: the arguments are the caller's.
     unsafe {
-        let whose = whose(ssl);
-        begins(whose);
+        let mut found = whose(ssl);
+        if found.is_none() && real_get_fd(ssl) < 0 {
+            guarded_keeping_errno(|| tls::accepts_by_object(ssl));
+            found = whose(ssl);
+        }
+        begins(found);
         let done = real_accept(ssl);
-        handshaken(whose, done);
+        handshaken(found, done);
         done
     }
 }

@@ -140,11 +140,12 @@ fn who_is_held_where_nobody_knows_the_socket_goes_on_in_turn() {
     let Some(workshop) = Workshop::open() else { return };
     let library = workshop.compile("nofd.c", &["-shared", "-fPIC"]);
     let Some(it) = start(Setup::places(1).preload(library)) else { return };
-    let mut user = Script::start(it.command("held"));
-    assert_eq!(user.value("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid();"), "t");
+    // It is followed inside TLS: its account and its name are known.
+    let mut user = it.user("held");
+    assert_eq!(it.gate.status().counter("tls_unread"), 0);
     let occupant = it.gate.occupy();
     user.send("SELECT 7;");
-    it.gate.wait("it waits", |status| status.number("waiting") == 1);
+    it.gate.wait_state("held", state::WAITING);
     // Longer than any step of a wait.
     std::thread::sleep(Duration::from_secs(1));
     assert!(user.is_silent());
