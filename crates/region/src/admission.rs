@@ -57,12 +57,7 @@ impl Region {
             if slot.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 return false;
             }
-            let claimed = slot.move_state(State::Free, State::Idle);
-            if !claimed {
-                // Somebody came and went since the first look, and is about to say that it is free again.
-                slot.pid.store(0, Ordering::Release);
-            }
-            claimed
+            slot.move_state(State::Free, State::Idle)
         };
         let user = (start..USERS).find(free).or_else(|| (0..start).find(free))? as u32;
         // Unless somebody has left meanwhile, perhaps from a slot below this one.
@@ -108,8 +103,9 @@ impl Region {
             self.pump(gate, wakes, self.own_token(user, token));
         });
         slot.thread.store(0, Ordering::Relaxed);
-        slot.pid.store(0, Ordering::Relaxed);
         slot.set_state(State::Free);
+        // Last: who dies before this leaves a slot that says whose it was, and that is found.
+        slot.pid.store(0, Ordering::Release);
         self.pending.free_from.fetch_min(user, Ordering::Relaxed);
     }
 
