@@ -2,7 +2,8 @@
 
 use crate::small::{PAGE_SIZE, STRATEGIES, config, faulty, get, put};
 use headworks_bufferpool::storage::{
-    Fault, FaultStorage, IoTag, MemStorage, PageRead, Storage, SubStorage,
+    Fault, FaultStorage, Fifo, IoQueue, IoTag, MemStorage, PageRead, QueuedStorage, Storage,
+    SubStorage,
 };
 use headworks_bufferpool::{
     BufferPool, NoWal, PageId, PoolConfig, PoolError, StorageError, StrategyKind,
@@ -113,6 +114,32 @@ fn a_bad_page_of_a_batch_is_the_only_one_that_is_missing() {
         assert!((0..64).all(|page| pool.contains(PageId(page))));
         assert_eq!(get(&pool, 9).unwrap(), 9);
     }
+}
+
+/// Behind a queue every page of a batch takes its turn, beside writes of a pool that works.
+#[test]
+fn batches_take_their_turns_in_a_queue() {
+    let memory = Arc::new(MemStorage::new(PAGE_SIZE, 400));
+    let queue = Arc::new(IoQueue::new(Box::new(Fifo::default()), 4));
+    let queued: Arc<dyn Storage> = Arc::new(QueuedStorage::new(memory, queue));
+    written(queued.clone(), 400);
+    let wide = PoolConfig { frames: 128, ..config(StrategyKind::LRU_C) };
+    let pool = BufferPool::new(wide, queued, Arc::new(NoWal), None).unwrap();
+    std::thread::scope(|scope| {
+        for first in [0, 100, 200, 300] {
+            let pool = &pool;
+            scope.spawn(move || {
+                for _ in 0..5 {
+                    pool.prefetch((first..first + 100).map(PageId)).unwrap();
+                    for page in first..first + 100 {
+                        assert_eq!(get(pool, page).unwrap(), (page % 251) as u8);
+                        put(pool, page, (page % 251) as u8).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    pool.close().unwrap();
 }
 
 /// Nearly all frames are pinned: what is left is enough, and when nothing is left it is said.

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 pub const PAGE_SIZE: usize = 4096;
 
-pub const STRATEGIES: [StrategyKind; 6] = [
+pub const STRATEGIES: [StrategyKind; 8] = [
     StrategyKind::Vanilla,
     StrategyKind::InnoDb56,
+    StrategyKind::CfLru { window: 16 },
     StrategyKind::War { buffer_pages: 8 },
+    StrategyKind::LRU_C_BASIC,
     StrategyKind::LRU_C_DYNAMIC,
     StrategyKind::LRU_C,
     StrategyKind::LRU_C_EAGER,
