@@ -5,7 +5,7 @@
 //! - A frame that a miss has freed goes to the free list, where others may take it.
 //! - With doublewrite, a miss that finds the free list empty while the flusher writes a batch from the LRU
 //!   list waits for the batch's end before it does anything else.
-//! - Its second attempt looks through the whole list for a clean page; from the third on it sleeps first.
+//! - From the third attempt on it sleeps first.
 
 use super::scan::{scan_round, scan_victim};
 use super::{Strategy, stall};
@@ -72,8 +72,7 @@ impl Strategy for InnoDb56 {
                 return Ok(free);
             }
         }
-        let depth = if attempt == 0 { self.depth } else { usize::MAX };
-        if let Some(frame) = scan_victim(core, instance, depth) {
+        if let Some(frame) = scan_victim(core, instance, self.depth, attempt) {
             return Ok(Some(frame));
         }
         if let Some(frame) = stall(core, instance)? {

@@ -15,8 +15,15 @@ pub(super) struct Scan {
     pub(super) batch: usize,
 }
 
-/// A clean page from the last `depth`.
-pub(super) fn scan_victim(core: &Core, instance: &Instance, depth: usize) -> Option<FrameId> {
+/// A clean page from the last `depth`. A miss that came away with nothing looks at the whole list, as InnoDB's does: what is left
+/// may lie behind pinned pages.
+pub(super) fn scan_victim(
+    core: &Core,
+    instance: &Instance,
+    depth: usize,
+    attempt: u32,
+) -> Option<FrameId> {
+    let depth = if attempt == 0 { depth } else { usize::MAX };
     let (found, looked) = instance.lru.scan_clean(depth);
     // A count of pages.
     instance.counters.scanned.fetch_add(looked as u64, Ordering::Relaxed);
@@ -58,9 +65,9 @@ impl Strategy for Scan {
         &self,
         core: &Core,
         instance: &Instance,
-        _attempt: u32,
+        attempt: u32,
     ) -> Result<Option<FrameId>, PoolError> {
-        match scan_victim(core, instance, self.depth) {
+        match scan_victim(core, instance, self.depth, attempt) {
             Some(frame) => Ok(Some(frame)),
             None => stall(core, instance),
         }

@@ -214,9 +214,9 @@ impl Strategy for War {
         &self,
         core: &Core,
         instance: &Instance,
-        _attempt: u32,
+        attempt: u32,
     ) -> Result<Option<FrameId>, PoolError> {
-        if let Some(frame) = scan_victim(core, instance, self.depth) {
+        if let Some(frame) = scan_victim(core, instance, self.depth, attempt) {
             return Ok(Some(frame));
         }
         if !core.config.background {
