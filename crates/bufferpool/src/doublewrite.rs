@@ -308,7 +308,7 @@ impl Doublewrite {
     ///
     /// A cut tears only pages that were changed after `replay_from`. A damaged page of which there are older copies only
     /// lacks changes that no replay brings back, so these are not used, and the damage shows. Without a log, and with
-    /// `Lsn(0)`, copies of a page cannot be told apart by their age: a torn page may become an older version of itself.
+    /// `Lsn(0)`, copies of a page cannot be told apart by their age: a torn or unreadable page may become an older version of itself.
     /// Changes without [`crate::WriteGuard::set_lsn`] since `replay_from` are not told from old ones either: a page whose last change was
     /// one, and which is torn, is not mended.
     ///
