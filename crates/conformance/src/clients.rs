@@ -64,7 +64,8 @@ pub fn missing(database: Database, behaviour: &Behaviour) -> Option<String> {
 }
 
 /// Runs a behaviour against the server at `port`. Scripts get a fresh directory as their working directory, the
-/// server's `HOST` and `PORT`, `DIRECT`, the port without a relay between, and `TLS`, a client's options for encryption.
+/// server's `HOST` and `PORT`, `DIRECT`, the port without a relay between, and `TLS` and `JDBC`, a client's options for
+/// encryption.
 pub fn run(
     subject: Subject,
     behaviour: &Behaviour,
@@ -85,6 +86,7 @@ pub fn run(
         .env("PORT", port.to_string())
         .env("DIRECT", direct.to_string())
         .env("TLS", options_for_tls(subject))
+        .env("JDBC", jdbc_for_tls(subject))
         .envs(subject.tls.then_some(("PGSSLMODE", "require")))
         .env("NODE_PATH", drivers().join("node/node_modules"))
         .env("TZ", "UTC")
@@ -123,6 +125,17 @@ fn options_for_tls(subject: Subject) -> &'static str {
     match subject.database {
         database if database.is_mariadb() && subject.tls => "--ssl --skip-ssl-verify-server-cert",
         Database::Redis if subject.tls => "--tls --insecure",
+        // Of `openssl s_client`: says nothing of its own, and stays until the server hangs up.
+        Database::Memcached if subject.tls => "-quiet",
+        _ => "",
+    }
+}
+
+/// Parameters with which a JDBC driver encrypts, whatever the certificate says.
+fn jdbc_for_tls(subject: Subject) -> &'static str {
+    match subject.database {
+        database if database.is_mariadb() && subject.tls => "&sslMode=trust",
+        Database::PostgreSql if subject.tls => "&sslmode=require",
         _ => "",
     }
 }

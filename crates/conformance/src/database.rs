@@ -12,7 +12,7 @@ use headworks_rig::{
 };
 
 use crate::certificate::Certificate;
-use crate::running::Running;
+use crate::running::{Other, Running};
 
 /// A database that the suite knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,8 @@ impl Database {
     /// Whether the suite starts it with encryption, too. Its requests are then told apart at the TLS library's functions,
     /// and held like others.
     pub const fn encrypts(self) -> bool {
-        self.is_mariadb() || matches!(self, Database::PostgreSql | Database::Redis)
+        self.is_mariadb()
+            || matches!(self, Database::PostgreSql | Database::Redis | Database::Memcached)
     }
 
     /// Whether a connection can keep a place for as long as it likes: by a slow statement, or by a transaction.
@@ -108,22 +109,36 @@ impl Database {
 
     fn event_loops(self, place: &Place, connections: u32) -> Result<Running> {
         let connections = connections.to_string();
-        let mut tls_port = None;
+        let mut other = None;
+        let free_port = || -> Result<u16> {
+            Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+        };
         let (kind, mut arguments) = match self {
             Database::Redis => (LoopKind::Redis, vec!["--maxclients", &connections]),
             Database::Memcached => (LoopKind::Memcached, vec!["-I", "16m", "-m", "256"]),
             _ => (LoopKind::MongoJava, Vec::new()),
         };
-        let port;
-        if let (Database::Redis, Some(certificate)) = (self, place.certificate) {
-            let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-            tls_port = Some(free);
-            port = free.to_string();
-            arguments.extend(["--tls-port", &port, "--tls-auth-clients", "no"]);
-            let (file, key) = (certificate.certificate(), certificate.key());
-            arguments.extend(["--tls-cert-file", file, "--tls-key-file", key]);
-            // Not needed to check anybody, but asked for.
-            arguments.extend(["--tls-ca-cert-file", file]);
+        let (port, listen, options);
+        match (self, place.certificate) {
+            (Database::Redis, Some(certificate)) => {
+                let free = free_port()?;
+                other = Some(Other::Encrypted(free));
+                port = free.to_string();
+                arguments.extend(["--tls-port", &port, "--tls-auth-clients", "no"]);
+                let (file, key) = (certificate.certificate(), certificate.key());
+                arguments.extend(["--tls-cert-file", file, "--tls-key-file", key]);
+                // Not needed to check anybody, but asked for.
+                arguments.extend(["--tls-ca-cert-file", file]);
+            }
+            (Database::Memcached, Some(certificate)) => {
+                let free = free_port()?;
+                other = Some(Other::Plain(free));
+                listen = format!("notls:127.0.0.1:{free}");
+                let (file, key) = (certificate.certificate(), certificate.key());
+                options = format!("ssl_chain_cert={file},ssl_key={key}");
+                arguments.extend(["-Z", "-l", &listen, "-o", &options]);
+            }
+            _ => {}
         }
         let mut builder =
             LoopServer::builder(kind).arguments(arguments).prefix(place.prefix.clone());
@@ -133,7 +148,7 @@ impl Database {
         if let Some(directory) = place.directory {
             builder = builder.remove_when_orphaned(directory);
         }
-        Ok(Running::EventLoops { server: Box::new(builder.start()?), tls_port })
+        Ok(Running::EventLoops { server: Box::new(builder.start()?), other })
     }
 }
 

@@ -14,17 +14,27 @@ pub enum Running {
     EventLoops {
         /// The server.
         server: Box<LoopServer>,
-        /// Where it takes encrypted connections, if that is a port of its own.
-        tls_port: Option<u16>,
+        /// Where it takes connections of the other kind, if it takes both, on ports of their own.
+        other: Option<Other>,
     },
 }
 
+/// A second port of a server.
+#[derive(Clone, Copy, Debug)]
+pub enum Other {
+    /// For connections that are encrypted.
+    Encrypted(u16),
+    /// For those that are not: the first port is for such as are.
+    Plain(u16),
+}
+
 impl Running {
-    /// Its TCP port on 127.0.0.1.
+    /// Its TCP port on 127.0.0.1, for clients that do not encrypt.
     pub fn port(&self) -> u16 {
         match self {
             Running::MariaDb(server) => server.port(),
             Running::PostgreSql(server) => server.port(),
+            Running::EventLoops { other: Some(Other::Plain(port)), .. } => *port,
             Running::EventLoops { server, .. } => server.port(),
         }
     }
@@ -32,7 +42,8 @@ impl Running {
     /// The port for clients that encrypt, or that do not.
     pub fn port_for(&self, tls: bool) -> u16 {
         match self {
-            Running::EventLoops { tls_port: Some(port), .. } if tls => *port,
+            Running::EventLoops { other: Some(Other::Encrypted(port)), .. } if tls => *port,
+            Running::EventLoops { server, other: Some(Other::Plain(_)) } if tls => server.port(),
             _ => self.port(),
         }
     }

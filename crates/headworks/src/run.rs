@@ -169,8 +169,16 @@ pub fn detaches(profile: &Profile, args: &[OsString]) -> Option<&'static str> {
     let (settings, mend) = match profile.settings {
         SettingsFrom::Redis => (preflight::redis_settings(args), "start it with: --daemonize no"),
         SettingsFrom::Memcached => (preflight::memcached_settings(args), "start it without: -d"),
-        SettingsFrom::Mongodb => (preflight::mongodb_settings(args), "start it without: --fork"),
-        SettingsFrom::Mariadb | SettingsFrom::Postgres | SettingsFrom::None => return None,
+        SettingsFrom::Mongodb => (
+            preflight::mongodb_settings(args),
+            "start it without: --fork   # or processManagement.fork: true in its file",
+        ),
+        // MySQL has it, MariaDB has not.
+        SettingsFrom::Mariadb => {
+            let leaves = |arg: &OsString| arg == "--daemonize" || arg == "-D";
+            return args.iter().any(leaves).then_some("start it without: --daemonize");
+        }
+        SettingsFrom::Postgres | SettingsFrom::None => return None,
     };
     settings.detaches.then_some(mend)
 }

@@ -1,9 +1,10 @@
 // about: MariaDB's JDBC driver: binary protocol, batches, generated keys, streaming, cancel, isolation
+// tls: yes
 import java.sql.*;
 
 public class driver {
     static Connection open(String more) throws SQLException {
-        return DriverManager.getConnection("jdbc:mariadb://127.0.0.1:" + System.getenv("PORT") + "/rig?user=app" + more);
+        return DriverManager.getConnection("jdbc:mariadb://127.0.0.1:" + System.getenv("PORT") + "/rig?user=app" + System.getenv("JDBC") + more);
     }
 
     public static void main(String[] arguments) throws Exception {

@@ -1,6 +1,11 @@
 # about: noreply on every command that has it, and its errors
+# tls: yes
 # bytes: yes
-talk() { cat > sent; exec 3<>"/dev/tcp/$HOST/$PORT"; cat sent >&3; tr -d '\r' <&3; exec 3>&-; }
+talk() {
+    cat > sent
+    if [ -n "$TLS" ]; then openssl s_client $TLS -connect "$HOST:$PORT" < sent 2> /dev/null | tr -d '\r'; return; fi
+    exec 3<>"/dev/tcp/$HOST/$PORT"; cat sent >&3; tr -d '\r' <&3; exec 3>&-
+}
 lines() { sed "s,$,\r,"; }
 lines <<"S" | talk
 set q 0 0 1 noreply

@@ -1,4 +1,5 @@
 // about: PostgreSQL's JDBC driver: extended protocol, batches, cursors, COPY, LISTEN, cancel, isolation
+// tls: yes
 import java.io.StringReader;
 import java.sql.*;
 import org.postgresql.PGConnection;
@@ -8,7 +9,7 @@ import org.postgresql.core.BaseConnection;
 public class driver {
     public static void main(String[] arguments) throws Exception {
         for (String more : new String[] {"", "&prepareThreshold=1", "&preferQueryMode=simple", "&reWriteBatchedInserts=true", "&binaryTransfer=true&prepareThreshold=-1"}) {
-            String url = "jdbc:postgresql://127.0.0.1:" + System.getenv("PORT") + "/postgres?user=app" + more;
+            String url = "jdbc:postgresql://127.0.0.1:" + System.getenv("PORT") + "/postgres?user=app" + System.getenv("JDBC") + more;
             try (Connection c = DriverManager.getConnection(url); Statement s = c.createStatement()) {
                 s.execute("CREATE TABLE j (id serial PRIMARY KEY, v text, d float8, b bytea)");
                 c.setAutoCommit(false);

@@ -103,7 +103,7 @@ pub(super) fn collect(figure: &Figure, options: &RunOptions) -> Result<Record> {
         progress: Progress::new(&format!("{}: {}", figure.id, figure.title), expected),
     };
     let (began, recorded_at_unix_s, load_before) =
-        (Instant::now(), unix_now_s(), MachineLoad::read());
+        (Instant::now(), unix_now_s(), MachineLoad::at_rest());
     if !filled {
         bench.prepare()?;
     }
@@ -125,7 +125,7 @@ pub(super) fn collect(figure: &Figure, options: &RunOptions) -> Result<Record> {
         warmup_s: time.warm_up_s as f64,
         took_s: began.elapsed().as_secs_f64(),
         load_before,
-        load_after: MachineLoad::read(),
+        load_after: MachineLoad::at_rest(),
         verdicts: Vec::new(),
         sweep: figure.sweep.0.to_owned(),
         arms,

@@ -76,7 +76,7 @@ pub(super) fn measure(report: &Report, sensitive: usize, round: u64) -> Run {
         numbers,
         series: BTreeMap::from([("answered_per_s".to_owned(), answered)]),
         bucket_s: 1.0,
-        load: Some(MachineLoad::read()),
+        load: Some(MachineLoad::at_rest()),
     }
 }
 

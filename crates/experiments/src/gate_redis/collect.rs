@@ -60,7 +60,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     // Two loads of our own, redis-benchmark for about as long, and the small account alone.
     let run = 4 * (time.warm_up + time.window);
     let expected = run * (rounds * 2 * PIPELINES.len()) as u32;
-    let (began, recorded_at_unix_s, load_before) = (Instant::now(), unix_now_s(), Load::read());
+    let (began, recorded_at_unix_s, load_before) = (Instant::now(), unix_now_s(), Load::at_rest());
     let mut bench = Bench {
         options,
         headworks,
@@ -112,7 +112,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
         warmup_s: time.warm_up.as_secs_f64(),
         took_s: began.elapsed().as_secs_f64(),
         load_before,
-        load_after: Load::read(),
+        load_after: Load::at_rest(),
         verdicts: Vec::new(),
         sweep: "commands under way for each connection".to_owned(),
         arms: arms.into(),
@@ -183,7 +183,7 @@ impl Bench<'_> {
         let sum = |served: &Served| served.commands.iter().sum::<u64>() as f64;
         note("noisy_per_s", sum(&beside[1]) / self.time.window.as_secs_f64());
         note("small_share", sum(&beside[0]) / (sum(&beside[0]) + sum(&beside[1])));
-        run.load = Some(Load::read());
+        run.load = Some(Load::at_rest());
         Ok(run)
     }
 

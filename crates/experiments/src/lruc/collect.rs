@@ -105,7 +105,7 @@ fn run_sweep(figure: &'static Figure, options: &RunOptions, plan: &Plan) -> Resu
     let expected_s = loads * load_s + run_s * (tasks.len() * plan.rounds) as f64;
     let title = format!("{}: {}", figure.id, figure.title);
     let mut progress = Progress::new(&title, Duration::from_secs_f64(expected_s));
-    let (began, recorded_at_unix_s, load_before) = (Instant::now(), unix_now_s(), Load::read());
+    let (began, recorded_at_unix_s, load_before) = (Instant::now(), unix_now_s(), Load::at_rest());
     let mut random = SplitMix::new(plan.seed);
     let mut runs: Vec<(Task, Run)> = Vec::new();
     for round in 1..=plan.rounds {
@@ -144,7 +144,7 @@ fn run_sweep(figure: &'static Figure, options: &RunOptions, plan: &Plan) -> Resu
                     seed: round as u64,
                     numbers,
                     bucket_s: plan.time.window_s,
-                    load: Some(Load::read()),
+                    load: Some(Load::at_rest()),
                     ..Run::default()
                 };
                 runs.push((task, run));
@@ -166,7 +166,7 @@ fn run_sweep(figure: &'static Figure, options: &RunOptions, plan: &Plan) -> Resu
         warmup_s: plan.time.fill_s + plan.time.settle_s,
         took_s: began.elapsed().as_secs_f64(),
         load_before,
-        load_after: Load::read(),
+        load_after: Load::at_rest(),
         verdicts: Vec::new(),
         sweep: sweep.axis.0.to_owned(),
         arms: arms(sweep, plan, &runs),

@@ -70,7 +70,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let expected = Duration::from_secs(run_s * (ARMS.len() * rounds) as u64);
     let mut progress = Progress::new(&format!("{ID}: {}", EXPERIMENT.title), expected);
     let (began, recorded_at_unix_s, load_before) =
-        (Instant::now(), unix_now_s(), MachineLoad::read());
+        (Instant::now(), unix_now_s(), MachineLoad::at_rest());
     let mut runs: Vec<(&str, Run)> = Vec::new();
     let mut random = SplitMix::new(options.seed);
     let mut order: Vec<Arm> = ARMS.to_vec();
@@ -116,7 +116,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
         warmup_s: warm_up_s as f64,
         took_s: began.elapsed().as_secs_f64(),
         load_before,
-        load_after: MachineLoad::read(),
+        load_after: MachineLoad::at_rest(),
         verdicts: Vec::new(),
         sweep: "arm".to_owned(),
         arms: arms.collect(),
@@ -214,5 +214,5 @@ fn measure(guests: Guests, report: &Report) -> Run {
             }
         }
     }
-    Run { numbers, bucket_s: 1.0, load: Some(MachineLoad::read()), ..Run::default() }
+    Run { numbers, bucket_s: 1.0, load: Some(MachineLoad::at_rest()), ..Run::default() }
 }

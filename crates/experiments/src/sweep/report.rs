@@ -57,17 +57,37 @@ pub(super) fn page_file(show: &Presentation<'_>, record: &Record, svg: &str) -> 
     let heads: Vec<&str> = std::iter::once("arm").chain(keys.iter().copied()).collect();
     body += &table(&heads, &rows, heads.len());
     body += &format!(
-        "<p class=\"faint\">Points: {}. Each run counts {} s after {} s of warm-up; all of it took {} s.</p>\n{}\n\
+        "<p class=\"faint\">Points: {}. Each run counts {} s after {} s of warm-up; all of it took {} s.{}</p>\n{}\n\
          <p>Raw numbers: <a href=\"{id}.json\">{id}.json</a>. <code>headworks bench report DIR</code> analyses and \
          draws them again.</p>\n",
         escape(&record.sweep),
         record.counted_s,
         record.warmup_s,
         significant(record.took_s),
+        pace(record).map_or(String::new(), |pace| format!(" {pace}.")),
         show.appendix,
         id = show.id,
     );
     page(&header.title, &body)
+}
+
+/// Ratio of the slowest to the fastest run of the same work beyond which the machine was not the same for all runs.
+const STEADY: f64 = 1.15;
+
+/// How fast the machine was at the end of each run, if that was measured.
+fn pace(record: &Record) -> Option<String> {
+    let runs = record.arms.iter().flat_map(|arm| &arm.points).flat_map(|point| &point.runs);
+    let ms: Vec<f64> = runs.filter_map(|run| run.load?.work_ms).collect();
+    let [fastest, middle, slowest] = super::found::spread(&ms)?;
+    let steady = if slowest <= STEADY * fastest {
+        ""
+    } else {
+        ": the machine was not the same for all runs, and what is not compared within a round may be off by as much"
+    };
+    let [fastest, middle, slowest] = [fastest, middle, slowest].map(significant);
+    Some(format!(
+        "The machine's own pace, a fixed piece of work after each run: {middle} ms ({fastest} to {slowest}){steady}"
+    ))
 }
 
 /// What is printed at the end.
@@ -98,6 +118,9 @@ pub(super) fn text(
         );
     }
     out.push('\n');
+    if let Some(pace) = pace(record) {
+        out += &format!("  {pace}\n");
+    }
     for file in files {
         out += &format!("  {}\n", file.display());
     }

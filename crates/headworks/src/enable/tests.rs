@@ -285,6 +285,7 @@ fn a_server_that_forks_itself_is_refused() {
     image.write("usr/sbin/served", "\x7fELF");
     image.write("etc/init.d/served", "#!/bin/sh\n");
     image.write("etc/redis.conf", "port 1\ndaemonize yes\n");
+    image.write("etc/mongod.conf", "net:\n  port: 1\nprocessManagement:\n  fork: true\n");
     let unit = |name: &str, kind: &str, start: &str| {
         let text = format!("[Service]\nType={kind}\nExecStart={start}\n");
         image.write(&format!("lib/systemd/system/{name}.service"), &text);
@@ -293,14 +294,11 @@ fn a_server_that_forks_itself_is_refused() {
     unit("b", "simple", "/usr/bin/redis-server /etc/redis.conf --port 7000");
     unit("c", "forking", "/usr/bin/redis-server /etc/redis.conf --daemonize no");
     unit("d", "simple", "/usr/bin/memcached -u memcache -d");
-    unit("e", "exec", "/usr/bin/mongod --config /etc/mongod.conf --fork");
+    unit("e", "exec", "/usr/bin/mongod --config /etc/mongod.conf");
     unit("f", "forking", "/usr/sbin/served");
     let before = image.all();
     for (words, parts) in [
-        (
-            &["enable", "a"][..],
-            &["a.service has Type=forking", "/usr/sbin/mysqld", "Type=simple"][..],
-        ),
+        (&["enable", "a"][..], &["a.service starts /usr/sbin/mysqld", "without: --daemonize"][..]),
         (&["enable", "b"], &["b.service starts /usr/bin/redis-server", "--daemonize no"]),
         (&["enable", "d"], &["d.service starts /usr/bin/memcached", "without: -d"]),
         (&["enable", "e"], &["e.service starts /usr/bin/mongod", "without: --fork"]),

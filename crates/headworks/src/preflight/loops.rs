@@ -1,8 +1,9 @@
-//! What a Redis or a memcached will listen on and run as, found before it starts.
+//! What a Redis, a memcached or a MongoDB will listen on and run as, found before it starts.
 
 use super::ServerSettings;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use yaml_rust2::{Yaml, YamlLoader};
 
 /// Most files that include each other.
 const INCLUDES_MAX: usize = 16;
@@ -113,9 +114,9 @@ pub fn memcached_settings(args: &[OsString]) -> LoopSettings {
     settings
 }
 
-/// Settings with which `mongod args...` would run, as far as its options say them.
+/// Settings with which `mongod args...` would run. Its options count more than its file, wherever they stand.
 pub fn mongodb_settings(args: &[OsString]) -> LoopSettings {
-    let mut settings = nothing(27017);
+    let (mut settings, mut options) = (nothing(27017), Vec::new());
     let mut args = args.iter().filter_map(|arg| arg.to_str());
     while let Some(arg) = args.next() {
         let (name, mut value) = match arg.split_once('=') {
@@ -124,19 +125,53 @@ pub fn mongodb_settings(args: &[OsString]) -> LoopSettings {
         };
         let mut take = || value.take().or_else(|| args.next()).unwrap_or_default();
         match name {
-            "--port" => settings.server.port = take().parse().ok().filter(|&port| port != 0),
-            "--bind_ip" => settings.server.bind_address = Some(take().to_owned()),
-            "--dbpath" => settings.server.datadir = Some(PathBuf::from(take())),
-            // Its file may say another port: none is looked at then.
-            "--config" | "-f" => {
-                take();
-                settings.server.port = None;
-            }
-            "--fork" => settings.detaches = true,
+            "--config" | "-f" => mongodb_file(&mut settings, Path::new(take())),
+            "--fork" => options.push((name, "true")),
+            "--port" | "--bind_ip" | "--dbpath" => options.push((name, take())),
             _ => {}
         }
     }
+    for (name, value) in options {
+        mongodb_option(&mut settings, name, value);
+    }
     settings
+}
+
+/// What a file in YAML says, each setting by the name of its option.
+fn mongodb_file(settings: &mut LoopSettings, file: &Path) {
+    const SETTINGS: [(&str, &str, &str); 4] = [
+        ("net", "port", "--port"),
+        ("net", "bindIp", "--bind_ip"),
+        ("storage", "dbPath", "--dbpath"),
+        ("processManagement", "fork", "--fork"),
+    ];
+    // A file that cannot be read, or is not YAML, is the server's to complain of.
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    let documents = YamlLoader::load_from_str(&text).unwrap_or_default();
+    let Some(document) = documents.first() else { return };
+    for (section, key, option) in SETTINGS {
+        // Also `net.port: 27018`, in one line.
+        let value = match &document[section][key] {
+            Yaml::BadValue => &document[format!("{section}.{key}").as_str()],
+            value => value,
+        };
+        match value {
+            Yaml::String(text) => mongodb_option(settings, option, text),
+            Yaml::Integer(number) => mongodb_option(settings, option, &number.to_string()),
+            Yaml::Boolean(is) => mongodb_option(settings, option, &is.to_string()),
+            _ => {}
+        }
+    }
+}
+
+fn mongodb_option(settings: &mut LoopSettings, option: &str, value: &str) {
+    match option {
+        "--port" => settings.server.port = value.parse().ok().filter(|&port| port != 0),
+        "--bind_ip" => settings.server.bind_address = Some(value.to_owned()),
+        "--dbpath" => settings.server.datadir = Some(PathBuf::from(value)),
+        "--fork" => settings.detaches = value == "true",
+        _ => {}
+    }
 }
 
 #[cfg(test)]
@@ -197,7 +232,30 @@ mod tests {
         assert_eq!((settings.server.port, settings.detaches), (Some(27100), false));
         assert_eq!(settings.server.bind_address.as_deref(), Some("::1"));
         assert_eq!(settings.server.datadir.as_deref(), Some(Path::new("/d")));
-        let settings = mongodb_settings(&args(&["-f", "/etc/mongod.conf", "--fork"]));
-        assert_eq!((settings.server.port, settings.detaches), (None, true));
+        let settings = mongodb_settings(&args(&["-f", "/nowhere/mongod.conf", "--fork"]));
+        assert_eq!((settings.server.port, settings.detaches), (Some(27017), true));
+    }
+
+    #[test]
+    fn mongodb_reads_its_file_and_counts_its_options_more() {
+        let file =
+            std::env::temp_dir().join(format!("headworks-mongo-{}.conf", std::process::id()));
+        std::fs::write(
+            &file,
+            "# mongod.conf\nstorage:\n  dbPath: /var/lib/mongodb\nnet:\n  port: 27018\n  \
+             bindIp: 127.0.0.1,::1\nprocessManagement:\n   fork: true\nsystemLog.path: /l\n",
+        )
+        .unwrap();
+        let name = file.to_str().unwrap();
+        let settings = mongodb_settings(&args(&["--port", "27019", "--config", name]));
+        assert_eq!((settings.server.port, settings.detaches), (Some(27019), true));
+        assert_eq!(settings.server.bind_address.as_deref(), Some("127.0.0.1,::1"));
+        assert_eq!(settings.server.datadir.as_deref(), Some(Path::new("/var/lib/mongodb")));
+        std::fs::write(&file, "net.port: 27020\nprocessManagement:\n  fork: false\n").unwrap();
+        let settings = mongodb_settings(&args(&["-f", name]));
+        assert_eq!((settings.server.port, settings.detaches), (Some(27020), false));
+        std::fs::write(&file, "\t: {[").unwrap();
+        assert_eq!(mongodb_settings(&args(&["-f", name])), mongodb_settings(&[]));
+        std::fs::remove_file(&file).unwrap();
     }
 }

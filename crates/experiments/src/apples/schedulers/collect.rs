@@ -100,7 +100,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
         ),
     };
     let (began, recorded_at_unix_s, load_before) =
-        (Instant::now(), unix_now_s(), MachineLoad::read());
+        (Instant::now(), unix_now_s(), MachineLoad::at_rest());
     bench.prepare()?;
     let offered = bench.volume.offered()?;
     let runs = bench.rounds(&offered, rounds)?;
@@ -120,7 +120,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
         warmup_s: warm_up_s as f64,
         took_s: began.elapsed().as_secs_f64(),
         load_before,
-        load_after: MachineLoad::read(),
+        load_after: MachineLoad::at_rest(),
         verdicts: Vec::new(),
         sweep: "users".to_owned(),
         arms: PAIRS
