@@ -83,6 +83,11 @@ impl Gate {
         self.wrr.waiting() + self.owed.len as usize
     }
 
+    /// Whether `user` is owed a token.
+    pub fn is_owed(&self, user: u32) -> bool {
+        self.owed.contains(user)
+    }
+
     /// Users that run without a token.
     pub fn owed(&self) -> usize {
         self.owed.len as usize

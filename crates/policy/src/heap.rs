@@ -70,8 +70,7 @@ impl Heap {
         self.remove(user);
         let at = self.len();
         self.len = at as u32 + 1;
-        self.put(at, Entry { key, user, _pad: 0 });
-        self.up(at);
+        self.up(at, Entry { key, user, _pad: 0 });
     }
 
     /// The first member and its key.
@@ -106,9 +105,13 @@ impl Heap {
         self.position[self.entries[at].user as usize] = 0;
         self.len = last as u32;
         if at < last {
-            self.put(at, self.entries[last]);
-            self.down(at);
-            self.up(at);
+            // The last one fills the hole, wherever it has moved to.
+            let entry = self.entries[last];
+            if at > 0 && entry.key < self.entries[(at - 1) / 2].key {
+                self.up(at, entry);
+            } else {
+                self.down(at, entry);
+            }
         }
     }
 
@@ -117,23 +120,26 @@ impl Heap {
         self.position[entry.user as usize] = at as u32 + 1;
     }
 
-    fn up(&mut self, mut at: usize) {
-        while at > 0 {
-            let parent = (at - 1) / 2;
-            if self.entries[parent].key <= self.entries[at].key {
-                return;
+    /// Puts an entry into the hole at `hole` or above it: those that go after it move down, each written once.
+    fn up(&mut self, mut hole: usize, entry: Entry) {
+        while hole > 0 {
+            let parent = (hole - 1) / 2;
+            if self.entries[parent].key <= entry.key {
+                break;
             }
-            self.swap(at, parent);
-            at = parent;
+            self.put(hole, self.entries[parent]);
+            hole = parent;
         }
+        self.put(hole, entry);
     }
 
-    fn down(&mut self, mut at: usize) {
+    /// The same downwards: those that go before it move up.
+    fn down(&mut self, mut hole: usize, entry: Entry) {
         let len = self.len();
         loop {
-            let left = 2 * at + 1;
+            let left = 2 * hole + 1;
             if left >= len {
-                return;
+                break;
             }
             let right = left + 1;
             let least = if right < len && self.entries[right].key < self.entries[left].key {
@@ -141,18 +147,13 @@ impl Heap {
             } else {
                 left
             };
-            if self.entries[at].key <= self.entries[least].key {
-                return;
+            if entry.key <= self.entries[least].key {
+                break;
             }
-            self.swap(at, least);
-            at = least;
+            self.put(hole, self.entries[least]);
+            hole = least;
         }
-    }
-
-    fn swap(&mut self, a: usize, b: usize) {
-        let (first, second) = (self.entries[a], self.entries[b]);
-        self.put(a, second);
-        self.put(b, first);
+        self.put(hole, entry);
     }
 }
 
@@ -169,6 +170,17 @@ mod tests {
 
     fn key(due: u64, sequence: u64) -> Key {
         Key { due, sequence }
+    }
+
+    /// The invariants of the module.
+    fn assert_in_order(heap: &Heap) {
+        for at in 0..heap.len() {
+            let Entry { key, user, .. } = heap.entries[at];
+            assert_eq!(heap.position[user as usize] as usize, at + 1);
+            assert!(at == 0 || heap.entries[(at - 1) / 2].key <= key);
+        }
+        let members = heap.position.iter().filter(|position| **position != 0).count();
+        assert_eq!(members, heap.len());
     }
 
     #[test]
@@ -218,6 +230,7 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(heap.len(), model.len());
+                assert_in_order(&heap);
                 prop_assert_eq!(heap.contains(user), model.values().any(|member| *member == user));
             }
         }

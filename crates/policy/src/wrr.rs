@@ -43,8 +43,11 @@
 //! 20. A runs in round 1, and is due again 20/2 = 10 rounds later, in 11; B runs in round 1, and
 //! is due in 21. A runs in 11, 21, 31…, B in 21, 41…: two to one.
 
+mod exact;
+
 use crate::heap::{Heap, Key};
 use crate::{CLASSES, USERS};
+use exact::{WEIGHT_MAX, Weight, rounds};
 
 /// One request, in the fixed-point unit of quotas and costs.
 pub const ONE: i64 = 1 << 16;
@@ -56,7 +59,7 @@ const ROUND_BITS: u32 = 20;
 /// Weight 1.0. Weights are integers in thousandths.
 pub const WEIGHT_ONE: u32 = 1_000;
 
-/// Largest quota a user can have in a round, in requests: keeps products inside 64 bits.
+/// Largest quota a user can have in a round, in requests: keeps products inside 64 bits (`exact`).
 const QUOTA_MAX: i64 = 1 << 20;
 
 /// Most rounds that one user's debt is worth. A nightly import would otherwise be followed by hours
@@ -82,14 +85,14 @@ pub enum Sharing {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct ClassShare {
-    /// In thousandths; zero counts as [`WEIGHT_ONE`].
+    /// In thousandths; zero counts as [`WEIGHT_ONE`], more than a million as a million.
     weight: u32,
     /// Zero: per user. Anything else: the class shares it.
     shared: u32,
 }
 
 impl ClassShare {
-    /// `weight` is in thousandths and at least 1.
+    /// `weight` is in thousandths, from 1 to a million; what lies beyond counts as the limit.
     pub fn new(weight: u32, sharing: Sharing) -> Self {
         ClassShare { weight: weight.max(1), shared: u32::from(sharing == Sharing::PerClass) }
     }
@@ -99,9 +102,19 @@ impl ClassShare {
         ClassShare { weight, shared: u32::from(shared) }
     }
 
-    fn of_user(self, backlogged: u32) -> u64 {
-        let weight = u64::from(if self.weight == 0 { WEIGHT_ONE } else { self.weight }) << 16;
-        if self.shared != 0 { (weight / u64::from(backlogged.max(1))).max(1) } else { weight }
+    fn thousandths(self) -> u32 {
+        if self.weight == 0 { WEIGHT_ONE } else { self.weight.min(WEIGHT_MAX) }
+    }
+
+    /// Weight of each of the `backlogged` users of the class.
+    fn of_user(self, backlogged: u32) -> Weight {
+        Weight::new(self.thousandths(), if self.shared != 0 { backlogged } else { 1 })
+    }
+
+    /// What they have together, in thousandths: below 2^34, of 64 classes below 2^40.
+    fn of_class(self, backlogged: u32) -> u64 {
+        let times = if self.shared != 0 { 1 } else { u64::from(backlogged).min(USERS as u64) };
+        u64::from(self.thousandths()) * times
     }
 }
 
@@ -223,7 +236,9 @@ impl Wrr {
         // In whole requests, so that it keeps its place of the round. If all who come back were due at the same moment,
         // they would be so in each later round as well, and a user with a large quota would wait for all of them.
         let request = rounds(ONE, quota);
-        entry.due = entry.due.saturating_add(lost / request * request);
+        if lost >= request {
+            entry.due = entry.due.saturating_add(lost / request * request);
+        }
         entry.ended = now;
         let key = Key { due: entry.due, sequence: self.sequence };
         self.sequence += 1;
@@ -295,7 +310,9 @@ impl Wrr {
 
     /// Requests that `user` may issue in one round, in units of [`ONE`].
     pub fn quota(&self, user: u32) -> i64 {
-        let (mut total, mut least) = (0u128, u64::MAX);
+        let class = self.users[user as usize].class as usize;
+        let own = self.shares[class].of_user(self.backlogged[class]);
+        let (mut total, mut least) = (0, own);
         let mut busy = self.busy;
         while busy != 0 {
             // Below CLASSES, which is the number of bits.
@@ -303,18 +320,15 @@ impl Wrr {
             busy &= busy - 1;
             let count = self.backlogged[class];
             if count > 0 {
-                let weight = self.shares[class].of_user(count);
-                total += u128::from(weight) * u128::from(count);
-                least = least.min(weight);
+                let share = self.shares[class];
+                total += share.of_class(count);
+                let weight = share.of_user(count);
+                if weight.is_less_than(least) {
+                    least = weight;
+                }
             }
         }
-        let class = self.users[user as usize].class as usize;
-        let own = self.shares[class].of_user(self.backlogged[class]);
-        let least = least.min(own).max(1);
-        let by_zeta =
-            ((u128::from(own) * u128::from(self.zeta)) << 16) / total.max(u128::from(own)).max(1);
-        let by_least = (u128::from(own) << 16) / u128::from(least);
-        by_zeta.max(by_least).min((QUOTA_MAX * ONE) as u128) as i64
+        exact::quota(own, least, total, self.zeta)
     }
 
     fn set_backlogged(&mut self, user: u32, backlogged: bool) {
@@ -337,14 +351,6 @@ const _: () = assert!(CLASSES == u64::BITS as usize, "a bit for each class");
 /// evenly, however many users there are.
 fn spread(user: u32) -> i64 {
     i64::from(user.wrapping_mul(0x9E37_79B9) >> 16)
-}
-
-/// Rounds that `cost` is worth to whoever has `quota` in each, with [`ROUND_BITS`] fractional bits.
-/// Whatever costs something moves its user on.
-fn rounds(cost: i64, quota: i64) -> u64 {
-    let cost = i128::from(cost.max(0));
-    let worth = (cost << ROUND_BITS).div_euclid(i128::from(quota.max(1)));
-    u64::try_from(worth).unwrap_or(u64::MAX).max(u64::from(cost > 0))
 }
 
 impl Default for Wrr {

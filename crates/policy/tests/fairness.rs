@@ -103,6 +103,25 @@ fn a_user_of_weight_three_gets_three_times_the_requests() {
 }
 
 #[test]
+fn the_lightest_weight_beside_the_heaviest_gets_its_millionth() {
+    for zeta in [0, 1 << 20] {
+        let users = vec![user(0, vec![1]), user(1, vec![1_000])];
+        let mut sim = Loop::new(users, &[weight(1), weight(1_000 * WEIGHT_ONE)], zeta);
+        // The first rounds are those of newcomers.
+        while sim.users[0].turns < 2 {
+            sim.step(1);
+        }
+        let before = [0, 1].map(|user| sim.users[user].requests);
+        while sim.users[0].turns < 402 {
+            sim.step(1);
+        }
+        let [light, heavy] = [0, 1].map(|user| sim.users[user].requests - before[user]);
+        let ratio = heavy as f64 / light as f64;
+        assert!((ratio / 1e6 - 1.0).abs() < 0.01, "ζ {zeta}: {ratio}");
+    }
+}
+
+#[test]
 fn a_class_that_shares_its_weight_gets_it_once_however_many_its_users() {
     let mut users = vec![user(0, vec![5]); 8];
     users.extend(vec![user(1, vec![5]); 2]);
@@ -336,5 +355,44 @@ proptest! {
             prop_assert!(waiting.remove(&turn.user));
         }
         prop_assert!(waiting.is_empty());
+    }
+
+    /// A user's quota is its part of ζ, and at least as often one request as its weight is the least one: exactly, rounded
+    /// down, however far the weights lie apart.
+    #[test]
+    fn quotas_are_parts_of_zeta(
+        classes in proptest::collection::vec((1u32..=1_000_000, any::<bool>(), 1u32..40), 1..7),
+        zeta in prop_oneof![Just(0), 1u32..10_000, any::<u32>()],
+    ) {
+        let mut gate = Box::new(Gate::new());
+        gate.wrr.set_zeta(zeta);
+        let (mut first, mut next) = (Vec::new(), 0);
+        for (class, &(weight, shared, users)) in classes.iter().enumerate() {
+            let sharing = if shared { Sharing::PerClass } else { Sharing::PerUser };
+            gate.wrr.set_share(class, ClassShare::new(weight, sharing));
+            first.push(next);
+            for user in next..next + users {
+                gate.wrr.join(user, class as u32);
+                gate.wrr.arrive(user);
+            }
+            next += users;
+        }
+        // Weight of one user as a fraction, and of all together.
+        let of_user = |&(weight, shared, users): &(u32, bool, u32)| {
+            (u128::from(weight), if shared { u128::from(users) } else { 1 })
+        };
+        let of_class = |&(weight, shared, users): &(u32, bool, u32)| {
+            u128::from(weight) * if shared { 1 } else { u128::from(users) }
+        };
+        let total: u128 = classes.iter().map(of_class).sum();
+        for (class, &user) in classes.iter().zip(&first) {
+            let (weight, among) = of_user(class);
+            let by_zeta = ((weight * u128::from(zeta)) << 16) / (among * total);
+            let by_others = classes.iter().map(of_user).map(|(least, shared_by)| {
+                ((weight * shared_by) << 16) / (among * least)
+            });
+            let expected = by_others.max().unwrap().max(by_zeta).min(1 << 36);
+            prop_assert_eq!(gate.wrr.quota(user) as u128, expected);
+        }
     }
 }

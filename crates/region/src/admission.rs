@@ -7,9 +7,24 @@
 //! and no cache line moves between processors.
 //!
 //! # Nobody is forgotten
-//! A user that finds no token enqueues under the lock, raises `pending` and looks at the tokens
-//! once more. A user that leaves frees its token and then looks at `pending`. Both pairs are
-//! sequentially consistent: either the one sees the free token or the other sees the waiter.
+//! A user that finds no token enqueues under the lock and raises `pending`; the first to raise it
+//! from zero then looks at all tokens once more (`pump`). A user that leaves frees its token and then
+//! looks at `pending`. Both pairs are sequentially consistent: either the one sees the free token, or
+//! the other sees that somebody waits, takes the lock and gives on the token that it freed
+//! (`hand_over`).
+//!
+//! Those who enqueue while `pending` is above zero look at no token, for none is free that nobody
+//! will see to. It was above zero, without a break, since the first of them looked. A token that was
+//! free then was given away. One that was busy then and was freed since was freed either under the
+//! lock, where it is given on as long as anybody needs it, or without it, and after the first one's
+//! look: then its owner, who looks at `pending` after that, sees it above zero. The same is true of
+//! a token that somebody took without the lock, having seen `pending` at zero a moment too late.
+//! Whatever else makes a token free looks at all of them after it has raised `pending`: a larger P,
+//! the queue made anew, tokens that were found again (`repair`).
+//!
+//! An owner may die or be stopped between freeing its token and looking, or not get the lock. The
+//! daemon looks at all tokens twenty times a second if anybody waits ([`Region::pump_all`]), and
+//! without a daemon nobody waits. `tests/forgotten.rs` tries all orders of these steps on a model.
 //!
 //! # Nobody is held for ever
 //! A sleeper wakes every fifth of a second and looks whether the daemon lives, the gate is open
@@ -19,6 +34,7 @@
 use crate::entered::{Entered, PassReason};
 use crate::futex;
 use crate::layout::{Counter, Region};
+use crate::tokens::named;
 use crate::user::{FLAG_BYPASS, FLAG_UNFOLLOWED, State, UserSlot, bump};
 use core::sync::atomic::{AtomicU64, Ordering};
 use headworks_policy::wrr::ClassShare;
@@ -45,7 +61,7 @@ impl Region {
     /// The process's number comes first: a slot is at no moment somebody's without saying whose, so whoever looks for
     /// the dead never takes a newcomer for the user before it, and finds those that died in here.
     fn claim_slot(&self, pid: u32) -> Option<u32> {
-        let from = self.pending.free_from.load(Ordering::Relaxed);
+        let from = self.extent.free_from.load(Ordering::Relaxed);
         let start = (from as usize).min(USERS);
         let free = |&user: &usize| {
             let slot = &self.users[user];
@@ -53,7 +69,9 @@ impl Region {
                 return false;
             }
             // Before anything is written to it: nobody looks beyond.
-            self.pending.high_water.fetch_max(user as u32 + 1, Ordering::Relaxed);
+            if self.high_water() <= user as u32 {
+                self.extent.high_water.fetch_max(user as u32 + 1, Ordering::Relaxed);
+            }
             if slot.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
                 return false;
             }
@@ -61,7 +79,7 @@ impl Region {
         };
         let user = (start..USERS).find(free).or_else(|| (0..start).find(free))? as u32;
         // Unless somebody has left meanwhile, perhaps from a slot below this one.
-        let hint = &self.pending.free_from;
+        let hint = &self.extent.free_from;
         let _ = hint.compare_exchange(from, user + 1, Ordering::Relaxed, Ordering::Relaxed);
         Some(user)
     }
@@ -98,15 +116,16 @@ impl Region {
             gate.wrr.withdraw(user);
             gate.forgive(user);
             self.bury(slot);
-            // Whatever a granter booked on it late.
-            let token = slot.token.swap(0, Ordering::AcqRel);
-            self.pump(gate, wakes, self.own_token(user, token));
+            // A granter that was killed has booked one on it late: perhaps more was left undone.
+            if let Some(token) = self.take_back(user, slot) {
+                self.pump(gate, wakes, Some(token));
+            }
         });
         slot.thread.store(0, Ordering::Relaxed);
         slot.set_state(State::Free);
         // Last: who dies before this leaves a slot that says whose it was, and that is found.
         slot.pid.store(0, Ordering::Release);
-        self.pending.free_from.fetch_min(user, Ordering::Relaxed);
+        self.extent.free_from.fetch_min(user, Ordering::Relaxed);
     }
 
     fn bury(&self, slot: &UserSlot) {
@@ -172,8 +191,7 @@ impl Region {
         if slot.flags.load(Ordering::Relaxed) != 0 {
             return Some(self.pass(slot, PassReason::Bypass));
         }
-        if self.pending.count.load(Ordering::Relaxed) == 0 && self.take_token(slot) {
-            slot.set_state(State::Inside);
+        if self.is_quiet() && self.go_inside(slot) {
             return Some(Entered::AtOnce);
         }
         None
@@ -187,17 +205,23 @@ impl Region {
             slot.set_state(State::Passing);
             return;
         }
-        if self.pending.count.load(Ordering::Relaxed) == 0 && self.take_token(slot) {
-            slot.set_state(State::Inside);
+        if self.is_quiet() && self.go_inside(slot) {
             return;
         }
         slot.set_state(State::Overdraft);
         let done = self.locked(|gate, wakes| {
+            // Whoever had the lock before may have made the queue anew, and given it a token.
+            if slot.state() != State::Overdraft {
+                return;
+            }
+            let first = self.is_quiet();
             gate.owe(user);
-            self.pump(gate, wakes, None);
+            if first {
+                self.pump(gate, wakes, None);
+            }
         });
         if done.is_none() {
-            slot.set_state(State::Passing);
+            slot.move_state(State::Overdraft, State::Passing);
         }
         if slot.state() == State::Overdraft {
             self.count(Counter::Overdraft);
@@ -223,9 +247,9 @@ impl Region {
                 gate.wrr.withdraw(user);
                 gate.forgive(user);
                 gate.wrr.end_turn(user, used);
-                let token = slot.token.swap(0, Ordering::AcqRel);
+                let token = self.take_back(user, slot);
                 slot.set_state(State::Idle);
-                self.pump(gate, wakes, self.own_token(user, token));
+                self.hand_over(gate, wakes, token);
             });
             if done.is_some() {
                 return;
@@ -233,8 +257,8 @@ impl Region {
         }
         let token = slot.token.swap(0, Ordering::AcqRel);
         slot.set_state(State::Idle);
-        if let Some(token) = self.own_token(user, token) {
-            self.free_token(token);
+        if let Some(token) = named(token) {
+            self.free_token(user, token);
         }
     }
 
@@ -243,17 +267,13 @@ impl Region {
     pub fn lend(&self, user: u32) -> bool {
         let Some(slot) = self.user(user) else { return false };
         if slot.move_state(State::Overdraft, State::Lent) {
-            self.locked(|gate, wakes| {
-                gate.forgive(user);
-                self.pump(gate, wakes, None);
-            });
+            self.locked(|gate, _| gate.forgive(user));
         } else if !slot.move_state(State::Inside, State::Lent) {
             return false;
         }
         let token = slot.token.swap(0, Ordering::AcqRel);
-        if let Some(token) = self.own_token(user, token) {
+        if named(token).is_some_and(|token| self.free_token(user, token)) {
             self.count(Counter::Lent);
-            self.free_token(token);
         }
         true
     }
@@ -269,8 +289,8 @@ impl Region {
         }
     }
 
-    /// Gives free tokens to those who wait. Called by the daemon now and then, and whenever the
-    /// number of tokens grew.
+    /// Gives free tokens to those who wait. Called by the daemon twenty times a second: see "Nobody is
+    /// forgotten".
     pub fn pump_all(&self) {
         if self.pending.count.load(Ordering::SeqCst) > 0 {
             self.locked(|gate, wakes| self.pump(gate, wakes, None));
@@ -298,7 +318,7 @@ impl Region {
         if slot.state() == State::Free {
             // It was claimed, and no more.
             slot.pid.store(0, Ordering::Release);
-            self.pending.free_from.fetch_min(user, Ordering::Relaxed);
+            self.extent.free_from.fetch_min(user, Ordering::Relaxed);
             return;
         }
         self.count(Counter::Reaped);

@@ -183,13 +183,18 @@ pub struct Token {
 }
 
 /// The word that all users look at: how many tokens are spoken for (by those who wait, those who
-/// are owed one, and those who hold one beyond P).
+/// are owed one, and those who hold one beyond P). Nothing else lies on its cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Pending {
     pub(crate) count: AtomicU32,
-    /// Busy tokens beyond P, after P was lowered; written under the lock.
-    pub(crate) excess: AtomicU32,
+}
+
+/// Which slots are in use, roughly: written by whoever connects or leaves, and therefore not beside
+/// what those who are connected look at.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Extent {
     pub(crate) high_water: AtomicU32,
     /// Where the search for a free slot begins: no slot below it is free, or it was freed just
     /// now.
@@ -304,6 +309,7 @@ pub struct Region {
     pub beat: Beat,
     pub(crate) pending: Pending,
     pub(crate) lock: LockLine,
+    pub(crate) extent: Extent,
     counters: Counters,
     /// Rules that map connections to classes.
     pub rules: RuleTable,
@@ -324,11 +330,13 @@ pub struct Region {
 #[repr(C, align(64))]
 struct Counters([AtomicU64; COUNTERS.len()]);
 
-/// The lock on a line of its own.
+/// The lock, on a line that only those use who take it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct LockLine {
     pub(crate) lock: RobustLock,
+    /// Busy tokens beyond P, after P was lowered; read and written under the lock.
+    pub(crate) excess: AtomicU32,
 }
 
 /// The policy's state, only touched under the lock.
@@ -357,7 +365,7 @@ impl Region {
 
     /// Slots that were ever used, as an upper bound of where to look.
     pub fn high_water(&self) -> u32 {
-        self.pending.high_water.load(Ordering::Relaxed).min(USERS as u32)
+        self.extent.high_water.load(Ordering::Relaxed).min(USERS as u32)
     }
 
     /// Tokens that are spoken for: zero means that a free one may be taken at once.
@@ -384,10 +392,21 @@ mod tests {
         assert_eq!(size_of::<UserSlot>() % 64, 0);
         let policy = size_of::<Gate>().div_ceil(USERS);
         assert!(size_of::<UserSlot>() + policy <= 512, "memory for each connection: {policy}");
-        assert_eq!(core::mem::offset_of!(Region, pending) % 64, 0);
-        assert_eq!(
-            core::mem::offset_of!(Region, lock) - core::mem::offset_of!(Region, pending),
-            64
-        );
+        let starts = [
+            core::mem::offset_of!(Region, beat),
+            core::mem::offset_of!(Region, pending),
+            core::mem::offset_of!(Region, lock),
+            core::mem::offset_of!(Region, extent),
+            core::mem::offset_of!(Region, counters),
+        ];
+        assert!(starts.iter().all(|start| start % 64 == 0), "{starts:?}");
+        assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == 64), "{starts:?}");
+        // All look at the one, and whoever connects or has the lock writes the others.
+        let lines = [
+            core::mem::offset_of!(Region, pending.count) / 64,
+            core::mem::offset_of!(Region, lock.excess) / 64,
+            core::mem::offset_of!(Region, extent.high_water) / 64,
+        ];
+        assert!(lines[0] < lines[1] && lines[1] < lines[2], "{lines:?}");
     }
 }

@@ -9,6 +9,14 @@
 //! no allocation, no unbounded wait, no trust in what the memory says (indices are checked), and
 //! no shared cache line is written on the path that a user takes while fewer than P are inside.
 
+// The tests' regions are made by code that the tests in `tests` share.
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../tests/common/mod.rs"]
+mod common;
+#[cfg(test)]
+extern crate self as headworks_region;
+
 pub mod admission;
 pub mod cause;
 pub mod clock;
@@ -21,6 +29,7 @@ pub mod layout;
 pub mod lock;
 pub mod map;
 pub mod protocol;
+mod repair;
 pub mod rules;
 pub mod snapshot;
 pub mod text;

@@ -1,23 +1,39 @@
 //! Tokens: who has one, who gets one next.
 //!
-//! A token is a word: free, or busy with the index of its user. Users take and free them without
-//! the lock while nobody waits; the rest happens under the lock, where the policy decides.
+//! A token is a word: free, or busy with a mark that says whose it is. Users take and free them
+//! without the lock while nobody waits; the rest happens under the lock, where the policy decides.
+//!
+//! # The word decides whose a token is
+//! A slot names the token that its user has, but only the mark in the token's word makes it so.
+//! Whoever frees a token or gives it on exchanges that very mark: a thread that was stopped for
+//! seconds (SIGSTOP, a paused machine) between two instructions may have been taken for dead, and
+//! its token may be a stranger's by now.
+//!
+//! On its way from one user to the next a token has the mark [`HAND`]: it belongs to whoever has the
+//! lock. If that one dies, all such tokens are nobody's (`repair`).
 
 use crate::control::TOKENS;
 use crate::futex;
-use crate::layout::{Counter, Region, Token};
+use crate::layout::{Counter, Region};
 use crate::user::{State, UserSlot};
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
 use headworks_policy::USERS;
 use headworks_policy::gate::{Gate, Next};
-use headworks_policy::wrr::ClassShare;
 
-const BUSY: u32 = 1 << 31;
+pub(crate) const BUSY: u32 = 1 << 31;
 
-/// The user that has a token, if one has.
+/// Mark of a token that is being given. No user has this number.
+pub(crate) const HAND: u32 = USERS as u32;
+
+/// The user that has a token, if one has. Nobody's slot belongs to a token that is being given.
 pub(crate) fn holder(region: &Region, token: u32) -> Option<u32> {
     let word = region.tokens[token as usize % TOKENS].word.load(Ordering::Relaxed);
     (word & BUSY != 0).then_some(word & !BUSY)
+}
+
+/// The token that a slot's word names.
+pub(crate) fn named(word: u32) -> Option<u32> {
+    word.checked_sub(1).filter(|&token| (token as usize) < TOKENS)
 }
 
 /// Threads to wake once the lock is released.
@@ -32,7 +48,7 @@ impl<'a> Wakes<'a> {
         Wakes { region, users: [0; 32], count: 0 }
     }
 
-    fn push(&mut self, user: u32) {
+    pub(crate) fn push(&mut self, user: u32) {
         if self.count == self.users.len() {
             self.flush();
         }
@@ -70,25 +86,41 @@ impl Region {
         }
     }
 
-    /// Takes a free token, the favourite first.
-    pub(crate) fn take_token(&self, slot: &UserSlot) -> bool {
-        let limit = self.control.limit();
-        let favourite = slot.favourite.load(Ordering::Relaxed);
+    /// Lets a user in with a free token, the favourite first. `false` if there is none.
+    pub(crate) fn go_inside(&self, slot: &UserSlot) -> bool {
         let mine = self.mark_of(slot);
         // It has one that a granter gave back too late: not one more.
         if self.own_token(mine, slot.token.load(Ordering::Acquire)).is_some() {
+            slot.set_state(State::Inside);
             return true;
         }
+        let limit = self.control.limit();
+        let favourite = slot.favourite.load(Ordering::Relaxed);
         let taken = if favourite < limit && self.claim(favourite, mine) {
             Some(favourite)
         } else {
             (0..limit).find(|&token| self.claim(token, mine))
         };
-        if let Some(token) = taken {
-            slot.token.store(token + 1, Ordering::Relaxed);
-            slot.favourite.store(token, Ordering::Relaxed);
+        taken.is_some_and(|token| self.settle_in(slot, mine, token))
+    }
+
+    /// The user of this slot has just taken a token and goes inside. `false` if the token was taken
+    /// for lost meanwhile, because its thread was stopped for seconds before it could say so: it is
+    /// somebody else's then, or will be.
+    fn settle_in(&self, slot: &UserSlot, user: u32, token: u32) -> bool {
+        let before = slot.state();
+        slot.token.store(token + 1, Ordering::Relaxed);
+        slot.favourite.store(token, Ordering::Relaxed);
+        slot.set_state(State::Inside);
+        // The look comes after the stores in the program's order, which a stop between them keeps.
+        // A fence between processors would only serve the few nanoseconds in which `reclaim` acts.
+        compiler_fence(Ordering::SeqCst);
+        if self.own_token(user, token + 1).is_some() {
+            return true;
         }
-        taken.is_some()
+        slot.token.store(0, Ordering::Relaxed);
+        slot.move_state(State::Inside, before);
+        false
     }
 
     fn mark_of(&self, slot: &UserSlot) -> u32 {
@@ -97,172 +129,206 @@ impl Region {
         (offset / size_of::<UserSlot>()) as u32
     }
 
-    fn claim(&self, token: u32, user: u32) -> bool {
+    fn claim(&self, token: u32, mark: u32) -> bool {
         let word = &self.tokens[token as usize % TOKENS].word;
         let free = word.load(Ordering::SeqCst);
         free & BUSY == 0
-            && word.compare_exchange(free, BUSY | user, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+            && word.compare_exchange(free, BUSY | mark, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// The token that a slot's word names, if it is really this user's: a slot that says otherwise
-    /// was tampered with, and must not free a stranger's token.
-    pub(crate) fn own_token(&self, user: u32, word: u32) -> Option<u32> {
-        let token = word.checked_sub(1).filter(|&token| (token as usize) < TOKENS)?;
-        (self.tokens[token as usize].word.load(Ordering::Relaxed) == BUSY | user).then_some(token)
-    }
-
-    /// Frees a token, and gives it to somebody if anybody waits.
-    pub(crate) fn free_token(&self, token: u32) {
+    /// Makes a token that is held under one mark busy under another. `false` if it is not.
+    fn exchange(&self, token: u32, from: u32, to: u32) -> bool {
         let word = &self.tokens[token as usize].word;
-        word.store(word.load(Ordering::Relaxed) & !BUSY, Ordering::SeqCst);
-        if self.pending.count.load(Ordering::SeqCst) > 0 {
-            self.locked(|gate, wakes| self.pump(gate, wakes, None));
-        }
+        let (from, to) = (BUSY | from, BUSY | to);
+        word.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Gives tokens to those who need one while there are both; `in_hand` is a busy token that is
-    /// free to give. The lock is held.
-    pub(crate) fn pump(&self, gate: &mut Gate, wakes: &mut Wakes<'_>, mut in_hand: Option<u32>) {
-        // Before the tokens are looked at: see "Nobody is forgotten".
-        self.publish(gate);
+    /// Frees a token that is held under this mark. `false` if it is not.
+    pub(crate) fn release(&self, token: u32, mark: u32) -> bool {
+        let word = &self.tokens[token as usize].word;
+        word.compare_exchange(BUSY | mark, mark, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+    }
+
+    /// The token that a slot's word names, if it is really this user's at this moment.
+    pub(crate) fn own_token(&self, user: u32, word: u32) -> Option<u32> {
+        let held = |token: u32| self.tokens[token as usize].word.load(Ordering::Relaxed);
+        named(word).filter(|&token| held(token) == BUSY | user)
+    }
+
+    /// Frees a token of `user` without the lock, and gives it to somebody if anybody waits. `false`
+    /// if it is not that user's: its slot was tampered with, or the token was taken for lost.
+    pub(crate) fn free_token(&self, user: u32, token: u32) -> bool {
+        if !self.release(token, user) {
+            return false;
+        }
+        // After the token is free: see "Nobody is forgotten". Only this one is to be seen to.
+        if self.pending.count.load(Ordering::SeqCst) > 0 {
+            self.locked(|gate, wakes| {
+                if self.claim(token, HAND) {
+                    self.hand_over(gate, wakes, Some(token));
+                }
+            });
+        }
+        true
+    }
+
+    /// Takes the token of a user that leaves into the hand. The lock is held.
+    pub(crate) fn take_back(&self, user: u32, slot: &UserSlot) -> Option<u32> {
+        // The word before the slot: a token in the hand is found at once if this thread dies here.
+        let token = named(slot.token.load(Ordering::Acquire))
+            .filter(|&token| self.exchange(token, user, HAND));
+        slot.token.store(0, Ordering::Relaxed);
+        token
+    }
+
+    /// Whether a free token may be taken by whoever comes: nobody waits or is owed one.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.pending.count.load(Ordering::Relaxed) == 0
+    }
+
+    /// Gives a token in the hand to whoever needs it first, or frees it if nobody does. Looks at no
+    /// other token: while somebody needs one, none is free. The lock is held.
+    pub(crate) fn hand_over(
+        &self,
+        gate: &mut Gate,
+        wakes: &mut Wakes<'_>,
+        mut in_hand: Option<u32>,
+    ) {
         let limit = self.control.limit();
-        // Each pass gives a token away or drops an entry: no more passes than there can be users.
+        // Each pass gives the token away or drops an entry: no more passes than there can be users.
         for _ in 0..2 * USERS {
-            if in_hand.is_some_and(|token| token >= limit) {
-                self.drop_token(in_hand.take());
+            let Some(token) = in_hand else { return };
+            if token >= limit {
                 self.set_excess(self.excess().saturating_sub(1));
-            }
-            if gate.pending() == 0 && self.excess() == 0 {
                 break;
             }
-            let Some(token) =
-                in_hand.take().or_else(|| (0..limit).find(|&token| self.claim(token, 0)))
-            else {
-                break;
-            };
             in_hand = if self.excess() > 0 {
                 self.replace_excess(limit, token)
             } else {
-                self.give(gate, wakes, token)
+                match gate.decide() {
+                    Some(next) => self.give(gate, wakes, next, token),
+                    None => break,
+                }
             };
         }
-        self.drop_token(in_hand);
+        if let Some(token) = in_hand {
+            self.release(token, HAND);
+        }
     }
 
-    /// Gives a busy token to whom the policy names; returns it if nobody took it.
-    fn give(&self, gate: &mut Gate, wakes: &mut Wakes<'_>, token: u32) -> Option<u32> {
-        let (user, taken) = match gate.decide()? {
-            Next::Admit(turn) => {
-                let slot = &self.users[turn.user as usize];
-                self.book(slot, turn.user, token);
+    /// Gives free tokens to those who need one while there are both, and `in_hand` before them.
+    /// Looks at each token, on its own cache line: only for the first who comes to need one, and
+    /// where tokens may have become free that nobody has in hand. The lock is held.
+    pub(crate) fn pump(&self, gate: &mut Gate, wakes: &mut Wakes<'_>, in_hand: Option<u32>) {
+        // Before the tokens are looked at: see "Nobody is forgotten".
+        self.publish(gate);
+        self.hand_over(gate, wakes, in_hand);
+        for token in 0..self.control.limit() {
+            if self.spoken_for(gate) == 0 {
+                break;
+            }
+            if self.claim(token, HAND) {
+                self.hand_over(gate, wakes, Some(token));
+            }
+        }
+        // What follows under the same lock has to know whether all have one.
+        self.publish(gate);
+    }
+
+    /// Gives a token in the hand to whom the policy names; returns it if that one does not take it.
+    fn give(&self, gate: &mut Gate, wakes: &mut Wakes<'_>, next: Next, token: u32) -> Option<u32> {
+        let (user, wanted) = match next {
+            Next::Admit(turn) => (turn.user, State::Waiting),
+            Next::Settle(user) => (user, State::Overdraft),
+        };
+        let slot = &self.users[user as usize];
+        // Before anything is booked: whoever went on meanwhile may have a token of its own.
+        let mut in_hand = Some(token);
+        if slot.state() == wanted {
+            self.book(slot, user, token);
+            if let Next::Admit(turn) = next {
                 slot.quota.store(turn.quota, Ordering::Relaxed);
                 slot.accounted.store(1, Ordering::Relaxed);
-                let taken = slot.move_state(State::Waiting, State::Inside);
-                if taken {
-                    wakes.push(turn.user);
-                } else {
-                    gate.wrr.withdraw(turn.user);
+            }
+            if slot.move_state(wanted, State::Inside) {
+                if wanted == State::Waiting {
+                    wakes.push(user);
                 }
-                (turn.user, taken)
+                return None;
             }
-            Next::Settle(user) => {
-                let slot = &self.users[user as usize];
-                self.book(slot, user, token);
-                (user, slot.move_state(State::Overdraft, State::Inside))
-            }
-        };
-        if taken {
-            return None;
+            // Its own thread may have found the booked token and freed it.
+            let (old, none) = (token + 1, 0);
+            let _ = slot.token.compare_exchange(old, none, Ordering::AcqRel, Ordering::Relaxed);
+            in_hand = self.exchange(token, user, HAND).then_some(token);
         }
-        self.users[user as usize].token.store(0, Ordering::Relaxed);
-        Some(token)
+        if wanted == State::Waiting {
+            gate.wrr.withdraw(user);
+        }
+        in_hand
     }
 
     fn excess(&self) -> u32 {
-        self.pending.excess.load(Ordering::Relaxed)
+        self.lock.excess.load(Ordering::Relaxed)
     }
 
     fn set_excess(&self, excess: u32) {
-        self.pending.excess.store(excess, Ordering::Relaxed);
-    }
-
-    /// Frees the tokens whose owners do not know of them: somebody was killed between booking a
-    /// token and handing it over. `seen` is what the last look found; only a token that looks
-    /// orphaned twice is freed, because a user writes its slot a moment after the token.
-    pub fn reclaim(&self, seen: &mut [u32; TOKENS]) {
-        self.locked(|gate, wakes| {
-            for (at, token) in self.tokens.iter().enumerate() {
-                let word = token.word.load(Ordering::SeqCst);
-                let knows = |slot: &UserSlot| slot.token.load(Ordering::Acquire) == at as u32 + 1;
-                let owner = self.users.get((word & !BUSY) as usize);
-                let orphan = word & BUSY != 0 && !owner.is_some_and(knows);
-                if orphan && seen[at] == word {
-                    let free = word & !BUSY;
-                    let freed = token.word.compare_exchange(
-                        word,
-                        free,
-                        Ordering::SeqCst,
-                        Ordering::Relaxed,
-                    );
-                    if freed.is_ok() {
-                        self.count(Counter::Reclaimed);
-                    }
-                }
-                seen[at] = if orphan { word } else { 0 };
-            }
-            self.count_excess();
-            self.pump(gate, wakes, None);
-        });
+        self.lock.excess.store(excess, Ordering::Relaxed);
     }
 
     /// Counts the busy tokens beyond the limit, after the limit changed. The lock is held.
     pub(crate) fn count_excess(&self) {
         let beyond = &self.tokens[self.control.limit() as usize..];
-        let busy = |token: &&Token| token.word.load(Ordering::Relaxed) & BUSY != 0;
-        self.set_excess(beyond.iter().filter(busy).count() as u32);
+        let busy = beyond.iter().filter(|token| token.word.load(Ordering::Relaxed) & BUSY != 0);
+        self.set_excess(busy.count() as u32);
     }
 
-    /// Books a busy token on a user that holds one beyond the limit, in exchange for that one;
-    /// returns it if there is no such user. The lock is held.
+    /// Books a token in the hand on a user that holds one beyond the limit, in exchange for that
+    /// one; returns it if there is no such user. The lock is held.
     fn replace_excess(&self, limit: u32, token: u32) -> Option<u32> {
         for beyond in limit..TOKENS as u32 {
-            let word = self.tokens[beyond as usize].word.load(Ordering::Relaxed);
-            let Some(slot) = self.users.get((word & !BUSY) as usize).filter(|_| word & BUSY != 0)
-            else {
-                continue;
-            };
-            self.tokens[token as usize].word.store(word, Ordering::SeqCst);
+            let Some(user) = holder(self, beyond) else { continue };
+            let Some(slot) = self.user(user) else { continue };
+            // Before the slot names it: its user may give it back as soon as it does.
+            if !self.exchange(token, HAND, user) {
+                return None;
+            }
             let (old, new) = (beyond + 1, token + 1);
             // Fails if its owner gives it back at this moment.
             if slot.token.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 slot.favourite.store(token, Ordering::Relaxed);
-                self.drop_token(Some(beyond));
+                self.release(beyond, user);
                 self.set_excess(self.excess().saturating_sub(1));
                 return None;
             }
-            self.tokens[token as usize].word.store(BUSY, Ordering::SeqCst);
+            if !self.exchange(token, user, HAND) {
+                return None;
+            }
         }
         self.set_excess(0);
         Some(token)
     }
 
+    /// Books a token in the hand on a user that has none.
     fn book(&self, slot: &UserSlot, user: u32, token: u32) {
-        self.tokens[token as usize].word.store(BUSY | user, Ordering::SeqCst);
         slot.favourite.store(token, Ordering::Relaxed);
-        slot.token.store(token + 1, Ordering::Relaxed);
+        // The word last: if this thread dies before, the token is found in its hand; if after, the
+        // slot says for whom it was.
+        slot.token.store(token + 1, Ordering::Release);
+        self.exchange(token, HAND, user);
     }
 
-    fn drop_token(&self, token: Option<u32>) {
-        if let Some(token) = token {
-            let word = &self.tokens[token as usize].word;
-            word.store(word.load(Ordering::Relaxed) & !BUSY, Ordering::SeqCst);
-        }
+    /// How many tokens are spoken for. The lock is held.
+    fn spoken_for(&self, gate: &Gate) -> u32 {
+        (gate.pending() as u32).saturating_add(self.excess())
     }
 
     /// Tells everybody how many tokens are spoken for. The lock is held.
     fn publish(&self, gate: &Gate) {
-        let spoken_for = (gate.pending() as u32).saturating_add(self.excess());
-        self.pending.count.store(spoken_for, Ordering::SeqCst);
+        let spoken_for = self.spoken_for(gate);
+        // All look at this word: it is written if it changes.
+        if self.pending.count.load(Ordering::Relaxed) != spoken_for {
+            self.pending.count.store(spoken_for, Ordering::SeqCst);
+        }
     }
 
     /// Runs `work` on the policy's state with the lock held; `None` if the lock was not to be had.
@@ -274,7 +340,7 @@ impl Region {
         let gate = unsafe { &mut *self.gate.0.get() };
         if held.inherited {
             self.count(Counter::LockInherited);
-            self.rebuild(gate);
+            self.rebuild(gate, &mut wakes);
         }
         let result = work(gate, &mut wakes);
         self.publish(gate);
@@ -282,26 +348,7 @@ impl Region {
         wakes.flush();
         Some(result)
     }
-
-    /// Makes the policy's state anew from the users' slots, after somebody died while changing it.
-    /// Debts are lost. A place that was being handed over is found by [`Region::reclaim`].
-    #[cold]
-    fn rebuild(&self, gate: &mut Gate) {
-        gate.clear();
-        gate.wrr.set_zeta(self.control.settings().zeta);
-        for (class, slot) in self.classes.iter().enumerate() {
-            let weight = slot.weight.load(Ordering::Relaxed);
-            let shared = slot.shared.load(Ordering::Relaxed) != 0;
-            gate.wrr.set_share(class, ClassShare::from_words(weight, shared));
-        }
-        for (user, slot) in self.users[..self.high_water() as usize].iter().enumerate() {
-            let user = user as u32;
-            gate.wrr.join(user, slot.class.load(Ordering::Relaxed));
-            match slot.state() {
-                State::Waiting => gate.wrr.arrive(user),
-                State::Overdraft => gate.owe(user),
-                _ => {}
-            }
-        }
-    }
 }
+
+#[cfg(test)]
+mod tests;

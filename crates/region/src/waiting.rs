@@ -117,22 +117,34 @@ impl Region {
     }
 
     /// Puts a user into the queue; `Some` if it passes instead.
-    fn queue_up(&self, user: u32, slot: &UserSlot, arrived: Nanos) -> Option<Entered> {
+    pub(crate) fn queue_up(&self, user: u32, slot: &UserSlot, arrived: Nanos) -> Option<Entered> {
         if self.beat.stale(arrived) {
             return Some(self.pass(slot, PassReason::Stale));
         }
         slot.set_state(State::Waiting);
-        let queued = self.locked(|gate, wakes| {
+        let ahead = self.locked(|gate, wakes| {
+            // Whoever had the lock before may have made the queue anew, and let this user in.
+            if slot.state() != State::Waiting {
+                return false;
+            }
+            let first = self.is_quiet();
             gate.wrr.arrive(user);
-            self.pump(gate, wakes, None);
+            // While others need a token, none is free: see "Nobody is forgotten".
+            if first {
+                self.pump(gate, wakes, None);
+            }
             self.go_ahead(gate, user, slot)
         });
-        if queued == Some(true) {
-            return Some(Entered::AtOnce);
-        }
-        if queued.is_none() {
-            slot.set_state(State::Passing);
-            return Some(self.pass(slot, PassReason::LockBusy));
+        match ahead {
+            Some(true) => return Some(Entered::AtOnce),
+            Some(false) => {}
+            // A token that was granted meanwhile is kept.
+            None if slot.move_state(State::Waiting, State::Passing)
+                || slot.move_state(State::Cancelled, State::Passing) =>
+            {
+                return Some(self.pass(slot, PassReason::LockBusy));
+            }
+            None => return Some(self.end_wait(user, slot, Look::Granted, true)),
         }
         if slot.state() == State::Waiting {
             self.note_wait(slot);

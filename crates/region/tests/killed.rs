@@ -74,6 +74,60 @@ fn places_survive_whoever_is_killed_while_handing_them_over() {
 }
 
 #[test]
+fn places_survive_users_that_are_killed_wherever_they_are() {
+    const P: usize = 3;
+    let region = enforcing(P as u32);
+    let end = Instant::now() + Duration::from_millis(2_000);
+    let mut seen = [0; TOKENS];
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(move || {
+                let user = user(region);
+                while Instant::now() < end {
+                    region.enter(user, clock::now());
+                    region.leave(user);
+                }
+                region.unregister(user);
+            });
+        }
+        let mut looked = Instant::now();
+        while Instant::now() < end {
+            let children = [0, 1].map(|_| {
+                Child::start(|| {
+                    let user = user(region);
+                    loop {
+                        region.enter(user, clock::now());
+                        region.lend(user);
+                        region.reenter(user);
+                        region.leave(user);
+                    }
+                })
+            });
+            std::thread::sleep(Duration::from_millis(2));
+            for child in children {
+                let pid = child.0 as u32;
+                drop(child);
+                region.succeed(pid);
+            }
+            // What the daemon does, in a hurry.
+            region.pump_all();
+            if looked.elapsed() > Duration::from_millis(50) {
+                looked = Instant::now();
+                region.reclaim(&mut seen);
+            }
+        }
+    });
+    region.reclaim(&mut seen);
+    region.reclaim(&mut seen);
+    assert_eq!((region.pending(), region.waiting()), (0, 0));
+    for _ in 0..P {
+        assert_eq!(region.enter(user(region), clock::now()), Entered::AtOnce);
+    }
+    let next = user(region);
+    assert_eq!(region.ask(next, region.begin_wait(clock::now())), None, "no more than P");
+}
+
+#[test]
 fn a_slot_that_was_claimed_anew_is_not_given_back_for_its_last_user() {
     const GONE: u32 = 4_000_000;
     let region = enforcing(1);

@@ -1,0 +1,154 @@
+//! Putting right what threads left that were killed or stopped in the middle of something.
+//!
+//! # Where a thread may die
+//! Of what is done under the lock, whoever takes it next makes everything anew that follows from the
+//! slots and the tokens (`rebuild`): the queue, the debts of tokens, the count of those beyond P.
+//! Three things do not follow from them, and each step of giving a token is ordered so that they can
+//! be told apart:
+//!
+//! * *A token in the hand* has a mark of its own ([`HAND`]). Nobody else can have one in hand while
+//!   the lock is held, so all of them are free.
+//! * *A token that is booked on a user which has not been told*: its slot names the token and its
+//!   state says that it waits, or is owed one. It is told.
+//! * *A token that no slot knows of*, or one whose user has no use for it: a thread was killed after
+//!   it had taken the token and before its slot said so, or between forgetting it and freeing it. A
+//!   thread that is alive may be at that very point, so the daemon looks twice ([`Region::reclaim`]).
+//!
+//! What was killed without the lock in its hand changes nothing but its own slot and tokens; the
+//! slot is given back by the daemon once its process or thread is gone.
+//!
+//! # Where the queue may be wrong
+//! A user that does not get the lock is let pass all the same, and its entry may stay in the queue.
+//! Whoever comes upon such an entry drops it, but until then it counts as one who needs a token, and
+//! nobody enters without the lock. Hence the second part of [`Region::reclaim`].
+
+use crate::control::TOKENS;
+use crate::layout::{Counter, Region};
+use crate::tokens::{BUSY, HAND, Wakes};
+use crate::user::State;
+use core::sync::atomic::Ordering;
+use headworks_policy::gate::Gate;
+use headworks_policy::wrr::ClassShare;
+
+/// Users that are looked at while the lock is held once: some microseconds.
+const SLICE: usize = 128;
+
+impl Region {
+    /// Makes the policy's state anew from the users' slots and the tokens, after somebody died while
+    /// changing it. Debts in requests are lost. The lock is held.
+    #[cold]
+    pub(crate) fn rebuild(&self, gate: &mut Gate, wakes: &mut Wakes<'_>) {
+        gate.clear();
+        gate.wrr.set_zeta(self.control.settings().zeta);
+        for (class, slot) in self.classes.iter().enumerate() {
+            let weight = slot.weight.load(Ordering::Relaxed);
+            let shared = slot.shared.load(Ordering::Relaxed) != 0;
+            gate.wrr.set_share(class, ClassShare::from_words(weight, shared));
+        }
+        for token in 0..TOKENS as u32 {
+            if self.release(token, HAND) {
+                self.count(Counter::Reclaimed);
+            }
+        }
+        for (user, slot) in self.users[..self.high_water() as usize].iter().enumerate() {
+            let user = user as u32;
+            gate.wrr.join(user, slot.class.load(Ordering::Relaxed));
+            let booked = self.own_token(user, slot.token.load(Ordering::Acquire)).is_some();
+            match slot.state() {
+                State::Waiting if booked => {
+                    slot.accounted.store(1, Ordering::Relaxed);
+                    // Unless it has gone on by itself: it then gives the token back when it leaves.
+                    if slot.move_state(State::Waiting, State::Inside) {
+                        wakes.push(user);
+                    }
+                }
+                State::Waiting => gate.wrr.arrive(user),
+                State::Overdraft if booked => {
+                    slot.move_state(State::Overdraft, State::Inside);
+                }
+                State::Overdraft => gate.owe(user),
+                _ => {}
+            }
+        }
+        self.count_excess();
+        self.pump(gate, wakes, None);
+    }
+
+    /// Frees the tokens whose owners do not know of them or have no use for them: somebody was
+    /// killed between two steps. `seen` is what the last look found; only a token that looks
+    /// orphaned twice is freed, because a user writes its slot a moment after the token.
+    ///
+    /// Then makes the queue agree with what the users do. Called by the daemon every second; without
+    /// the lock nothing is done.
+    pub fn reclaim(&self, seen: &mut [u32; TOKENS]) {
+        let done = self.locked(|gate, wakes| {
+            for (at, token) in self.tokens.iter().enumerate() {
+                let word = token.word.load(Ordering::SeqCst);
+                let mark = word & !BUSY;
+                let orphan = word & BUSY != 0 && !self.is_held(at as u32, mark);
+                // Nobody but the one with the lock has a token in hand.
+                let lost = orphan && (seen[at] == word || mark == HAND);
+                if lost && self.release(at as u32, mark) {
+                    self.count(Counter::Reclaimed);
+                }
+                seen[at] = if orphan { word } else { 0 };
+            }
+            self.count_excess();
+            self.pump(gate, wakes, None);
+        });
+        let users = self.high_water();
+        let mut slices = (0..users).step_by(SLICE);
+        // Whoever has the lock for long keeps the daemon from nothing else.
+        let mut go_on = done.is_some();
+        while let Some(from) = slices.next().filter(|_| go_on) {
+            let slice = from..users.min(from + SLICE as u32);
+            let done = self.locked(|gate, wakes| {
+                let mut came = false;
+                for user in slice {
+                    came |= self.reconcile(gate, user);
+                }
+                if came {
+                    self.pump(gate, wakes, None);
+                }
+            });
+            go_on = done.is_some();
+        }
+    }
+
+    /// Whether the user with this mark has the token, and in a state in which it will give it back.
+    fn is_held(&self, token: u32, mark: u32) -> bool {
+        let Some(slot) = self.user(mark) else { return false };
+        slot.token.load(Ordering::Acquire) == token + 1
+            && !matches!(slot.state(), State::Free | State::Idle | State::Lent)
+    }
+
+    /// Makes the queue's entries for a user agree with its state; says whether it is in the queue
+    /// now and was not. The lock is held.
+    ///
+    /// A user that changes its state at this moment takes the lock next: nothing that it finds then
+    /// is done a second time.
+    fn reconcile(&self, gate: &mut Gate, user: u32) -> bool {
+        let Some(slot) = self.user(user) else { return false };
+        let state = slot.state();
+        let (waiting, owed) = (gate.wrr.is_waiting(user), gate.is_owed(user));
+        if owed && state != State::Overdraft {
+            gate.forgive(user);
+        }
+        match state {
+            State::Waiting if !waiting => gate.wrr.arrive(user),
+            State::Overdraft if !owed => gate.owe(user),
+            State::Waiting => return false,
+            // In its turn, and backlogged until that ends.
+            State::Inside | State::Overdraft | State::Lent if !waiting => return false,
+            // It is no longer backlogged either.
+            _ => {
+                gate.wrr.withdraw(user);
+                return false;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,321 @@
+//! Threads that die at one step of an operation, and users that do not get the lock.
+
+use super::*;
+use crate::common::{enforcing, user};
+use crate::control::Settings;
+use crate::{Entered, PassReason, UserSlot, clock};
+use headworks_policy::wrr::ONE;
+
+fn ask(region: &Region, user: u32) -> Option<Entered> {
+    region.ask(user, region.begin_wait(clock::now()))
+}
+
+fn slot(region: &Region, user: u32) -> &UserSlot {
+    region.user(user).unwrap()
+}
+
+fn state(region: &Region, user: u32) -> State {
+    slot(region, user).state()
+}
+
+fn inside(region: &Region) -> u32 {
+    let user = user(region);
+    assert_eq!(ask(region, user), Some(Entered::AtOnce));
+    user
+}
+
+fn waiting(region: &Region) -> u32 {
+    let user = user(region);
+    assert_eq!(ask(region, user), None);
+    user
+}
+
+/// A thread takes the lock, does a part of an operation, and is killed.
+fn dies(region: &'static Region, after: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            region.die_with_the_lock();
+            after();
+        });
+    });
+}
+
+/// Runs what does not get the lock.
+fn without_the_lock<T>(region: &Region, work: impl FnOnce() -> T) -> T {
+    let held = region.lock.lock.acquire(|_| false).expect("nobody has it");
+    let result = work();
+    drop(held);
+    result
+}
+
+/// As many need a token as wait or are owed one.
+fn assert_true(region: &Region) {
+    let users = (0..region.high_water()).map(|user| state(region, user));
+    let need = users.filter(|state| matches!(state, State::Waiting | State::Overdraft)).count();
+    let gate = region.locked(|gate, _| gate.pending());
+    assert_eq!((region.pending() as usize, gate), (need, Some(need)));
+}
+
+fn reclaim(region: &Region) {
+    region.reclaim(&mut [0; TOKENS]);
+    assert_true(region);
+}
+
+fn book(region: &Region, user: u32, token: u32) {
+    slot(region, user).token.store(token + 1, Ordering::Relaxed);
+    region.tokens[token as usize].word.store(BUSY | user, Ordering::SeqCst);
+}
+
+/// What `leave` does until the token is in the hand.
+fn leaves_to_the_hand(region: &Region, user: u32) {
+    assert_eq!(region.take_back(user, slot(region, user)), Some(0));
+    slot(region, user).set_state(State::Idle);
+}
+
+#[test]
+fn a_token_in_a_dead_hand_is_given_on_by_whoever_comes_next() {
+    let region = enforcing(1);
+    let (first, second) = (inside(region), waiting(region));
+    dies(region, || leaves_to_the_hand(region, first));
+    region.pump_all();
+    assert_eq!(state(region, second), State::Inside);
+    let counted = [Counter::LockInherited, Counter::Reclaimed].map(|it| region.counter(it));
+    assert_eq!(counted, [1, 1]);
+    assert_true(region);
+    region.leave(second);
+    assert_eq!(ask(region, first), Some(Entered::AtOnce));
+}
+
+#[test]
+fn a_token_in_a_dead_hand_is_found_before_anything_else_is_done() {
+    let region = enforcing(1);
+    let (first, second, third) = (inside(region), waiting(region), waiting(region));
+    dies(region, || leaves_to_the_hand(region, first));
+    // It comes while others wait, and does not look at the tokens itself.
+    ask(region, first);
+    let states = [first, second, third].map(|user| state(region, user));
+    let count = |wanted| states.iter().filter(|state| **state == wanted).count();
+    assert_eq!((count(State::Inside), count(State::Waiting)), (1, 2), "{states:?}");
+    assert_true(region);
+}
+
+#[test]
+fn whoever_was_booked_a_token_and_not_told_is_told() {
+    let region = enforcing(1);
+    let (first, second, third) = (inside(region), waiting(region), waiting(region));
+    dies(region, || {
+        leaves_to_the_hand(region, first);
+        book(region, second, 0);
+    });
+    region.pump_all();
+    assert_eq!((state(region, second), state(region, third)), (State::Inside, State::Waiting));
+    assert_true(region);
+    region.leave(second);
+    assert_eq!(state(region, third), State::Inside);
+}
+
+#[test]
+fn a_token_that_was_named_and_not_booked_is_free() {
+    let region = enforcing(1);
+    let (first, second) = (inside(region), waiting(region));
+    dies(region, || {
+        leaves_to_the_hand(region, first);
+        slot(region, second).token.store(1, Ordering::Relaxed);
+    });
+    region.pump_all();
+    assert_eq!(state(region, second), State::Inside);
+    region.leave(second);
+    assert_eq!(ask(region, first), Some(Entered::AtOnce));
+}
+
+#[test]
+fn a_debt_that_was_paid_and_not_noted_is_paid() {
+    let region = enforcing(1);
+    let owner = inside(region);
+    assert!(region.lend(owner));
+    let other = inside(region);
+    region.reenter(owner);
+    assert_eq!((state(region, owner), region.pending()), (State::Overdraft, 1));
+    dies(region, || {
+        leaves_to_the_hand(region, other);
+        book(region, owner, 0);
+    });
+    region.pump_all();
+    assert_eq!(state(region, owner), State::Inside);
+    assert_true(region);
+    region.leave(owner);
+    assert_eq!(ask(region, other), Some(Entered::AtOnce));
+}
+
+#[test]
+fn tokens_beyond_p_are_counted_anew() {
+    let region = enforcing(2);
+    let users = [inside(region), inside(region)];
+    region.apply(&Settings { parallelism: 1, ..Settings::default() });
+    dies(region, || region.lock.excess.store(7, Ordering::Relaxed));
+    region.pump_all();
+    assert_eq!(region.pending(), 1);
+    users.iter().for_each(|&user| region.leave(user));
+    assert_eq!(region.pending(), 0);
+    assert_eq!(ask(region, users[1]), Some(Entered::AtOnce));
+}
+
+/// Two tokens are one user's for a moment while one beyond P is replaced.
+#[test]
+fn whoever_dies_while_it_replaces_a_token_beyond_p_loses_neither() {
+    for named in [1, 2] {
+        let region = enforcing(2);
+        let users = [inside(region), inside(region)];
+        region.apply(&Settings { parallelism: 1, ..Settings::default() });
+        dies(region, || {
+            leaves_to_the_hand(region, users[0]);
+            book(region, users[1], 0);
+            slot(region, users[1]).token.store(named, Ordering::Relaxed);
+        });
+        let mut seen = [0; TOKENS];
+        region.reclaim(&mut seen);
+        region.reclaim(&mut seen);
+        assert_eq!(state(region, users[1]), State::Inside);
+        region.leave(users[1]);
+        let words = region.tokens[..2].iter().map(|token| token.word.load(Ordering::Relaxed));
+        assert!(words.clone().all(|word| word & BUSY == 0), "{:x?}", words.collect::<Vec<_>>());
+        assert_eq!(region.pending(), 0);
+    }
+}
+
+#[test]
+fn a_token_of_somebody_who_is_outside_comes_back() {
+    for outside in [State::Idle, State::Lent] {
+        let region = enforcing(1);
+        let first = inside(region);
+        // A granter died when it took the token back, or a daemon when it lent it.
+        slot(region, first).set_state(outside);
+        let second = waiting(region);
+        let mut seen = [0; TOKENS];
+        region.reclaim(&mut seen);
+        assert_eq!(state(region, second), State::Waiting, "it may be about to enter");
+        region.reclaim(&mut seen);
+        assert_eq!(state(region, second), State::Inside, "{outside:?}");
+    }
+}
+
+#[test]
+fn a_user_that_passes_without_the_lock_stays_in_no_queue() {
+    let region = enforcing(1);
+    let (_, second, third) = (inside(region), waiting(region), waiting(region));
+    let entered = without_the_lock(region, || region.let_pass(second, PassReason::HoldLimit));
+    assert_eq!(entered, Entered::Passed(PassReason::HoldLimit));
+    reclaim(region);
+    assert_eq!((region.pending(), state(region, third)), (1, State::Waiting));
+}
+
+#[test]
+fn a_user_that_cannot_queue_up_stays_in_no_queue() {
+    let region = enforcing(1);
+    let (_, second) = (inside(region), user(region));
+    let entered = without_the_lock(region, || region.enter(second, clock::now()));
+    assert_eq!(entered, Entered::Passed(PassReason::LockBusy));
+    // While it tried, somebody made the queue anew.
+    region.locked(|gate, _| gate.wrr.arrive(second));
+    assert_eq!(region.pending(), 1);
+    reclaim(region);
+    assert_eq!(region.pending(), 0);
+}
+
+#[test]
+fn debts_and_slots_given_back_without_the_lock_stay_in_no_queue() {
+    let region = enforcing(1);
+    let owner = inside(region);
+    region.lend(owner);
+    let (other, third) = (inside(region), waiting(region));
+    region.reenter(owner);
+    assert_eq!(region.pending(), 2);
+    without_the_lock(region, || {
+        region.lend(owner);
+        region.unregister(third);
+    });
+    assert_eq!((state(region, owner), state(region, third)), (State::Lent, State::Free));
+    reclaim(region);
+    assert_eq!(region.pending(), 0);
+    region.leave(other);
+    assert_eq!(ask(region, user(region)), Some(Entered::AtOnce));
+}
+
+#[test]
+fn a_turn_that_ended_without_the_lock_takes_no_share() {
+    let region = enforcing(1);
+    region.apply(&Settings { parallelism: 1, zeta: 1_000, ..Settings::default() });
+    let (first, second) = (inside(region), waiting(region));
+    region.leave(first);
+    assert_eq!(state(region, second), State::Inside);
+    without_the_lock(region, || region.leave(second));
+    let (_, third) = (inside(region), waiting(region));
+    let quota = || region.locked(|gate, _| gate.wrr.quota(third));
+    assert_eq!(quota(), Some(500 * ONE));
+    reclaim(region);
+    assert_eq!(quota(), Some(1_000 * ONE));
+}
+
+#[test]
+fn a_user_that_waits_in_no_queue_is_put_into_it() {
+    let region = enforcing(1);
+    let (first, second) = (inside(region), waiting(region));
+    region.locked(|gate, _| gate.wrr.withdraw(second));
+    region.leave(first);
+    assert_eq!(state(region, second), State::Waiting);
+    reclaim(region);
+    assert_eq!(state(region, second), State::Inside);
+}
+
+#[test]
+fn all_of_many_users_are_looked_at() {
+    let region = enforcing(1);
+    inside(region);
+    let users: Vec<u32> = (0..2 * SLICE + 50).map(|_| waiting(region)).collect();
+    reclaim(region);
+    assert_eq!(region.pending() as usize, users.len(), "who waits goes on waiting");
+    let passed: Vec<u32> = users.iter().copied().step_by(SLICE / 2).collect();
+    without_the_lock(region, || {
+        for &user in &passed {
+            region.let_pass(user, PassReason::GateOpened);
+        }
+    });
+    reclaim(region);
+    assert_eq!(region.pending() as usize, users.len() - passed.len());
+}
+
+/// Starts to queue up while the lock is taken, is let in by hand, as by somebody who makes the queue anew, and gets the
+/// lock afterwards, or does not.
+fn let_in_while_it_queues_up(gets_the_lock: bool) {
+    let region = enforcing(1);
+    let (first, second) = (inside(region), user(region));
+    std::thread::scope(|scope| {
+        let held = region.lock.lock.acquire(|_| false).expect("nobody has it");
+        let waiter = scope.spawn(|| region.enter(second, clock::now()));
+        while state(region, second) != State::Waiting {
+            std::thread::yield_now();
+        }
+        leaves_to_the_hand(region, first);
+        book(region, second, 0);
+        assert!(slot(region, second).move_state(State::Waiting, State::Inside));
+        let held = if gets_the_lock {
+            drop(held);
+            None
+        } else {
+            Some(held)
+        };
+        let entered = waiter.join().unwrap();
+        assert!(matches!(entered, Entered::Waited | Entered::AtOnce), "{entered:?}");
+        drop(held);
+    });
+    assert_eq!((state(region, second), region.pending()), (State::Inside, 0));
+    assert_true(region);
+    region.leave(second);
+    assert_eq!(ask(region, first), Some(Entered::AtOnce));
+}
+
+#[test]
+fn a_place_that_comes_while_its_user_queues_up_is_kept() {
+    let_in_while_it_queues_up(true);
+    let_in_while_it_queues_up(false);
+}
