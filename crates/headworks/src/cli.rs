@@ -53,6 +53,10 @@ pub enum Command {
     /// Close a gate that was opened by `off`
     On(Select),
     /// Read the configuration file again; no connection is dropped
+    ///
+    /// A file with a mistake changes nothing. If the address for metrics cannot be had, everything else
+    /// of the file is in force, the address before stays, and the command fails and says so; give it
+    /// again once the address is free.
     Reload(Select),
     /// Say why the gate does what it does
     Explain(ExplainGate),
@@ -89,7 +93,9 @@ pub enum Command {
     Volume(Volume),
     /// Start the daemon of a running instance again
     ///
-    /// Needed only if the daemon was killed: everybody passes until then.
+    /// Needed only if the daemon was killed: everybody passes until then. What a daemon decides, and
+    /// why, is in `daemon.log` beside the region (`headworks status` says where), at most 1 MiB and an
+    /// older one of that size; it goes with the instance.
     Daemon(Daemon),
     /// Write the manual pages
     Man(Man),

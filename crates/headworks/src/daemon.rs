@@ -4,40 +4,34 @@
 //! second, and a new one can be started beside the running database. It ends with the database
 //! and removes the instance.
 
+mod beat;
+mod reload;
+
+pub use reload::{apply_config, set_weights};
+
 use crate::attend;
 use crate::cgroup::Companion;
-use crate::config::Config;
 use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
 use crate::instance::{Instance, Note, started_ticks};
 use crate::log::{self, Log};
 use crate::metrics::Metrics;
-use crate::profile::{Bypass, Profile, Profiles};
 use crate::quota::Quota;
 use crate::slo::Slo;
 use crate::status::Status;
 use crate::tuning::Tuning;
 use anyhow::{Context, Result, bail};
-use headworks_hooks::ops::identity_of;
 use headworks_policy::Nanos;
-use headworks_policy::stall::{Sight, StallDetector};
-use headworks_policy::wrr::{ClassShare, Sharing};
-use headworks_region::control::TOKENS;
-use headworks_region::layout::Counter;
-use headworks_region::lock::thread_exists;
-use headworks_region::rules::{Rule, Verdict};
 use headworks_region::snapshot::Snapshot;
-use headworks_region::text::Text;
-use headworks_region::{Mapping, Protocol, State, clock};
-use std::collections::{BTreeMap, VecDeque};
+use headworks_region::{Mapping, clock};
+use std::collections::VecDeque;
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-/// Time between two signs of life, and between two looks of the stall detector.
-const BEAT: Duration = Duration::from_millis(50);
+/// Longest time between two looks of the loops that set P and ζ, in milliseconds.
+const LOOK_MS: i32 = 100;
 
 /// Time between two snapshots.
 const TICK: Nanos = Nanos::from_millis(500);
@@ -45,128 +39,11 @@ const TICK: Nanos = Nanos::from_millis(500);
 /// Window over which rates and unfairness are taken.
 const WINDOW: Nanos = Nanos::from_millis(5_000);
 
-/// Most users that the stall detector lets in beyond P.
-const BONUS_MAX: u32 = 512;
-
 /// How long a daemon that was asked to end waits for its database to do so first. A service
 /// manager asks both at once.
 const FAREWELL: Nanos = Nanos::from_millis(90_000);
 
 static STOP: AtomicBool = AtomicBool::new(false);
-
-/// Rules and settings of `config` go into the region: the administrators' port first, then whom the
-/// profile never holds.
-pub fn apply_config(region: &Mapping, config: &Config, extra_port: Option<u16>, bypass: &[Bypass]) {
-    let mut config = config.clone();
-    config.rules.splice(0..0, bypass.iter().map(|bypass| bypass.rule));
-    if let Some(port) = extra_port {
-        let any = Text::new(b"");
-        config.rules.insert(
-            0,
-            Rule {
-                account: any,
-                database: any,
-                application: any,
-                address: any,
-                local_port: u32::from(port),
-                verdict: Verdict { class: 0, bypass: true },
-            },
-        );
-    }
-    config.apply(region);
-    reclassify(region);
-}
-
-/// Sets weights of classes by name: all of them, or none if one is wrong.
-pub fn set_weights(region: &Mapping, weights: &BTreeMap<String, f64>) -> Result<()> {
-    let classes = region.snapshot(clock::now()).classes;
-    let mut places = Vec::new();
-    for (name, &weight) in weights {
-        let Some(class) = classes.iter().find(|class| class.name == *name) else {
-            let known: Vec<&str> = classes.iter().map(|class| class.name.as_str()).collect();
-            bail!("there is no class `{name}`; the classes are: {}", known.join(", "));
-        };
-        if !(0.001..=1_000.0).contains(&weight) {
-            bail!("the weight of `{name}` is {weight}: write a number from 0.001 to 1000");
-        }
-        if class.target.is_some() {
-            bail!("the weight of `{name}` follows its latency target: remove latency_ms_max first");
-        }
-        places.push((class, (weight * 1e3).round() as u32));
-    }
-    for (class, thousandths) in places {
-        let sharing = if class.shared { Sharing::PerClass } else { Sharing::PerUser };
-        let share = ClassShare::new(thousandths, sharing);
-        region.set_class(class.class as usize, &class.name, thousandths, share, class.shared);
-    }
-    Ok(())
-}
-
-/// Puts everybody into the class that the rules in force say, if they changed since.
-fn reclassify(region: &Mapping) {
-    let epoch = region.rules.epoch();
-    for user in 0..region.high_water() {
-        let Some(slot) = region.user(user) else { break };
-        let nameless = region.protocol() == Protocol::Generic;
-        let known =
-            slot.state() != State::Free && (nameless || !slot.account.get().bytes().is_empty());
-        if known && slot.class_epoch.load(Ordering::Relaxed) != epoch {
-            let (verdict, epoch) = region.rules.classify(&identity_of(slot));
-            region.classify(user, verdict.class, verdict.bypass, epoch);
-        }
-    }
-}
-
-/// The sign of life and the stall detector, on a thread of its own: nothing that the rest of the
-/// daemon does can delay them.
-fn beat(region: Mapping) {
-    let settings = region.control.settings();
-    let mut detector = StallDetector::new(settings.stall, BONUS_MAX);
-    let mut swept_at = Nanos(0);
-    let mut seen = [0; TOKENS];
-    while !STOP.load(Ordering::Relaxed) {
-        let now = clock::now();
-        region.beat.alive_ns.store(now.0, Ordering::Relaxed);
-        detector.set_patience(region.control.settings().stall);
-        let stalls = detector.stalls();
-        let bonus =
-            detector.look(Sight { now, completed: region.completed(), waiting: region.waiting() });
-        if detector.stalls() > stalls {
-            region.count(Counter::Stalls);
-        }
-        if bonus != region.control.bonus() {
-            region.set_bonus(bonus);
-        }
-        region.pump_all();
-        if now.since(swept_at) > Nanos::from_millis(1_000) {
-            swept_at = now;
-            reclassify(&region);
-            sweep_the_dead(&region);
-            region.reclaim(&mut seen);
-        }
-        std::thread::sleep(BEAT);
-    }
-}
-
-/// A thread that ended while its user had a place cannot give it back, and a process that ended
-/// gives nothing back at all.
-fn sweep_the_dead(region: &Mapping) {
-    for user in 0..region.high_water() {
-        let Some(slot) = region.user(user) else { break };
-        let process = slot.pid.load(Ordering::Relaxed);
-        let thread = slot.thread.load(Ordering::Relaxed);
-        // Also of a free slot: a process may end while it claims one.
-        if process != 0 && !thread_exists(process) {
-            region.reap(user, process);
-        } else if thread != 0
-            && matches!(slot.state(), State::Inside | State::Overdraft)
-            && !thread_exists(thread)
-            && region.lend(user)
-        {
-            region.count(Counter::Reaped);
-        }
-    }
-}
 
 struct Daemon {
     instance: Instance,
@@ -180,7 +57,10 @@ struct Daemon {
     companion: Companion,
     metrics: Metrics,
     log: Log,
+    /// Why the configuration file is not in force as it is by now.
     config_error: Option<String>,
+    /// Why metrics are not served where the configuration says.
+    metrics_error: Option<String>,
 }
 
 impl Daemon {
@@ -189,10 +69,16 @@ impl Daemon {
         self.recorder.collect(&self.region);
         self.tuning.tick(&self.region, now);
         self.companion.tick(&self.region);
-        if self.history.back().is_none_or(|last| now.since(last.now) >= TICK) {
-            let snapshot = self.region.snapshot(now);
+        let turns = || self.region.work().turns;
+        let settings = self.region.control.settings();
+        let own = self.history.back().is_none_or(|last| now.since(last.now) >= TICK);
+        if !own && !self.quota.is_due(&settings, now, turns) {
+            return;
+        }
+        let (snapshot, turns) = (self.region.snapshot(now), turns());
+        self.quota.tick(&self.region, &snapshot, turns);
+        if own {
             self.log.look(&snapshot);
-            self.quota.tick(&self.region, &snapshot);
             self.slo.tick(&self.region, &snapshot);
             self.history.push_back(snapshot);
             while self.history.get(1).is_some_and(|next| now.since(next.now) > WINDOW) {
@@ -208,6 +94,8 @@ impl Daemon {
                 let before = self.history.front().unwrap_or(&now);
                 let mut status = Status::build(&self.instance.name, before, &now);
                 status.config_error = self.config_error.clone();
+                status.metrics_error = self.metrics_error.clone();
+                status.log = self.instance.log();
                 status.targets = self.slo.status();
                 status.cgroup = self.companion.status();
                 status.metrics = vec![format!("unix:{}", self.instance.metrics_path().display())];
@@ -283,35 +171,6 @@ impl Daemon {
             self.instance.remove();
         }
     }
-
-    /// The profile as it is written now. Who is never held is all that a reload takes from it.
-    fn profile(&self) -> Result<Profile> {
-        match &self.note.profile_file {
-            Some(file) => Ok(Profile::load(file)?),
-            None => Profiles::read()?.named(&self.note.profile).cloned(),
-        }
-    }
-
-    fn reload(&mut self) -> Result<String> {
-        let Some(path) = &self.note.config else {
-            bail!(
-                "this instance was started without a configuration file: headworks run --config FILE …"
-            );
-        };
-        match crate::config::load(path) {
-            Ok(config) => {
-                let profile = self.profile()?;
-                apply_config(&self.region, &config, self.note.extra_port, &profile.bypass);
-                self.config_error = None;
-                self.metrics.listen(config.metrics)?;
-                Ok(format!("{} is in force", path.display()))
-            }
-            Err(error) => {
-                self.config_error = Some(error.to_string());
-                bail!("{error}\nthe configuration from before stays in force")
-            }
-        }
-    }
 }
 
 /// Runs until the database ends. `ready` gets a line once the daemon serves; from then on a
@@ -345,8 +204,13 @@ pub fn run(
     region.beat.daemon.store(std::process::id(), Ordering::Relaxed);
     region.beat.server.store(note.server_pid, Ordering::Relaxed);
     region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+    if let Err(error) = log::also_to(&instance.log_path()) {
+        let path = instance.log_path();
+        log::line(&format!("decisions go to standard error only: {}: {error}", path.display()));
+    }
+    log::line(&format!("the daemon (process {}) begins", std::process::id()));
     let metrics = Metrics::start(&instance, region)?;
-    let beater = std::thread::spawn(move || beat(region));
+    let beater = std::thread::spawn(move || beat::beat(region));
     if let Some(ready) = &mut ready {
         let _ = ready.write_all(b"ready\n");
     }
@@ -368,12 +232,9 @@ pub fn run(
         slo: Slo::default(),
         companion,
         config_error: None,
+        metrics_error: None,
     };
-    if let Some(Ok(config)) = daemon.note.config.as_ref().map(|path| crate::config::load(path))
-        && let Err(error) = daemon.metrics.listen(config.metrics)
-    {
-        log::line(&format!("{error:#}"));
-    }
+    daemon.read_config();
     let mut asked_to_end: Option<Nanos> = None;
     loop {
         daemon.tick();
@@ -386,7 +247,7 @@ pub fn run(
             revents: 0,
         });
         // SAFETY: the array and its length belong together.
-        unsafe { libc::poll(fds.as_mut_ptr(), 3, 100) };
+        unsafe { libc::poll(fds.as_mut_ptr(), 3, LOOK_MS) };
         if fds[0].revents != 0 {
             if !daemon.note.attended {
                 daemon.remove_instance();
@@ -419,7 +280,7 @@ pub fn run(
             match read_signal(signals) {
                 Some(libc::SIGHUP) => {
                     if let Err(error) = daemon.reload() {
-                        log::line(&format!("reload refused: {error:#}"));
+                        log::line(&format!("reload: {error:#}"));
                     }
                 }
                 Some(libc::SIGTERM) => asked_to_end = asked_to_end.or(Some(clock::now())),

@@ -163,6 +163,17 @@ impl Instance {
         self.dir.join("metrics.sock")
     }
 
+    /// What its daemon decided and why (see [`crate::log`]). It goes with the instance.
+    pub fn log_path(&self) -> PathBuf {
+        self.dir.join("daemon.log")
+    }
+
+    /// Where the daemon's log is, if there is one.
+    pub fn log(&self) -> Option<String> {
+        let path = self.log_path();
+        path.exists().then(|| path.display().to_string())
+    }
+
     fn note_path(&self) -> PathBuf {
         self.dir.join("instance.json")
     }
@@ -249,7 +260,7 @@ impl Instance {
         self.create(None)
     }
 
-    /// Removes what an instance before left in the directory.
+    /// Removes what an instance before left in the directory, but for the log of its daemon.
     pub fn empty(&self) -> Result<()> {
         let own = [self.region_path(), self.socket_path(), self.metrics_path(), self.note_path()];
         for path in own {

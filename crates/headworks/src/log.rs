@@ -1,14 +1,23 @@
 //! What the daemon writes into its log: what changed, and why users are treated otherwise than by the
 //! rule.
 //!
+//! It goes to standard error, which a service's manager keeps and a terminal forgets, and to a file of bounded size
+//! beside the region, which `headworks status` names.
+//!
 //! Nothing of it is said for each request. A reason that is counted is said with how often it
 //! happened since it was said last, at most every ten seconds.
 
+mod file;
+
+use file::LogFile;
 use headworks_policy::Nanos;
 use headworks_region::State;
 use headworks_region::snapshot::{Snapshot, UserView};
 use std::collections::BTreeMap;
 use std::io::Write;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
 
 /// Time between two lines about the same reason.
 const EVERY: Nanos = Nanos::from_millis(10_000);
@@ -25,9 +34,28 @@ const ORDINARY: &[&str] = &[
     "reaped",
 ];
 
-/// Writes a line to standard error; a reader that has gone is no reason to end.
+/// Size that a file may grow to, in bytes, before it becomes the older one of two.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+static FILE: Mutex<Option<LogFile>> = Mutex::new(None);
+
+fn file() -> MutexGuard<'static, Option<LogFile>> {
+    FILE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lines go to this file, too, from here on.
+pub fn also_to(path: &Path) -> std::io::Result<()> {
+    *file() = Some(LogFile::open(path, FILE_BYTES_MAX)?);
+    Ok(())
+}
+
+/// Writes a line to standard error, and to the file if there is one; a reader that has gone, or a file that takes
+/// no more, is no reason to end.
 pub fn line(text: &str) {
     let _ = writeln!(std::io::stderr(), "headworks: {text}");
+    if let Some(file) = &mut *file() {
+        let _ = file.line(text, SystemTime::now());
+    }
 }
 
 /// Remembers what was said.

@@ -138,7 +138,10 @@ fn fetch(instance: &Instance) -> Result<status::Status> {
     }
     let before = region.snapshot(clock::now());
     std::thread::sleep(Duration::from_millis(500));
-    Ok(status::Status::build(&instance.name, &before, &region.snapshot(clock::now())))
+    let mut status = status::Status::build(&instance.name, &before, &region.snapshot(clock::now()));
+    // What it said before it fell silent.
+    status.log = instance.log();
+    Ok(status)
 }
 
 /// Of a bound; one that is given is never rounded to none.

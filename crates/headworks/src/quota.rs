@@ -3,11 +3,16 @@
 //! A window lasts until the users of each class could have had enough turns for unfairness to be told from chance
 //! ([`QuotaLimits::ends`]). A class that had too few of them, because its statements take minutes, says nothing of ζ and
 //! keeps nobody from judging the others.
+//!
+//! A window may be as short as a scheduling round of AppleS, 100 ms. A whole snapshot that often would cost too much where
+//! there are thousands of users, so between the daemon's own, which are half a second apart, one is only taken if the
+//! window can be over by then ([`Quota::is_due`]).
 
 use headworks_policy::Nanos;
 use headworks_policy::metrics::{coefficient_of_variation, latency_variability, unfairness};
 use headworks_policy::quota::{QuotaControl, QuotaLimits, QuotaSight};
-use headworks_region::snapshot::{Snapshot, UserView};
+use headworks_region::control::Settings;
+use headworks_region::snapshot::{ClassView, Snapshot, UserView};
 use headworks_region::{Mapping, Mode, State};
 use std::collections::HashMap;
 
@@ -18,45 +23,92 @@ const BACKLOGGED: f64 = 0.5;
 /// Largest ζ, as in a configuration.
 const MOST: f64 = 1_048_576.0;
 
+/// Snapshots that a window which is not over yet may take, beside the daemon's own.
+const LOOKS: u32 = 4;
+
 /// See the module.
 #[derive(Debug, Default)]
 pub struct Quota {
-    before: Option<Snapshot>,
+    window: Option<Under>,
     control: QuotaControl,
 }
 
+/// The window under way.
+#[derive(Debug)]
+struct Under {
+    before: Snapshot,
+    /// Turns of the region when it began.
+    turns: u64,
+    /// Turns of the region for one of a mean user of the class that has the fewest, as it was last seen.
+    pace: f64,
+    /// Snapshots that found it not to be over.
+    looks: u32,
+}
+
 impl Quota {
-    /// Looks, several times a second; `now` is the latest snapshot.
-    pub fn tick(&mut self, region: &Mapping, now: &Snapshot) {
+    /// Whether the window can be over, so that a snapshot is worth its price: by the time that has passed and by
+    /// `turns`, how many have ended in the region so far. It asks for those only if the time does not tell.
+    pub fn is_due(&self, settings: &Settings, now: Nanos, turns: impl FnOnce() -> u64) -> bool {
+        let (Some(limits), Some(under)) = (limits(settings), &self.window) else { return false };
+        let lasted = now.since(under.before.now);
+        // With as many turns as there can be it is over if it has lasted for long enough.
+        if under.looks >= LOOKS || !limits.ends(lasted, f64::INFINITY) {
+            return false;
+        }
+        let ended = turns().saturating_sub(under.turns) as f64;
+        limits.ends(lasted, ended / under.pace.max(1.0))
+    }
+
+    /// Looks; `now` is the latest snapshot, and `turns` have ended in the region so far.
+    pub fn tick(&mut self, region: &Mapping, now: &Snapshot, turns: u64) {
         let settings = &now.settings;
-        let bounds = [settings.unfairness_max_mille, settings.latency_cv_max_mille];
-        if bounds == [0, 0] || settings.mode != Mode::Enforce || settings.off {
+        let Some(limits) = limits(settings) else {
             *self = Quota::default();
             return;
-        }
-        let Some(before) = &self.before else {
+        };
+        let Some(under) = &mut self.window else {
             self.control = QuotaControl::new(f64::from(settings.zeta));
-            self.before = Some(now.clone());
+            self.window = Some(Under { before: now.clone(), turns, pace: 1.0, looks: 0 });
             return;
         };
-        let window = Window::new(before, now);
-        let limits = QuotaLimits {
-            unfairness_max: f64::from(bounds[0]) / 1e3,
-            variability_max: f64::from(bounds[1]) / 1e3,
-            increase: window.step(),
-            most: MOST,
-            ..QuotaLimits::default()
-        };
-        if !limits.ends(now.now.since(before.now), window.turns_least()) {
+        let window = Window::new(&under.before, now);
+        let limits = QuotaLimits { increase: window.step(), ..limits };
+        let least = window.turns_least();
+        // A class that had no turn yet may have to be waited for to the end.
+        under.pace = turns.saturating_sub(under.turns) as f64 / least;
+        if !limits.ends(now.now.since(under.before.now), least) {
+            under.looks += 1;
             return;
         }
         let sight = window.sight(&limits);
         let zeta = self.control.look(&limits, sight).round() as u32;
-        self.before = Some(now.clone());
+        *under = Under { before: now.clone(), turns, pace: under.pace, looks: 0 };
         if zeta != settings.zeta {
             region.tune_quota(zeta);
         }
     }
+}
+
+/// Bounds, if there are any and they can be reached by holding.
+fn limits(settings: &Settings) -> Option<QuotaLimits> {
+    let bounds = [settings.unfairness_max_mille, settings.latency_cv_max_mille];
+    let wanted = bounds != [0, 0] && settings.mode == Mode::Enforce && !settings.off;
+    wanted.then(|| QuotaLimits {
+        unfairness_max: f64::from(bounds[0]) / 1e3,
+        variability_max: f64::from(bounds[1]) / 1e3,
+        most: MOST,
+        ..QuotaLimits::default()
+    })
+}
+
+/// Weight of a user of a class of which so many want something at a time. The policy divides the weight of a class
+/// that shares it among those, whoever else is connected.
+pub fn weight_of_each(now: &Snapshot, class: u32, wanting: f64) -> f64 {
+    let view = now.classes.iter().find(|view| view.class == class);
+    let each = |view: &ClassView| {
+        if view.shared { view.weight / wanting.max(1.0) } else { view.weight }
+    };
+    view.map_or(1.0, each).max(1e-6)
 }
 
 /// Time in which a user had a request in hand, since `past` was seen at `from`: those that were answered, less what of
@@ -82,6 +134,8 @@ struct OfClass {
     /// Requests for each weight, and variation of latencies, of each user.
     shares: Vec<f64>,
     variations: Vec<Option<f64>>,
+    /// Users that wanted something at a time: also a part of each that wanted something now and then.
+    wanting: f64,
 }
 
 impl OfClass {
@@ -101,19 +155,28 @@ impl Window {
             before.users.iter().map(|user| ((user.user, user.generation), user)).collect();
         let span = now.now.since(before.now).0 as f64;
         let mut classes: HashMap<u32, OfClass> = HashMap::new();
+        let mut now_and_then: HashMap<u32, f64> = HashMap::new();
         for user in now.users.iter().filter(|user| !user.bypass) {
             let Some(past) = earlier.get(&(user.user, user.generation)) else { continue };
-            if (wanted(past, user, before.now, now.now).0 as f64) < BACKLOGGED * span {
+            let part = wanted(past, user, before.now, now.now).0 as f64 / span;
+            if part < BACKLOGGED {
+                *now_and_then.entry(user.class).or_default() += part;
                 continue;
             }
             let class = classes.entry(user.class).or_default();
+            class.wanting += 1.0;
             let requests = user.totals.requests.saturating_sub(past.totals.requests);
             class.requests += requests;
             class.turns += user.totals.turns.saturating_sub(past.totals.turns);
-            class.shares.push(requests as f64 / now.weight(user).max(1e-6));
+            class.shares.push(requests as f64);
             let (sum, squares) =
                 (user.latency_ms.0 - past.latency_ms.0, user.latency_ms.1 - past.latency_ms.1);
             class.variations.push(coefficient_of_variation(requests, sum, squares));
+        }
+        for (number, class) in &mut classes {
+            class.wanting += now_and_then.get(number).copied().unwrap_or(0.0);
+            let weight = weight_of_each(now, *number, class.wanting);
+            class.shares.iter_mut().for_each(|requests| *requests /= weight);
         }
         Window(classes)
     }
@@ -149,102 +212,4 @@ impl Window {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::views::{self, snapshot};
-    use headworks_region::State::{Idle, Inside, Lent, Waiting};
-    use headworks_region::snapshot::Totals;
-
-    const SPAN: Nanos = Nanos::from_millis(1_000);
-
-    /// What a user did in a window: its state at the end, the part of the time for which answered requests had
-    /// waited and run, how long it has had the one in hand, requests and turns.
-    type Did = (State, f64, f64, u64, u64);
-
-    fn window(did: &[(u32, Did)]) -> Window {
-        let part = |of: f64| Nanos((SPAN.0 as f64 * of) as u64);
-        let users = |end: u64| {
-            let user = |(number, &(class, did)): (u32, &(u32, Did))| {
-                let (state, answered, in_hand, requests, turns) = did;
-                let answered = answered * end as f64;
-                let (wait, run) = (part(answered * 0.75), part(answered * 0.25));
-                let (requests, turns) = (requests * end, turns * end);
-                let totals = Totals { requests, turns, wait, run, ..Totals::default() };
-                // At the begin of the window everybody is idle.
-                let state = if end == 0 { Idle } else { state };
-                let arrived = Nanos(SPAN.0 * 2).since(part(in_hand));
-                UserView { state, totals, arrived, ..views::user(number, class) }
-            };
-            (0..).zip(did).map(user).collect()
-        };
-        let before = Snapshot { now: SPAN, ..snapshot(users(0), Vec::new()) };
-        let now = Snapshot { now: Nanos(SPAN.0 * 2), ..snapshot(users(1), Vec::new()) };
-        Window::new(&before, &now)
-    }
-
-    fn of_one_class(did: [Did; 4]) -> Window {
-        window(&did.map(|did| (0, did)))
-    }
-
-    fn unfairness_of(window: &Window) -> Option<f64> {
-        window.sight(&QuotaLimits { unfairness_max: 1.0, ..QuotaLimits::default() }).unfairness
-    }
-
-    #[test]
-    fn who_waits_all_the_time_counts_and_who_asks_now_and_then_does_not() {
-        let fair = of_one_class([
-            (Waiting, 0.7, 0.2, 100, 4),
-            (Inside, 0.9, 0.1, 100, 4),
-            // It was between two statements when somebody looked.
-            (Idle, 0.8, 0.0, 100, 4),
-            // By chance it has just asked.
-            (Inside, 0.1, 0.01, 1, 1),
-        ]);
-        assert_eq!((fair.users(), unfairness_of(&fair)), (3, Some(0.0)));
-        assert!((fair.turns_least() - 4.0).abs() < 1e-9);
-        let starved = of_one_class([
-            (Waiting, 0.7, 0.2, 150, 6),
-            (Inside, 0.9, 0.1, 150, 6),
-            // Its request is not answered yet.
-            (Waiting, 0.0, 1.0, 0, 0),
-            // Its client idles inside a transaction, and has done so for long.
-            (Lent, 0.1, 1.0, 70, 70),
-        ]);
-        assert_eq!((starved.users(), unfairness_of(&starved)), (3, Some(1.0)));
-    }
-
-    #[test]
-    fn a_request_that_was_in_hand_before_counts_from_the_begin_of_the_window() {
-        let ms = Nanos::from_millis;
-        let at = |state, arrived, answered| UserView {
-            state,
-            arrived: ms(arrived),
-            totals: Totals { run: ms(answered), ..Totals::default() },
-            ..views::user(1, 0)
-        };
-        // It came at 400 and was answered at 1,300; the window begins at 1,000.
-        let (past, user) = (at(Waiting, 400, 50), at(Idle, 400, 950));
-        assert_eq!(wanted(&past, &user, ms(1_000), ms(2_000)), ms(300));
-        // It is not answered yet.
-        let user = at(Waiting, 400, 50);
-        assert_eq!(wanted(&past, &user, ms(1_000), ms(2_000)), ms(1_000));
-    }
-
-    #[test]
-    fn a_class_whose_statements_take_minutes_keeps_nobody_from_judging_the_others() {
-        let busy = (Waiting, 0.8, 0.1, 100, 4);
-        let window =
-            window(&[(0, busy), (0, (Waiting, 0.8, 0.1, 300, 12)), (1, (Inside, 0.0, 1.0, 0, 0))]);
-        assert_eq!((window.users(), window.turns_least()), (3, 0.0));
-        assert_eq!(unfairness_of(&window), Some(0.5), "100 and 300 requests");
-    }
-
-    #[test]
-    fn the_step_is_a_part_of_a_turn_for_everybody() {
-        // Turns of 25 requests: 40 users x 25 x an eighth.
-        let many = window(&[(0, (Waiting, 0.8, 0.1, 100, 4)); 40]);
-        assert_eq!(many.step(), 125.0);
-        let nobody = of_one_class([(Idle, 0.0, 0.0, 0, 0); 4]);
-        assert_eq!((nobody.step(), unfairness_of(&nobody)), (16.0, None));
-    }
-}
+mod tests;

@@ -145,6 +145,9 @@ fn targets(status: &Status, ink: Ink) -> String {
             target.windows_held,
             target.windows
         );
+        if target.standing == "infeasible" {
+            let _ = writeln!(out, "    {} {}", ink.faint("mend:"), ink.bold(crate::slo::MEND));
+        }
     }
     out
 }
@@ -195,24 +198,25 @@ fn head(out: &mut String, status: &Status, ink: Ink) {
         );
         let _ = writeln!(out, "{}", ink.tone(Tone::Notice, &text));
     }
-    if let Some(error) = &status.config_error {
-        let _ = writeln!(
-            out,
-            "{}",
-            ink.tone(
-                Tone::Bad,
-                "The last reload was refused; the configuration before it is in force:"
-            )
-        );
+    let name = printable(&status.instance);
+    let mut wrong = |sentence: &str, error: &Option<String>, then: &str| {
+        let Some(error) = error else { return };
+        let _ = writeln!(out, "{}", ink.tone(Tone::Bad, sentence));
         for line in error.lines() {
             let _ = writeln!(out, "  {}", printable(line));
         }
-        let _ = writeln!(
-            out,
-            "  headworks reload --name {}   # once it is corrected",
-            printable(&status.instance)
-        );
-    }
+        let _ = writeln!(out, "  headworks reload --name {name}   # {then}");
+    };
+    wrong(
+        "The last reload was refused; the configuration before it is in force:",
+        &status.config_error,
+        "once it is corrected",
+    );
+    wrong(
+        "Metrics are not served where the configuration says; the rest of it is in force:",
+        &status.metrics_error,
+        "once the address can be had",
+    );
 }
 
 fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
@@ -258,6 +262,7 @@ fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
         rows.push(("encryption", text));
     }
     rows.extend(status.metrics.iter().map(|place| ("metrics", printable(place))));
+    rows.extend(status.log.iter().map(|file| ("decisions", printable(file))));
     rows.push((
         "processes",
         format!("database {}, daemon {}", status.server_pid, status.daemon_pid),

@@ -1,5 +1,9 @@
 //! Latency targets: the daemon's side of the policy. It measures the classes that have a target and
 //! sets their weights.
+//!
+//! The region holds the weight that was found; what the class weighs by itself is only in the configuration. So the
+//! daemon hands over the configuration's weights at its start and at each reload ([`Slo::configure`]): what a class
+//! keeps in any case must not follow what was found, or it would sink or rise with each daemon that takes over.
 
 use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, bounds, percentile};
@@ -30,11 +34,11 @@ pub struct SloStatus {
     pub percentile: f64,
     /// Latency that it may have.
     pub target_ms: f64,
-    /// Latency that it had in the last window; `None` before the first one.
+    /// Latency that it had in the last window; `None` before the first one, and if nothing was answered in it.
     pub latency_ms: Option<f64>,
-    /// `held`, `raising`, `infeasible` or `unknown`.
+    /// `held`, `raising`, `bounded` (above it, with no more weight to be had), `infeasible` or `unknown`.
     pub standing: String,
-    /// Of an infeasible target: measured over target.
+    /// Of an infeasible target: measured over target, in the last window.
     pub gap: Option<f64>,
     /// Weight that the class has by now.
     pub weight: f64,
@@ -44,14 +48,18 @@ pub struct SloStatus {
     pub windows_held: u64,
 }
 
-/// A class keeps at least this part of the weight that it had when its target was set, whatever its latencies say.
+/// A class keeps at least this part of the weight that the configuration gives it, whatever its latencies say.
 const WEIGHT_KEPT: f64 = 0.25;
 
+/// A class with a target, as long as it is the same class with the same target.
 #[derive(Debug)]
 struct Controlled {
     class: u32,
-    /// Weight when the target was set.
-    own_weight: f64,
+    shared: bool,
+    /// As the region has it: fraction and latency.
+    target: Option<(f64, Nanos)>,
+    /// Weight that the region had when its control began: only for a class that the configuration does not know.
+    weight_at_begin: f64,
     status: SloStatus,
 }
 
@@ -63,9 +71,18 @@ pub struct Slo {
     classes: Vec<Controlled>,
     /// The shares rest on who was busy, not only on who was connected.
     known: bool,
+    /// Weights of the configuration, by name of the class.
+    configured: BTreeMap<String, f64>,
+    /// Weight of those without a target together, when they last wanted something; zero if they never did.
+    rest: f64,
 }
 
 impl Slo {
+    /// Takes the weights of the configuration that is in force, by name of the class.
+    pub fn configure(&mut self, weights: BTreeMap<String, f64>) {
+        self.configured = weights;
+    }
+
     /// How every class with a target stands.
     pub fn status(&self) -> Vec<SloStatus> {
         self.classes.iter().map(|class| class.status.clone()).collect()
@@ -73,41 +90,44 @@ impl Slo {
 
     /// Looks, several times a second; `now` is the latest snapshot.
     pub fn tick(&mut self, region: &Mapping, now: &Snapshot) {
-        let targeted: Vec<u32> = now
-            .classes
-            .iter()
-            .filter(|c| c.target.is_some())
-            .map(|c| c.class)
-            .take(TARGETS)
-            .collect();
+        let targeted: Vec<&ClassView> =
+            now.classes.iter().filter(|c| c.target.is_some()).take(TARGETS).collect();
         let settings = &now.settings;
         if targeted.is_empty() || settings.mode != Mode::Enforce || settings.off {
-            *self = Slo::default();
+            let configured = std::mem::take(&mut self.configured);
+            *self = Slo { configured, ..Slo::default() };
             return;
         }
-        if self.classes.iter().map(|c| c.class).ne(targeted.iter().copied()) {
+        let same = self.classes.len() == targeted.len()
+            && self.classes.iter().zip(&targeted).all(|(class, view)| class.is(view));
+        if !same {
             self.begin(&targeted, now);
             return;
         }
         self.restore_weights(region, now);
-        let Some(before) = &self.before else { return };
+        let Some(before) = self.before.take() else { return };
         let span = now.now.since(before.now);
-        let enough = targeted.iter().all(|class| {
-            window(before, now, *class).is_some_and(|(counts, view)| {
+        let enough = self.classes.iter().all(|class| {
+            window(&before, now, class.class).is_some_and(|(counts, view)| {
                 let quantile = view.target.map_or(0.0, |(quantile, _)| quantile);
                 counts.iter().sum::<u64>() as f64 * (1.0 - quantile) >= BEYOND
             })
         });
         if span < WINDOW_MIN || !enough && span < WINDOW_MAX {
+            self.before = Some(before);
             return;
         }
-        let busy = busy(before, now);
+        let busy = busy(&before, now);
+        self.look_at_the_rest(now, &busy);
         if !self.known {
-            self.control = SloControl::new(&shares(&targeted, now, &busy), &LIMITS);
+            let found = shares(&self.numbers(), now, &busy, self.rest, |view| view.weight);
+            self.control = SloControl::new(&found, &LIMITS);
             self.known = true;
         }
+        let own = shares(&self.numbers(), now, &busy, self.rest, |view| self.own_weight(view));
+        self.control.keep(&own);
         for (at, controlled) in self.classes.iter_mut().enumerate() {
-            let Some((counts, view)) = window(before, now, controlled.class) else { continue };
+            let Some((counts, view)) = window(&before, now, controlled.class) else { continue };
             let Some((quantile, latency)) = view.target else { continue };
             let target = Target { quantile, latency_ms: latency.as_millis_f64() };
             let sight = SloSight {
@@ -116,21 +136,28 @@ impl Slo {
                 latency_ms: percentile(&counts, quantile).map_or(0.0, Nanos::as_millis_f64),
             };
             let standing = self.control.look(at, target, &LIMITS, sight);
-            controlled.judge(target, sight, standing);
+            if let Some(said) = controlled.judge(target, sight, standing) {
+                crate::log::line(&said);
+            }
         }
         self.set_weights(region, now, &busy);
         self.before = Some(now.clone());
     }
 
+    fn numbers(&self) -> Vec<u32> {
+        self.classes.iter().map(|class| class.class).collect()
+    }
+
     /// The shares follow at the end of the first window.
-    fn begin(&mut self, targeted: &[u32], now: &Snapshot) {
-        self.known = false;
+    fn begin(&mut self, targeted: &[&ClassView], now: &Snapshot) {
+        (self.known, self.rest) = (false, 0.0);
         self.classes = targeted
             .iter()
-            .filter_map(|class| now.classes.iter().find(|view| view.class == *class))
             .map(|view| Controlled {
                 class: view.class,
-                own_weight: view.weight,
+                shared: view.shared,
+                target: view.target,
+                weight_at_begin: view.weight,
                 status: SloStatus {
                     class: view.name.clone(),
                     standing: "unknown".to_owned(),
@@ -144,27 +171,44 @@ impl Slo {
         self.before = Some(now.clone());
     }
 
+    /// What a class weighs without a target: what the configuration says. Of others it is what the region has.
+    fn own_weight(&self, view: &ClassView) -> f64 {
+        match self.classes.iter().find(|class| class.class == view.class) {
+            Some(class) => {
+                self.configured.get(&view.name).copied().unwrap_or(class.weight_at_begin)
+            }
+            None => view.weight,
+        }
+    }
+
+    /// Takes note of what the classes without a target have of weight together. While none of their users wants
+    /// anything, it is what they had last, so that nobody who comes back finds another gate.
+    fn look_at_the_rest(&mut self, now: &Snapshot, busy: &Busy) {
+        let others = now.classes.iter().filter(|v| self.classes.iter().all(|c| c.class != v.class));
+        let (wanted, one_each) = others.fold((0.0, 0.0), |(wanted, one_each), view| {
+            let of = |users| total_weight(view, view.weight, users);
+            (wanted + of(users(busy, view)), one_each + of(1))
+        });
+        if wanted > 0.0 {
+            self.rest = wanted;
+        } else if self.rest <= 0.0 {
+            // Nobody has come yet: as if one user of each class had.
+            self.rest = if one_each > 0.0 { one_each } else { 1.0 };
+        }
+    }
+
     /// Shares become weights: what the classes without a target have together stays as it is.
     fn set_weights(&mut self, region: &Mapping, now: &Snapshot, busy: &Busy) {
-        let rest: f64 = now
-            .classes
-            .iter()
-            .filter(|view| self.classes.iter().all(|c| c.class != view.class))
-            .map(|view| total_weight(view, users(busy, view)))
-            .sum();
         let taken: f64 = (0..self.classes.len()).map(|at| self.control.share(at)).sum();
-        if rest <= 0.0 || taken >= 1.0 {
-            return;
-        }
-        for (at, controlled) in self.classes.iter_mut().enumerate() {
-            let Some(view) = now.classes.iter().find(|view| view.class == controlled.class) else {
-                continue;
-            };
-            let total = self.control.share(at) / (1.0 - taken) * rest;
+        let left = 1.0 - taken.min(LIMITS.share_max);
+        for at in 0..self.classes.len() {
+            let number = self.classes[at].class;
+            let Some(view) = now.classes.iter().find(|view| view.class == number) else { continue };
+            let total = self.control.share(at) / left * self.rest;
             let users = if view.shared { 1 } else { users(busy, view).max(1) };
-            let kept = WEIGHT_KEPT * controlled.own_weight;
+            let kept = WEIGHT_KEPT * self.own_weight(view);
             let weight = (total / f64::from(users)).max(kept).clamp(0.001, 1_000.0);
-            controlled.status.weight = weight;
+            self.classes[at].status.weight = weight;
             put(region, view, weight);
         }
     }
@@ -180,34 +224,59 @@ impl Slo {
 }
 
 impl Controlled {
-    fn judge(&mut self, target: Target, sight: SloSight, standing: Standing) {
+    /// Whether a class is still the one that is controlled, towards the same target. After a reload another class may
+    /// have its number.
+    fn is(&self, view: &ClassView) -> bool {
+        (self.class, self.status.class.as_str(), self.target, self.shared)
+            == (view.class, view.name.as_str(), view.target, view.shared)
+    }
+
+    /// Notes how a window went; what is to be said of it, if it is news.
+    fn judge(&mut self, target: Target, sight: SloSight, standing: Standing) -> Option<String> {
         let status = &mut self.status;
         status.percentile = target.quantile * 100.0;
         status.target_ms = target.latency_ms;
+        status.latency_ms = (sight.answered > 0).then_some(sight.latency_ms);
         status.gap = None;
         let name = match standing {
             Standing::Unknown => "unknown",
             Standing::Held => "held",
             Standing::Raising => "raising",
+            Standing::Bounded => "bounded",
             Standing::Infeasible(gap) => {
                 status.gap = Some(gap);
                 "infeasible"
             }
         };
         if standing != Standing::Unknown {
-            status.latency_ms = Some(sight.latency_ms);
             status.windows += 1;
             status.windows_held += u64::from(standing == Standing::Held);
         }
-        if status.standing != name {
-            crate::log::line(&format!(
-                "target of class `{}`: {name}, p{:.1} {:.1} ms of {:.1} ms",
-                status.class, status.percentile, sight.latency_ms, status.target_ms
-            ));
-        }
+        let news = status.standing != name;
         status.standing = name.to_owned();
+        news.then(|| {
+            let measured = match status.latency_ms {
+                Some(ms) => format!("p{} {ms:.1} ms of", status.percentile),
+                None => "nothing was answered; it is".to_owned(),
+            };
+            let mut text = format!(
+                "target of class `{}`: {name}, {measured} {:.1} ms",
+                status.class, status.target_ms
+            );
+            if let Some(gap) = status.gap {
+                text += &format!(
+                    ", {gap:.2} times the target: more weight does not bring it there, so the others keep theirs; \
+                     {MEND} (it is tried again by itself, soon after the load drops)"
+                );
+            }
+            text
+        })
     }
 }
+
+/// What to do about a target that cannot be held.
+pub const MEND: &str =
+    "raise latency_ms_max, or put fewer users into the class, then: headworks reload";
 
 /// Puts a weight in force, if it is not.
 fn put(region: &Mapping, view: &ClassView, weight: f64) {
@@ -244,25 +313,29 @@ fn users(busy: &Busy, view: &ClassView) -> u32 {
     busy.get(&view.class).copied().unwrap_or(0)
 }
 
-/// Weight of so many users of a class together.
-fn total_weight(view: &ClassView, users: u32) -> f64 {
+/// Weight of so many users of a class together, if the class has this weight.
+fn total_weight(view: &ClassView, weight: f64, users: u32) -> f64 {
     match (users, view.shared) {
         (0, _) => 0.0,
-        (_, true) => view.weight,
-        (users, false) => view.weight * f64::from(users),
+        (_, true) => weight,
+        (users, false) => weight * f64::from(users),
     }
 }
 
-/// Parts of all weight that the classes with targets have by now. One that nobody uses counts as if one user did: it
-/// has to have something that can be raised.
-fn shares(targeted: &[u32], now: &Snapshot, busy: &Busy) -> Vec<f64> {
-    let of = |view: &ClassView| {
-        let least = u32::from(targeted.contains(&view.class));
-        total_weight(view, users(busy, view).max(least))
-    };
-    let total: f64 = now.classes.iter().map(of).sum();
+/// Parts of all weight that the classes with targets have with these weights, beside the `rest` that the others have
+/// together. One that nobody uses counts as if one user did: it has to have something that can be raised.
+fn shares(
+    targeted: &[u32],
+    now: &Snapshot,
+    busy: &Busy,
+    rest: f64,
+    weight: impl Fn(&ClassView) -> f64,
+) -> Vec<f64> {
+    let of = |view: &ClassView| total_weight(view, weight(view), users(busy, view).max(1));
     let find = |class: &u32| now.classes.iter().find(|view| view.class == *class);
-    targeted.iter().filter_map(find).map(|view| of(view) / total.max(1e-9)).collect()
+    let weights: Vec<f64> = targeted.iter().filter_map(find).map(of).collect();
+    let total = weights.iter().sum::<f64>() + rest;
+    weights.into_iter().map(|weight| weight / total.max(1e-9)).collect()
 }
 
 /// Latencies of a class in a window, by bucket, and the class as it is.
@@ -296,54 +369,4 @@ fn above(counts: &[u64; BUCKETS], latency: Nanos) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::views::{class, snapshot, user};
-    use headworks_policy::histogram::bucket_of;
-    use headworks_region::snapshot::{Totals, UserView};
-
-    /// Users of classes that have asked for so much by now.
-    fn users(of: &[(u32, u64)]) -> Vec<UserView> {
-        let user = |(number, &(class, requests)): (u32, &(u32, u64))| UserView {
-            totals: Totals { requests, ..Totals::default() },
-            ..user(number, class)
-        };
-        (0..).zip(of).map(user).collect()
-    }
-
-    #[test]
-    fn shares_are_of_those_who_want_something() {
-        let classes = || vec![class(0, "default", 1.0), class(1, "sensitive", 3.0)];
-        let begin = [[(1, 0)].repeat(2), [(0, 0)].repeat(100)].concat();
-        let mut end = begin.clone();
-        // Both of the class, and six of a hundred others, of whom one only waits.
-        end[..7].iter_mut().for_each(|user| user.1 = 10);
-        let before = snapshot(users(&begin), classes());
-        let mut now = snapshot(users(&end), classes());
-        now.users[50].state = State::Waiting;
-        now.users[60].bypass = true;
-        now.users[60].totals.requests = 99;
-        let busy = busy(&before, &now);
-        assert_eq!(busy, BTreeMap::from([(0, 6), (1, 2)]));
-        assert_eq!(shares(&[1], &now, &busy), [0.5]);
-    }
-
-    #[test]
-    fn a_class_that_nobody_uses_has_a_share_that_can_grow() {
-        let now = snapshot(Vec::new(), vec![class(0, "default", 1.0), class(1, "sensitive", 1.0)]);
-        let alone = shares(&[1], &now, &BTreeMap::from([(0, 9)]));
-        assert_eq!(alone, [0.1]);
-        assert_eq!(shares(&[1], &now, &Busy::new()), [1.0], "nobody is there at all");
-    }
-
-    #[test]
-    fn requests_above_a_latency_are_counted_within_their_bucket() {
-        let mut counts = [0; BUCKETS];
-        counts[bucket_of(Nanos::from_millis(10))] = 90;
-        counts[bucket_of(Nanos::from_millis(100))] = 10;
-        assert_eq!(above(&counts, Nanos::from_millis(60)), 10);
-        assert_eq!(above(&counts, Nanos::from_millis(1_000)), 0);
-        let (low, high) = bounds(bucket_of(Nanos::from_millis(100)));
-        assert_eq!(above(&counts, Nanos((low.0 + high.0) / 2)), 5);
-    }
-}
+mod tests;

@@ -1,6 +1,7 @@
 //! The state of an instance in figures: the one contract that `status`, `top`, the control socket
 //! and the exporters read. Every key ends in its unit.
 
+use crate::quota::weight_of_each;
 use headworks_hooks::mysql::Holding;
 use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, percentile};
@@ -68,6 +69,12 @@ pub struct Status {
     pub counters: BTreeMap<String, u64>,
     /// What went wrong with the last reload of the configuration; the one before it is in force.
     pub config_error: Option<String>,
+    /// Why metrics are not served where the configuration says; everything else of it is in force.
+    #[serde(default)]
+    pub metrics_error: Option<String>,
+    /// File with what the daemon decided; `None` if there is none.
+    #[serde(default)]
+    pub log: Option<String>,
     /// How it stands with processor time by weights; `None` if it was not asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<crate::cgroup::CgroupStatus>,
@@ -225,10 +232,21 @@ impl Status {
         let class_of = |user: &UserView| now.classes.iter().find(|class| class.class == user.class);
 
         // Only who was there all the time and always had work can be compared.
-        let busy = now.users.iter().filter(|user| {
-            !user.bypass && earlier.contains_key(&(user.user, user.generation)) && served(user) > 0
-        });
-        let shares = busy.map(|user| served(user) as f64 / now.weight(user).max(1e-6));
+        let busy = || {
+            now.users.iter().filter(|user| {
+                !user.bypass
+                    && earlier.contains_key(&(user.user, user.generation))
+                    && served(user) > 0
+            })
+        };
+        let mut wanting: HashMap<u32, u32> = HashMap::new();
+        busy().for_each(|user| *wanting.entry(user.class).or_default() += 1);
+        let weights: HashMap<u32, f64> = wanting
+            .into_iter()
+            .map(|(class, users)| (class, weight_of_each(now, class, users.into())))
+            .collect();
+        let shares = busy()
+            .map(|user| served(user) as f64 / weights.get(&user.class).copied().unwrap_or(1.0));
 
         let mut connections: Vec<UserStatus> = now
             .users
@@ -314,6 +332,8 @@ impl Status {
                 .map(|(name, _, value)| ((*name).to_owned(), *value))
                 .collect(),
             config_error: None,
+            metrics_error: None,
+            log: None,
             metrics: Vec::new(),
             counterfactual: None,
         }

@@ -1,11 +1,13 @@
-//! Snapshots for tests.
+//! Snapshots and regions for tests.
 
 use headworks_policy::Nanos;
 use headworks_policy::histogram::BUCKETS;
 use headworks_region::control::Settings;
 use headworks_region::snapshot::{ClassView, Snapshot, Totals, UserView};
 use headworks_region::user::Encryption;
-use headworks_region::{Mode, Protocol, State};
+use headworks_region::{Mapping, Mode, Protocol, State};
+use std::ffi::CString;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The server's process and its main thread.
 pub const SERVER: u32 = 500;
@@ -68,4 +70,17 @@ pub fn snapshot(users: Vec<UserView>, classes: Vec<ClassView>) -> Snapshot {
         classes,
         counters: Vec::new(),
     }
+}
+
+/// A region of one's own, in which a gate holds. It has no name in the file system.
+pub fn region() -> Mapping {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("headworks-views-{}-{number}", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let c_path = CString::new(path.to_str().unwrap()).unwrap();
+    let region = Mapping::create(&c_path, None).unwrap();
+    std::fs::remove_file(path).unwrap();
+    region.apply(&Settings { parallelism: 4, ..Settings::default() });
+    region
 }

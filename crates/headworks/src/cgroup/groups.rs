@@ -121,8 +121,8 @@ impl Groups {
     }
 
     /// Puts every thread back to where the server is, and removes the groups. What cannot be removed stays, which
-    /// harms nobody.
-    pub(super) fn remove(&mut self) {
+    /// harms nobody: `false` if there is some.
+    pub(super) fn remove(&mut self) -> bool {
         let back = self.place.dir.join(self.threads_file());
         for thread in self.inside().into_keys() {
             // It may have ended.
@@ -131,10 +131,12 @@ impl Groups {
         for class in self.existing() {
             let _ = std::fs::remove_dir(self.dir(class));
         }
-        if self.enabled && self.existing().is_empty() {
+        let all = self.existing().is_empty();
+        if self.enabled && all {
             let _ = write(&self.place.dir.join("cgroup.subtree_control"), "-cpu");
             self.enabled = false;
         }
+        all
     }
 }
 
@@ -241,7 +243,7 @@ mod tests {
         let mut groups = Groups::new(Place { version: Version::V1, dir }, "db", 42);
         assert_eq!(groups.make(0).unwrap_err().kind(), io::ErrorKind::NotFound);
         assert!(groups.inside().is_empty());
-        groups.remove();
+        assert!(groups.remove());
     }
 
     /// A thread that works, and how much processor time it has had.

@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 /// How it stands with the companion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupStatus {
-    /// `active`, or `off` although it was asked for.
+    /// `active`, or `off` although it was asked for; `starting` and `waiting` before there is a server.
     pub state: String,
     /// Why it is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,16 @@ impl Companion {
         match self {
             Companion::None => {}
             Companion::Own(worker) => worker.tick(region),
-            Companion::Janitor(reports) => reports.read(),
+            Companion::Janitor(reports) => {
+                let before = reports.latest().state.clone();
+                reports.read();
+                let latest = reports.latest();
+                // The janitor has no log of its own.
+                if latest.state == "off" && before != "off" {
+                    let reason = latest.reason.as_deref().unwrap_or("for a reason unknown");
+                    crate::log::line(&format!("no CPU weights: {reason}"));
+                }
+            }
         }
     }
 

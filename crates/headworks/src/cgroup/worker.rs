@@ -1,4 +1,7 @@
 //! Carries out the plan, twice a second, and says how it went.
+//!
+//! A service's companion sees several servers, one after the other. Each begins anew: it has a process, perhaps a group,
+//! of its own, so its threads go into groups of their own, and what failed for the one before may work for this one.
 
 use super::groups::Groups;
 use super::hierarchy::{Refusal, locate};
@@ -9,6 +12,7 @@ use headworks_region::{Mapping, clock};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering;
 
 /// Time between two looks.
 const EVERY: Nanos = Nanos::from_millis(500);
@@ -20,8 +24,12 @@ const FAILURES_MAX: u32 = 4;
 #[derive(Debug)]
 pub struct Worker {
     instance: String,
+    /// Process of the server, as the region has it; zero while there is none.
+    server: u32,
     /// The server whose threads are placed, and its groups.
     of: Option<(u32, Groups)>,
+    /// Groups of servers that have left which could not be removed yet: a thread may be on its way out.
+    left: Vec<Groups>,
     weights: BTreeMap<u32, u32>,
     looked: Nanos,
     failures: u32,
@@ -33,7 +41,9 @@ impl Worker {
     pub fn new(instance: &str) -> Worker {
         Worker {
             instance: instance.to_owned(),
+            server: 0,
             of: None,
+            left: Vec::new(),
             weights: BTreeMap::new(),
             looked: Nanos(0),
             failures: 0,
@@ -48,16 +58,21 @@ impl Worker {
 
     /// Looks, as often as one likes.
     pub fn tick(&mut self, region: &Mapping) {
+        let server = region.beat.server.load(Ordering::Relaxed);
+        if server != self.server {
+            self.change_server(server);
+        }
         let now = clock::now();
-        if now.since(self.looked) < EVERY || self.failures > FAILURES_MAX {
+        if now.since(self.looked) < EVERY {
             return;
         }
         self.looked = now;
-        let snapshot = region.snapshot(now);
-        if self.of.as_ref().is_some_and(|(server, _)| *server != snapshot.server) {
-            self.end();
+        self.left.retain_mut(|groups| !groups.remove());
+        if server == 0 || self.failures > FAILURES_MAX {
+            return;
         }
-        if snapshot.server == 0 {
+        let snapshot = region.snapshot(now);
+        if snapshot.server != server {
             return;
         }
         if region.pooled() {
@@ -86,6 +101,20 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// The server has left, another one has come, or both.
+    fn change_server(&mut self, server: u32) {
+        self.end();
+        (self.server, self.failures, self.looked) = (server, 0, Nanos(0));
+        self.status = match server {
+            0 => CgroupStatus {
+                state: "waiting".to_owned(),
+                reason: Some("there is no server".to_owned()),
+                ..CgroupStatus::default()
+            },
+            _ => CgroupStatus { state: "starting".to_owned(), ..CgroupStatus::default() },
+        };
     }
 
     fn carry_out(&mut self, wanted: &[Wanted]) -> Result<(), (String, io::Error)> {
@@ -146,8 +175,10 @@ impl Worker {
 
     /// Puts threads back and removes the groups.
     pub fn end(&mut self) {
-        if let Some((_, mut groups)) = self.of.take() {
-            groups.remove();
+        if let Some((_, mut groups)) = self.of.take()
+            && !groups.remove()
+        {
+            self.left.push(groups);
         }
         self.weights.clear();
     }
@@ -156,6 +187,9 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.end();
+        self.left.iter_mut().for_each(|groups| {
+            groups.remove();
+        });
     }
 }
 
@@ -191,6 +225,8 @@ fn mend_of(error: &io::Error) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cgroup::Place;
+    use crate::cgroup::hierarchy::Version;
 
     #[test]
     fn a_thread_belongs_to_its_process_and_a_child_to_its_parent() {
@@ -212,5 +248,74 @@ mod tests {
         child.wait().unwrap();
         drop(go);
         thread.join().unwrap();
+    }
+
+    /// A process that does nothing, as a server. Killed when dropped.
+    struct Server(std::process::Child);
+
+    impl Server {
+        fn start(region: &Mapping) -> Server {
+            let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+            region.beat.server.store(child.id(), Ordering::Relaxed);
+            Server(child)
+        }
+    }
+
+    impl Drop for Server {
+        fn drop(&mut self) {
+            self.0.kill().unwrap();
+            self.0.wait().unwrap();
+        }
+    }
+
+    #[test]
+    fn what_failed_for_one_server_is_tried_anew_for_the_next() {
+        let region = crate::views::region();
+        let mut worker = Worker::new("next");
+        worker.tick(&region);
+        assert_eq!(worker.status().state, "starting");
+        region.set_pooled(true);
+        let first = Server::start(&region);
+        worker.tick(&region);
+        let off = worker.status().clone();
+        assert_eq!(off.state, "off");
+        drop(first);
+        region.beat.server.store(0, Ordering::Relaxed);
+        worker.tick(&region);
+        assert_eq!(worker.status().state, "waiting");
+        region.set_pooled(false);
+        let _second = Server::start(&region);
+        worker.tick(&region);
+        // Groups, or whatever is in the way here: not what was in the way of the first.
+        let status = worker.status();
+        assert!(status.state == "active" || status.state == "off", "{status:?}");
+        assert_ne!(status.reason, off.reason);
+    }
+
+    #[test]
+    fn groups_of_a_server_that_left_are_removed_also_if_that_takes_a_while() {
+        let dir = std::env::temp_dir().join(format!("headworks-left-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let region = crate::views::region();
+        let mut worker = Worker::new("left");
+        let server = Server::start(&region);
+        worker.change_server(server.0.id());
+        let place = Place { version: Version::V1, dir: dir.clone() };
+        let mut groups = Groups::new(place, "left", server.0.id());
+        groups.make(3).unwrap();
+        let own = groups.dir(3);
+        // As long as something is in it, it cannot be removed.
+        let thread = own.join("thread");
+        std::fs::write(&thread, "").unwrap();
+        worker.of = Some((server.0.id(), groups));
+        drop(server);
+        region.beat.server.store(0, Ordering::Relaxed);
+        worker.tick(&region);
+        assert!(own.exists());
+        std::fs::remove_file(&thread).unwrap();
+        worker.looked = Nanos(0);
+        worker.tick(&region);
+        assert!(!own.exists() && worker.left.is_empty());
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -25,7 +25,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "doctor",
         &["headworks doctor", "headworks doctor /usr/sbin/mariadbd", "headworks doctor --json"],
     ),
-    ("daemon", &["headworks daemon --name mariadb       # after its daemon was killed"]),
+    (
+        "daemon",
+        &[
+            "headworks daemon --name mariadb       # after its daemon was killed",
+            "tail -f /run/headworks/mariadb/daemon.log   # what it decides",
+        ],
+    ),
     ("man", &["headworks man target/man && man target/man/headworks-run.1"]),
     ("bench", &["headworks bench list", "headworks bench run gate-mariadb --quick --out out/demo"]),
     ("bench list", &["headworks bench list --json"]),

@@ -7,13 +7,14 @@
 mod collect;
 
 use crate::instance::Instance;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use collect::Figures;
 use headworks_region::snapshot::Snapshot;
 use headworks_region::{Mapping, clock};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::net::{SocketAddr, TcpListener};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex};
@@ -33,7 +34,31 @@ struct Source {
 /// The servers that are open.
 pub struct Metrics {
     source: Arc<Source>,
-    tcp: Option<(SocketAddr, Arc<Server>)>,
+    tcp: Option<Tcp>,
+}
+
+/// A server by TCP.
+struct Tcp {
+    address: SocketAddr,
+    /// The socket on which the server listens: to be able to close it at once.
+    socket: TcpListener,
+    server: Arc<Server>,
+}
+
+impl Tcp {
+    fn open(address: SocketAddr, source: &Arc<Source>) -> Result<Tcp> {
+        let socket = TcpListener::bind(address)?;
+        let server = server(socket.try_clone()?)?;
+        serve(server.clone(), source.clone());
+        Ok(Tcp { address, socket, server })
+    }
+
+    /// Its port is free when this returns. The server by itself would only look around when the next client comes.
+    fn close(self) {
+        // SAFETY: the descriptor is open, and its owner does not read from it.
+        unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
+        self.server.unblock();
+    }
 }
 
 impl Metrics {
@@ -50,30 +75,51 @@ impl Metrics {
         Ok(Metrics { source, tcp: None })
     }
 
-    /// Opens, moves or closes the TCP port. If it cannot be opened, there is none.
+    /// Opens, moves or closes the TCP port. If the new address cannot be had, the one before stays.
     pub fn listen(&mut self, wanted: Option<SocketAddr>) -> Result<()> {
-        if self.tcp.as_ref().map(|(address, _)| *address) == wanted {
+        if self.address() == wanted {
             return Ok(());
         }
-        if let Some((_, server)) = self.tcp.take() {
-            server.unblock();
+        let Some(address) = wanted else {
+            self.tcp.take().into_iter().for_each(Tcp::close);
+            return Ok(());
+        };
+        let mut opened = Tcp::open(address, &self.source);
+        // From 127.0.0.1 to 0.0.0.0 we are in our own way.
+        let same_port = |tcp: &mut Tcp| tcp.address.port() == address.port();
+        if opened.is_err()
+            && let Some(own) = self.tcp.take_if(same_port)
+        {
+            let before = own.address;
+            own.close();
+            opened = Tcp::open(address, &self.source);
+            if opened.is_err() {
+                self.tcp = Tcp::open(before, &self.source).ok();
+            }
         }
-        let Some(address) = wanted else { return Ok(()) };
-        let listener = TcpListener::bind(address).with_context(|| {
-            format!(
-                "cannot serve metrics on {address}: choose another address (`metrics` in the configuration) and \
-                 reload; the Unix socket serves them meanwhile"
-            )
-        })?;
-        let server = server(listener)?;
-        serve(server.clone(), self.source.clone());
-        self.tcp = Some((address, server));
-        Ok(())
+        match opened {
+            Ok(tcp) => {
+                self.tcp.replace(tcp).into_iter().for_each(Tcp::close);
+                Ok(())
+            }
+            Err(error) => {
+                let stays = match self.address() {
+                    Some(address) => format!("http://{address}/metrics and the Unix socket serve"),
+                    None => "the Unix socket serves".to_owned(),
+                };
+                bail!(
+                    "cannot serve metrics on {address}: {error}\n  {stays} them meanwhile\n  \
+                     free the port (who has it: ss -ltnp), or choose another address (`metrics` in the configuration), \
+                     then: headworks reload --name {}",
+                    self.source.instance
+                )
+            }
+        }
     }
 
     /// The TCP address, if one is open.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.tcp.as_ref().map(|(address, _)| *address)
+        self.tcp.as_ref().map(|tcp| tcp.address)
     }
 }
 
@@ -130,4 +176,67 @@ fn text(instance: &str, before: &Snapshot, now: Snapshot) -> Result<String, std:
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metrics() -> Metrics {
+        let source = Source {
+            instance: "db".to_owned(),
+            region: crate::views::region(),
+            before: Mutex::new(None),
+        };
+        Metrics { source: Arc::new(source), tcp: None }
+    }
+
+    fn free() -> SocketAddr {
+        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    }
+
+    fn is_served(address: SocketAddr) -> bool {
+        std::net::TcpStream::connect(address).is_ok()
+    }
+
+    #[test]
+    fn an_address_that_cannot_be_had_leaves_the_one_before() {
+        let mut metrics = metrics();
+        let first = free();
+        metrics.listen(Some(first)).unwrap();
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let second = taken.local_addr().unwrap();
+        let error = metrics.listen(Some(second)).unwrap_err().to_string();
+        for part in [
+            format!("cannot serve metrics on {second}"),
+            format!("http://{first}/metrics and the Unix socket serve"),
+            "headworks reload --name db".to_owned(),
+        ] {
+            assert!(error.contains(&part), "{error}");
+        }
+        assert_eq!(metrics.address(), Some(first));
+        assert!(is_served(first));
+        drop(taken);
+        metrics.listen(Some(second)).unwrap();
+        assert!(is_served(second) && !is_served(first));
+        metrics.listen(None).unwrap();
+        assert!(!is_served(second));
+    }
+
+    #[test]
+    fn a_port_of_ones_own_is_not_in_the_way() {
+        let mut metrics = metrics();
+        let narrow = free();
+        let wide = SocketAddr::new(std::net::Ipv4Addr::UNSPECIFIED.into(), narrow.port());
+        for address in [narrow, wide, narrow] {
+            metrics.listen(Some(address)).unwrap();
+            assert_eq!(metrics.address(), Some(address));
+            assert!(is_served(narrow), "{address}");
+        }
+        // An address that this machine does not have, with the same port: it stays where it was.
+        let nowhere = SocketAddr::new([192, 0, 2, 1].into(), narrow.port());
+        metrics.listen(Some(nowhere)).unwrap_err();
+        assert_eq!(metrics.address(), Some(narrow));
+        assert!(is_served(narrow));
+    }
 }

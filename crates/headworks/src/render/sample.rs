@@ -102,6 +102,8 @@ pub(crate) fn busy() -> Status {
             ("not_known_here".to_owned(), 1),
         ]),
         config_error: None,
+        metrics_error: None,
+        log: None,
         counterfactual: None,
     }
 }

@@ -1,5 +1,6 @@
 use super::sample::{busy, dry_run};
 use super::*;
+use crate::slo::SloStatus;
 
 fn plain(status: &Status) -> String {
     status_text(status, 140, false)
@@ -74,6 +75,45 @@ fn what_is_wrong_comes_first_with_its_command() {
             "headworks reload",
         ],
     );
+}
+
+#[test]
+fn metrics_that_are_not_served_are_shown_beside_a_configuration_that_is_in_force() {
+    let error = "cannot serve metrics on 127.0.0.1:9: taken\n  free the port".to_owned();
+    let log = "/run/headworks/mariadbd/daemon.log".to_owned();
+    let text = plain(&Status { metrics_error: Some(error), log: Some(log), ..busy() });
+    assert_says(
+        &text,
+        &[
+            "Metrics are not served where the configuration says",
+            "  cannot serve metrics on 127.0.0.1:9: taken\n    free the port\n",
+            "headworks reload --name mariadbd   # once the address can be had",
+            "decisions     /run/headworks/mariadbd/daemon.log",
+        ],
+    );
+    assert!(!text.contains("refused"), "{text}");
+}
+
+#[test]
+fn a_target_that_cannot_be_held_is_shown_with_its_gap_and_what_to_do() {
+    let target = SloStatus {
+        class: "checkout".to_owned(),
+        percentile: 99.9,
+        target_ms: 60.0,
+        latency_ms: Some(180.0),
+        standing: "infeasible".to_owned(),
+        gap: Some(3.0),
+        weight: 1.0,
+        windows: 40,
+        windows_held: 2,
+    };
+    let text = plain(&Status { targets: vec![target.clone()], ..busy() });
+    assert_says(
+        &text,
+        &["p99.9 180.0 of 60.0 ms, infeasible here: 3.00 times", "mend: raise latency_ms_max"],
+    );
+    let held = SloStatus { standing: "held".to_owned(), gap: None, ..target };
+    assert!(!plain(&Status { targets: vec![held], ..busy() }).contains("mend:"));
 }
 
 #[test]

@@ -88,6 +88,10 @@ fn messages(view: &View) -> Vec<Line<'static>> {
         let text = format!("the last reload was refused: {}", printable(first));
         lines.push(Line::styled(text, tone_style(Tone::Bad)));
     }
+    if let Some(error) = &status.metrics_error {
+        let first = error.lines().next().unwrap_or_default();
+        lines.push(Line::styled(printable(first), tone_style(Tone::Bad)));
+    }
     lines
 }
 

@@ -144,6 +144,7 @@ fn the_command_that_mends_is_shown() {
         gate: "stale".to_owned(),
         stall_bonus: 4,
         config_error: Some("gate.toml:3:1: no".to_owned()),
+        metrics_error: Some("cannot serve metrics on 127.0.0.1:9: taken".to_owned()),
         ..busy()
     });
     assert_shows(
@@ -153,6 +154,7 @@ fn the_command_that_mends_is_shown() {
             "headworks daemon --name mariadbd",
             "+4 for a stall",
             "reload was refused: gate.toml:3:1: no",
+            "cannot serve metrics on 127.0.0.1:9: taken",
         ],
     );
 }

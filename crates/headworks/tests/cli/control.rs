@@ -6,7 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{RunDir, wait_until};
+use headworks_policy::wrr::{ClassShare, Sharing};
+
+use crate::support::{RunDir, lives, signal, wait_until};
 
 const NAME: &str = "control";
 
@@ -20,15 +22,33 @@ struct Instance {
 
 impl Instance {
     fn start() -> Instance {
+        Instance::with("")
+    }
+
+    /// With this configuration.
+    fn with(config: &str) -> Instance {
         let run = RunDir::new();
+        let config = Some(config).filter(|config| !config.is_empty());
+        let config = config.map(|config| run.file("toml", config));
         let database = run
-            .headworks(["run", "--name", NAME, "--", "sleep", "600"])
+            .headworks(["run", "--name", NAME])
+            .args(config.iter().flat_map(|file| ["--config".into(), file.clone()]))
+            .args(["--", "sleep", "600"])
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
         wait_until("it listens", || run.instance(NAME).join("control.sock").exists());
         wait_until("its daemon serves", || run.daemons().len() == 1);
         Instance { run, database }
+    }
+
+    /// Kills the daemon, does something meanwhile, and starts another one.
+    fn next_daemon(&self, meanwhile: impl FnOnce()) {
+        let daemon = self.run.daemon(NAME);
+        signal(daemon, libc::SIGKILL);
+        wait_until("the daemon is gone", || !lives(daemon));
+        meanwhile();
+        self.run.ok(["daemon", "--name", NAME]);
     }
 
     fn connect(&self) -> UnixStream {
@@ -125,4 +145,48 @@ fn clients_that_never_speak_or_never_listen_are_given_up() {
         std::thread::sleep(Duration::from_millis(100));
     }
     instance.assert_serves(daemon);
+}
+
+#[test]
+fn what_each_daemon_decided_is_in_a_file_that_the_status_names() {
+    let instance = Instance::start();
+    let path = instance.run.status(NAME)["log"].as_str().unwrap().to_owned();
+    assert_eq!(path, instance.run.instance(NAME).join("daemon.log").display().to_string());
+    let says = |part: &str| std::fs::read_to_string(&path).unwrap().matches(part).count();
+    let switch = |mode: &str| {
+        instance.run.ok(["set", "--name", NAME, "--mode", mode]);
+        let said = format!("the gate is on, mode {mode}");
+        wait_until(&said, || says(&said) == 1);
+    };
+    switch("observe");
+    // One that is started by hand has let go of its standard error.
+    instance.next_daemon(|| {});
+    switch("enforce");
+    assert_eq!((says("begins"), says("mode observe")), (2, 1));
+    let text = instance.run.ok(["status", "--name", NAME]);
+    assert!(text.contains(&path), "{text}");
+}
+
+#[test]
+fn a_daemon_that_takes_over_knows_what_a_class_with_a_target_weighs_by_itself() {
+    let class = |weight| {
+        format!("[[class]]\nname = \"checkout\"\nweight = {weight}\nlatency_ms_max = 60\n")
+    };
+    let instance = Instance::with(&class("2.0"));
+    let weight = || instance.run.status(NAME)["targets"][0]["weight"].as_f64();
+    wait_until("the target is known", || weight() == Some(2.0));
+    instance.next_daemon(|| {
+        // As if the one before had found that so little is enough.
+        let region = instance.run.instance(NAME).join("region");
+        let path = std::ffi::CString::new(region.to_str().unwrap()).unwrap();
+        let region = headworks_region::Mapping::open(&path).unwrap();
+        let classes = region.snapshot(headworks_region::clock::now()).classes;
+        let found = classes.iter().find(|class| class.name == "checkout").unwrap();
+        let share = ClassShare::new(10, Sharing::PerUser);
+        region.set_class(found.class as usize, "checkout", 10, share, false);
+    });
+    wait_until("a quarter of what the file says", || weight() == Some(0.5));
+    instance.run.file("toml", &class("8.0"));
+    instance.run.ok(["reload", "--name", NAME]);
+    wait_until("a quarter of what the file says by now", || weight() == Some(2.0));
 }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
@@ -20,7 +21,11 @@ struct Companion(Child);
 impl Companion {
     /// Returns once it has told the service manager that it is ready.
     fn start(run: &RunDir, profile: &str) -> Companion {
-        let config = run.file("toml", PATIENT);
+        Companion::with(run, profile, PATIENT)
+    }
+
+    fn with(run: &RunDir, profile: &str, config: &str) -> Companion {
+        let config = run.file("toml", config);
         let address = run.path().with_extension("notify");
         let _ = std::fs::remove_file(&address);
         let manager = UnixDatagram::bind(&address).unwrap();
@@ -106,6 +111,54 @@ fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
     signal(companion.0.id(), libc::SIGTERM);
     assert!(companion.0.wait().unwrap().success());
     assert!(!run.instance(NAME).exists());
+}
+
+/// Directory and number of threads of each control group; `None`, with a printed reason, where none can be made.
+fn groups(run: &RunDir) -> Option<Vec<(PathBuf, u64)>> {
+    let status = run.status(NAME);
+    if status["cgroup"]["state"] == "off" {
+        println!("skipped: {}", status["cgroup"]["reason"]);
+        return None;
+    }
+    let groups = status["cgroup"]["groups"].as_array().cloned().unwrap_or_default();
+    let group = |group: &serde_json::Value| {
+        (group["directory"].as_str().unwrap().into(), group["threads"].as_u64().unwrap())
+    };
+    Some(groups.iter().map(group).collect())
+}
+
+#[test]
+fn threads_of_each_server_that_comes_are_in_groups_of_their_own() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("echo.c", &[]);
+    let run = RunDir::new();
+    let go = run.path().with_extension("go");
+    let environment = [
+        ("LD_PRELOAD", shim().display().to_string()),
+        ("HEADWORKS_REGION", run.instance(NAME).join("region").display().to_string()),
+    ];
+    let config = PATIENT.replace("[gate]\n", "[gate]\ncpu_weights = true\n");
+    let _companion = Companion::with(&run, "generic", &config);
+    for _ in 0..2 {
+        let server = Alone::start(&program, &go, &environment);
+        let mut client = server.client();
+        client.send("one");
+        assert_eq!(client.answer(), "ok one");
+        wait_until("its thread is in a group, or there are none", || {
+            groups(&run).is_none_or(|groups| groups.iter().any(|group| group.1 == 1))
+        });
+        let Some(found) = groups(&run) else { return };
+        for (directory, _) in &found {
+            let name = directory.file_name().unwrap().to_string_lossy().into_owned();
+            assert!(name.contains(&format!(".{}.", server.child.id())), "{name}");
+        }
+        drop((client, server));
+        wait_until("the groups are gone with the server", || {
+            found.iter().all(|(directory, _)| !directory.exists())
+        });
+        wait_until("and it is known", || run.status(NAME)["cgroup"]["state"] == "waiting");
+        wait_until("nobody is left", || run.figure(NAME, "users") == 0);
+    }
 }
 
 /// A client of a Redis.

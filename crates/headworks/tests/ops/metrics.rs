@@ -232,3 +232,50 @@ fn without_the_key_no_port_is_open() {
     assert_eq!(all.len(), 1, "{all:?}");
     assert!(all[0].as_str().unwrap().starts_with("unix:"));
 }
+
+#[test]
+fn a_reload_whose_port_is_taken_says_what_is_in_force_and_what_is_not() {
+    let port = || TcpListener::bind("127.0.0.1:0").unwrap();
+    let first = port().local_addr().unwrap();
+    let with = |address, weight: &str| {
+        format!("{PATIENT}metrics = \"{address}\"\n[[class]]\nname = \"web\"\nweight = {weight}\n")
+    };
+    let Some(echo) = Echo::start("threads", &with(first, "2.0"), &[]) else { return };
+    let other = port();
+    let taken = other.local_addr().unwrap();
+    echo.run.file("toml", &with(taken, "3.0"));
+    let said = echo.run.refused(["reload", "--name", NAME]);
+    let mend = format!("headworks reload --name {NAME}");
+    for part in
+        ["is in force (settings, classes", &format!("cannot serve metrics on {taken}"), &mend]
+    {
+        assert!(said.contains(part), "no {part:?} in {said}");
+    }
+    let status = echo.run.status(NAME);
+    let web = status["classes"].as_array().unwrap().iter().find(|class| class["name"] == "web");
+    assert_eq!(web.unwrap()["weight"], 3.0);
+    assert!(status["config_error"].is_null(), "{status:#}");
+    assert!(status["metrics_error"].as_str().unwrap().contains(&taken.to_string()));
+    assert!(status["metrics"].to_string().contains(&first.to_string()), "{status:#}");
+    assert!(echo.run.ok(["status", "--name", NAME]).contains("Metrics are not served where"));
+    ask(TcpStream::connect(first).unwrap(), "GET /metrics");
+    drop(other);
+    echo.run.ok(["reload", "--name", NAME]);
+    assert!(echo.run.status(NAME)["metrics_error"].is_null());
+    ask(TcpStream::connect(taken).unwrap(), "GET /metrics");
+    TcpStream::connect(first).unwrap_err();
+}
+
+#[test]
+fn a_port_that_is_taken_at_the_start_is_shown_until_it_is_free() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = other.local_addr().unwrap();
+    let config = format!("{PATIENT}metrics = \"{taken}\"\n");
+    let Some(echo) = Echo::start("threads", &config, &[]) else { return };
+    let shown = || echo.run.status(NAME)["metrics_error"].as_str().map(str::to_owned);
+    assert!(shown().unwrap().contains(&taken.to_string()));
+    drop(other);
+    echo.run.ok(["reload", "--name", NAME]);
+    assert_eq!(shown(), None);
+    ask(TcpStream::connect(taken).unwrap(), "GET /metrics");
+}

@@ -1,0 +1,69 @@
+//! The sign of life and the stall detector; and what is set right once a second.
+
+use super::STOP;
+use super::reload::reclassify;
+use headworks_policy::Nanos;
+use headworks_policy::stall::{Sight, StallDetector};
+use headworks_region::control::TOKENS;
+use headworks_region::layout::Counter;
+use headworks_region::lock::thread_exists;
+use headworks_region::{Mapping, State, clock};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Time between two signs of life, and between two looks of the stall detector.
+const BEAT: Duration = Duration::from_millis(50);
+
+/// Most users that the stall detector lets in beyond P.
+const BONUS_MAX: u32 = 512;
+
+/// The sign of life and the stall detector, on a thread of its own: nothing that the rest of the
+/// daemon does can delay them.
+pub(super) fn beat(region: Mapping) {
+    let settings = region.control.settings();
+    let mut detector = StallDetector::new(settings.stall, BONUS_MAX);
+    let mut swept_at = Nanos(0);
+    let mut seen = [0; TOKENS];
+    while !STOP.load(Ordering::Relaxed) {
+        let now = clock::now();
+        region.beat.alive_ns.store(now.0, Ordering::Relaxed);
+        detector.set_patience(region.control.settings().stall);
+        let stalls = detector.stalls();
+        let bonus =
+            detector.look(Sight { now, completed: region.completed(), waiting: region.waiting() });
+        if detector.stalls() > stalls {
+            region.count(Counter::Stalls);
+        }
+        if bonus != region.control.bonus() {
+            region.set_bonus(bonus);
+        }
+        region.pump_all();
+        if now.since(swept_at) > Nanos::from_millis(1_000) {
+            swept_at = now;
+            reclassify(&region);
+            sweep_the_dead(&region);
+            region.reclaim(&mut seen);
+        }
+        std::thread::sleep(BEAT);
+    }
+}
+
+/// A thread that ended while its user had a place cannot give it back, and a process that ended
+/// gives nothing back at all.
+fn sweep_the_dead(region: &Mapping) {
+    for user in 0..region.high_water() {
+        let Some(slot) = region.user(user) else { break };
+        let process = slot.pid.load(Ordering::Relaxed);
+        let thread = slot.thread.load(Ordering::Relaxed);
+        // Also of a free slot: a process may end while it claims one.
+        if process != 0 && !thread_exists(process) {
+            region.reap(user, process);
+        } else if thread != 0
+            && matches!(slot.state(), State::Inside | State::Overdraft)
+            && !thread_exists(thread)
+            && region.lend(user)
+        {
+            region.count(Counter::Reaped);
+        }
+    }
+}
