@@ -386,3 +386,28 @@ fn user_status(user: &UserView, class: String, now: Nanos, requests_per_s: f64) 
         latency_cv: cv(user),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::views::{class, snapshot, user};
+    use headworks_region::snapshot::Totals;
+
+    #[test]
+    fn unfairness_divides_a_shared_weight_among_those_who_were_busy() {
+        let at = |requests: [u64; 4]| {
+            let busy = (0..).zip(requests).map(|(number, requests)| UserView {
+                totals: Totals { requests, ..Totals::default() },
+                ..user(number, number / 2)
+            });
+            // Fifty of the class that shares its weight are only connected.
+            let idle = (4..54).map(|number| user(number, 1));
+            let shared = ClassView { shared: true, users: 52, ..class(1, "reports", 1.0) };
+            let classes = vec![class(0, "default", 1.0), shared];
+            snapshot(busy.chain(idle).collect(), classes)
+        };
+        // Half the weight, half the requests.
+        let status = Status::build("db", &at([0; 4]), &at([200, 200, 100, 100]));
+        assert_eq!(status.unfairness, Some(0.0));
+    }
+}
