@@ -319,7 +319,7 @@ impl Tuner {
             _ => samples.iter().max_by(|a, b| a.throughput_per_s.total_cmp(&b.throughput_per_s)),
         };
         let best = best.map_or(self.center, |best| best.parallelism);
-        let peak = fitted.ok().map(|curve| curve.matching_point(most));
+        let peak = fitted.ok().map(|curve| curve.matching_point(curve.base.parallelism, most));
         // The model says nothing of fewer inside than there are processors.
         let least = self.limits.least.max(self.limits.cores).min(most);
         let start = peak.map_or(best, |peak| peak.unwrap_or(most)).clamp(least, most);
