@@ -140,11 +140,12 @@ impl Config {
             region.set_class(gone, "", WEIGHT_ONE, share, false);
             region.set_target(gone, None);
         }
-        let Settings { off, auto, parallelism, .. } = region.control.settings();
-        // A reload does not throw away what the search has found.
-        let found = auto && self.settings.auto && parallelism > 0;
-        let parallelism = if found { parallelism } else { self.settings.parallelism };
-        region.apply(&Settings { off, parallelism, ..self.settings });
+        // What the search has found stays, also if it is in force for a moment only; a P that the file fixes is there
+        // to stay.
+        if !self.settings.auto {
+            region.beat.set_passing(None);
+        }
+        region.apply(&self.settings);
     }
 }
 

@@ -118,7 +118,9 @@ impl Daemon {
                     log::line(&format!("P {parallelism} is tried for {seconds} s"));
                     Response::Done(format!("P {parallelism} is in force for {seconds} s"))
                 } else {
-                    Response::Error("the region is busy: give the command again".to_owned())
+                    let error =
+                        "somebody changed the settings at the same moment: give the command again";
+                    Response::Error(error.to_owned())
                 }
             }
             Request::Try { .. } => {
@@ -288,6 +290,10 @@ pub fn run(
                 None => {}
             }
         }
+    }
+    // Unless it is another daemon's by now.
+    if !other_lives(daemon.region.beat.daemon.load(Ordering::Relaxed)) {
+        daemon.tuning.end(&daemon.region);
     }
     STOP.store(true, Ordering::Relaxed);
     let _ = beater.join();

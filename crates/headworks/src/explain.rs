@@ -78,6 +78,7 @@ fn text(report: &TuningReport) -> String {
             report.parallelism, report.phase
         ));
     }
+    let outdated = report.fitted.as_ref().is_some_and(|fitted| fitted.outdated);
     let measured = measured(report);
     if measured.is_empty() && report.auto {
         line("Nothing was measured yet: a search begins when more users work than P.".to_owned());
@@ -91,17 +92,24 @@ fn text(report: &TuningReport) -> String {
         line(format!("{:>6} {:>10} {:>8} {:>7}", "P", "turns/s", "+-", "slices"));
         for each in &measured {
             line(format!(
-                "{:>6} {:>10.1} {:>8} {:>7}{}",
+                "{:>6} {:>10.1} {:>8} {:>7}{}{}",
                 each.parallelism,
                 each.turns_per_s,
                 each.interval.map_or(String::new(), |part| format!("{:.1} %", part * 100.0)),
                 each.slices,
+                if each.slices == 0 && outdated { "  earlier" } else { "" },
                 if each.parallelism == report.best { "  <- best" } else { "" }
             ));
         }
     }
     if let Some(fitted) = &report.fitted {
         line(String::new());
+        if fitted.outdated {
+            line(
+                "A later search has begun since the first samples: they are of the load before."
+                    .to_owned(),
+            );
+        }
         line(match (&fitted.parameters, &fitted.misfit) {
             (Some((b, gamma)), _) => format!(
                 "model of the first samples: B = {b:.3}, gamma = {gamma:.4}{}; it sent the climb to P = {}",
@@ -167,7 +175,9 @@ fn curve(measured: &[Measured], fitted: Option<&Fitted>, best: u32) -> Vec<Strin
         format!("P = {most}"),
         width = COLUMNS - 1
     ));
-    lines.push(format!("{:>8}  ● measured  ◆ best  · model", ""));
+    let earlier =
+        if fitted.is_some_and(|fitted| fitted.outdated) { " of an earlier search" } else { "" };
+    lines.push(format!("{:>8}  ● measured  ◆ best  · model{earlier}", ""));
     lines
 }
 
@@ -197,6 +207,7 @@ mod tests {
                 misfit: None,
                 curve: (1..=256).map(|p| (p, 1_000.0 / (1.0 + 20.0 / f64::from(p)))).collect(),
                 start: 30,
+                outdated: false,
             }),
             decisions: vec![(12.5, "settled at P = 24 with 1010 turns/s".to_owned())],
         }
@@ -208,6 +219,19 @@ mod tests {
         for part in
             ["P = 24 (holding", "5.1 %", "◆", "●", "·", "<- best", "B = 0.020", "12.5 s  settled"]
         {
+            assert!(text.contains(part), "{part} in\n{text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() < 120), "{text}");
+    }
+
+    #[test]
+    fn a_model_of_the_load_before_is_called_so() {
+        let mut report = report();
+        let fresh = text(&report);
+        assert!(!fresh.contains("earlier") && !fresh.contains("the load before"), "{fresh}");
+        report.fitted.as_mut().unwrap().outdated = true;
+        let text = text(&report);
+        for part in ["· model of an earlier search", "they are of the load before", "0  earlier"] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
         assert!(text.lines().all(|line| line.chars().count() < 120), "{text}");

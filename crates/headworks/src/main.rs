@@ -205,11 +205,17 @@ fn set(args: &cli::Set) -> Result<()> {
     if !args.weight.is_empty() {
         daemon::set_weights(&region, &args.weight.iter().cloned().collect())?;
     }
-    if settings == before && !args.weight.is_empty() {
+    let fixed = matches!(args.parallelism, Some(cli::Parallelism::Fixed(_)));
+    // What is in force for a moment only is there to stay if it is what an operator fixes.
+    let stays = fixed && region.beat.passing().is_some();
+    if stays {
+        region.beat.set_passing(None);
+    }
+    if settings == before && !stays && !args.weight.is_empty() {
         println!("the weights are in force until the next reload or restart");
         return Ok(());
     }
-    if settings == before {
+    if settings == before && !stays {
         bail!("nothing to change: the gate has these settings already");
     }
     if !region.apply(&settings) {

@@ -1,11 +1,18 @@
 //! P finds itself: the daemon's side of the tuner. It takes the figures out of the region, carries
 //! out what the policy decides, and keeps a record for `headworks explain parallelism`.
+//!
+//! # P for a moment only
+//! Samples, probes and trials put a P in force that is not there to stay. The region says so ([`Passing`]) before that is
+//! in force and as long as it is, with the P that is to follow. So a daemon that is killed meanwhile leaves nothing
+//! behind: the next one puts that P in force. An operator who fixes P takes the word away, or sets another P than it
+//! says; what an operator sets is never taken back.
+
+mod words;
 
 use headworks_policy::Nanos;
-use headworks_policy::matching::Misfit;
-use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner, Why};
-use headworks_region::control::Settings;
-use headworks_region::{Mapping, Mode, clock};
+use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner};
+use headworks_region::control::{Passing, Settings};
+use headworks_region::{Mode, Region, clock};
 use serde::{Deserialize, Serialize};
 
 /// Time over which the number of active users is taken: its largest value counts.
@@ -44,6 +51,8 @@ pub struct Fitted {
     pub curve: Vec<(u32, f64)>,
     /// Where the search went on from there.
     pub start: u32,
+    /// A later search has begun since: the load is another one.
+    pub outdated: bool,
 }
 
 /// Everything that can be said about how P was found.
@@ -73,11 +82,15 @@ pub struct Tuning {
     tuner: Option<Tuner>,
     began: Nanos,
     seen: u64,
+    /// Nobody has looked yet whether the daemon before was killed while a P was in force for a moment.
+    fresh: bool,
     /// Largest number of active users in the window under way and in the one before.
     active: [u32; 2],
     active_since: Nanos,
     last_search: Vec<Measured>,
     fitted: Option<Fitted>,
+    /// The search of the samples in `fitted` has settled.
+    settled: bool,
     decisions: Vec<(f64, String)>,
     trial: Option<Trial>,
 }
@@ -86,9 +99,46 @@ pub struct Tuning {
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     parallelism: u32,
-    /// P before.
-    before: u32,
+    /// What the region says of it; nothing if it is the P that is to follow.
+    passing: Option<Passing>,
     until: Nanos,
+}
+
+/// Puts a P in force, from which P goes `back` to another one unless they are the same. `false` if somebody has changed
+/// the settings since they were `seen`.
+fn put(region: &Region, seen: &Settings, parallelism: u32, back: u32) -> bool {
+    let passing = (parallelism != back).then_some(Passing { parallelism, back });
+    let mut seen = *seen;
+    if passing.is_some() && region.beat.passing().is_some() && seen.parallelism != back {
+        // From one that passes to another by way of the one that stays: whoever is killed between the word for the other and
+        // the other itself would leave the first in force, and no word for it.
+        if !region.retune(&seen, back) {
+            return false;
+        }
+        seen.parallelism = back;
+    }
+    if passing.is_some() {
+        region.beat.set_passing(passing);
+    }
+    let done = region.retune(&seen, parallelism);
+    if passing.is_none() && done || standing(region, &region.control.settings()).is_none() {
+        region.beat.set_passing(None);
+    }
+    done
+}
+
+/// Takes back a P that is in force for a moment only.
+fn restore(region: &Region) {
+    let settings = region.control.settings();
+    if let Some(passing) = standing(region, &settings) {
+        region.retune(&settings, passing.back);
+    }
+    region.beat.set_passing(None);
+}
+
+/// What the region says of the P in force, if it is there for a moment only.
+fn standing(region: &Region, settings: &Settings) -> Option<Passing> {
+    region.beat.passing().filter(|passing| passing.parallelism == settings.parallelism)
 }
 
 impl Tuning {
@@ -98,53 +148,74 @@ impl Tuning {
             tuner: None,
             began: clock::now(),
             seen: 0,
+            fresh: true,
             active: [0; 2],
             active_since: Nanos(0),
             last_search: Vec::new(),
             fitted: None,
+            settled: false,
             decisions: Vec::new(),
             trial: None,
         }
     }
 
-    /// Puts a P in force until `until`; the search, if there is one, rests meanwhile. `false` if the region
-    /// was busy.
-    pub fn try_out(&mut self, region: &Mapping, parallelism: u32, until: Nanos) -> bool {
+    /// Puts a P in force until `until`; the search, if there is one, rests meanwhile. `false` if somebody changed the
+    /// settings at the same moment.
+    pub fn try_out(&mut self, region: &Region, parallelism: u32, until: Nanos) -> bool {
+        self.take_over(region);
         let settings = region.control.settings();
-        // One trial after another leads back to where the first began, unless an operator has set P since.
-        let under_way = self.trial.filter(|trial| trial.parallelism == settings.parallelism);
-        let before = under_way.map_or(settings.parallelism, |trial| trial.before);
-        self.trial = Some(Trial { parallelism, before, until });
-        region.apply(&Settings { parallelism, ..settings })
+        // One after another, and one in the middle of a search, leads back to what is held.
+        let back = standing(region, &settings).map_or(settings.parallelism, |each| each.back);
+        if !put(region, &settings, parallelism, back) {
+            return false;
+        }
+        let passing = region.beat.passing();
+        self.trial = Some(Trial { parallelism, passing, until });
+        true
     }
 
     /// Whether a trial is under way. At its end the P before it is in force again, unless an operator has set
     /// another one meanwhile.
-    fn trying(&mut self, region: &Mapping, now: Nanos) -> bool {
+    fn trying(&mut self, region: &Region, now: Nanos) -> bool {
         let Some(trial) = self.trial else { return false };
         let settings = region.control.settings();
-        let untouched = settings.parallelism == trial.parallelism;
+        let untouched = settings.parallelism == trial.parallelism
+            && standing(region, &settings) == trial.passing;
         if untouched && now < trial.until {
             return true;
         }
         self.trial = None;
-        if untouched {
-            region.apply(&Settings { parallelism: trial.before, ..settings });
-        }
+        restore(region);
         if let Some(tuner) = &mut self.tuner {
-            tuner.resume(now);
+            tuner.resume(now, trial.parallelism);
         }
         false
     }
 
+    /// What a daemon before this one left in force for a moment only is taken back.
+    fn take_over(&mut self, region: &Region) {
+        if std::mem::take(&mut self.fresh) {
+            restore(region);
+        }
+    }
+
+    /// Ends the search, if there is one: P is what it held.
+    pub fn end(&mut self, region: &Region) {
+        let (tuner, trial) = (self.tuner.take(), self.trial.take());
+        if tuner.is_some() || trial.is_some() {
+            restore(region);
+        }
+    }
+
     /// Looks, several times a second.
-    pub fn tick(&mut self, region: &Mapping, now: Nanos) {
+    pub fn tick(&mut self, region: &Region, now: Nanos) {
+        self.take_over(region);
         if self.trying(region, now) {
             return;
         }
         let settings = region.control.settings();
         if !settings.auto || settings.off || settings.mode != Mode::Enforce {
-            self.tuner = None;
+            self.end(region);
             return;
         }
         let limits = Limits {
@@ -174,8 +245,11 @@ impl Tuning {
         if before == Phase::Climbing && tuner.phase() == Phase::Holding {
             self.last_search = measured;
         }
-        if parallelism != settings.parallelism {
-            region.tune(parallelism);
+        let held = tuner.held();
+        // What is in force may be what it is, and stand for something else than before: a sample that is held now.
+        let same = standing(region, &settings).map_or(settings.parallelism, |each| each.back);
+        if parallelism != settings.parallelism || same != held {
+            put(region, &settings, parallelism, held);
         }
         self.keep(now);
     }
@@ -187,12 +261,19 @@ impl Tuning {
         let fresh = total.saturating_sub(self.seen).min(latest.len() as u64) as usize;
         self.seen = total;
         for decision in &latest[latest.len() - fresh..] {
+            // A wide probe that is better begins a climb without a word; that another one settles tells of it.
+            let again = matches!(decision, Decision::Settled { .. })
+                && std::mem::replace(&mut self.settled, true);
+            if again || matches!(decision, Decision::Began { .. }) {
+                self.fitted.iter_mut().for_each(|fitted| fitted.outdated = true);
+            }
             if let Decision::Fitted { samples, intervals, fit, rising, start } = decision {
+                self.settled = false;
                 let most = samples[2].parallelism;
                 self.fitted = Some(Fitted {
                     samples: samples.iter().map(|s| (s.parallelism, s.throughput_per_s)).collect(),
                     parameters: fit.ok().map(|curve| (curve.b, curve.gamma)),
-                    misfit: fit.err().map(|misfit| misfit_text(&misfit)),
+                    misfit: fit.err().map(|misfit| words::misfit(&misfit)),
                     curve: fit.map_or_else(
                         |_| Vec::new(),
                         |curve| (1..=most).map(|p| (p, curve.throughput_per_s(p))).collect(),
@@ -200,10 +281,11 @@ impl Tuning {
                     intervals: intervals.to_vec(),
                     rising: *rising,
                     start: *start,
+                    outdated: false,
                 });
             }
             let seconds = now.since(self.began).as_millis_f64() / 1e3;
-            let text = decision_text(decision);
+            let text = words::decision(decision);
             crate::log::line(&format!("parallelism: {text}"));
             self.decisions.push((seconds, text));
         }
@@ -212,10 +294,10 @@ impl Tuning {
     }
 
     /// For `headworks explain parallelism`.
-    pub fn report(&self, region: &Mapping) -> TuningReport {
+    pub fn report(&self, region: &Region) -> TuningReport {
         let settings = region.control.settings();
         let (phase, best, measured) = match &self.tuner {
-            Some(tuner) => (phase_name(tuner.phase()), tuner.center(), measured(tuner)),
+            Some(tuner) => (words::phase(tuner.phase()), tuner.center(), measured(tuner)),
             None => ("fixed", settings.parallelism, Vec::new()),
         };
         let phase = match self.trial {
@@ -253,105 +335,5 @@ fn measured(tuner: &Tuner) -> Vec<Measured> {
     measured
 }
 
-/// For people.
-fn phase_name(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Waiting => "waiting for more users",
-        Phase::Sampling => "sampling",
-        Phase::Climbing => "climbing",
-        Phase::Holding => "holding",
-    }
-}
-
-fn misfit_text(misfit: &Misfit) -> String {
-    match misfit {
-        Misfit::Samples => "the samples are not three different P with throughput".to_owned(),
-        Misfit::Unsaturated => "throughput still grows in proportion to P".to_owned(),
-        Misfit::Contradiction { ratio, least, most } => format!(
-            "the samples contradict the model: y1/y2 = {ratio:.4}, it allows {least:.4} to {most:.4}"
-        ),
-        Misfit::Convergence => "Newton-Raphson did not converge".to_owned(),
-        Misfit::Flat => "the samples do not differ by more than they scatter".to_owned(),
-        Misfit::Noise { interval } => {
-            format!("a sample is known to +- {:.0} % only", interval * 100.0)
-        }
-    }
-}
-
-fn decision_text(decision: &Decision) -> String {
-    match decision {
-        Decision::Began { parallelism, why } => {
-            let why = match why {
-                Why::Users => "there are users enough",
-                Why::Throughput => "throughput has shifted",
-                Why::ServiceTime => "the time that turns spend inside has shifted",
-                Why::Mix => "the length of turns, in requests, has shifted: another mix",
-            };
-            format!("{why}: a search begins at P = {parallelism}")
-        }
-        Decision::Fitted { samples, intervals, fit, rising, start } => {
-            let samples = samples.iter().zip(intervals).map(|(sample, interval)| {
-                let (rate, p) = (sample.throughput_per_s, sample.parallelism);
-                format!("{rate:.0}/s{} at P = {p}", known(*interval))
-            });
-            let samples: Vec<String> = samples.collect();
-            let why = match fit {
-                Ok(curve) => format!("B = {:.3}, gamma = {:.4}", curve.b, curve.gamma),
-                Err(misfit) => format!("no curve ({})", misfit_text(misfit)),
-            };
-            let rising = if *rising { ", which still rises there" } else { "" };
-            format!("{}: {why}{rising}; the climb begins at P = {start}", samples.join(", "))
-        }
-        Decision::Moved { from, to, gain, interval } => {
-            format!("P = {to} gives {gain:.3} x{} the throughput of P = {from}", known(*interval))
-        }
-        Decision::Settled { parallelism, throughput_per_s, interval } => {
-            let known = known(*interval);
-            format!("settled at P = {parallelism} with {throughput_per_s:.0} turns/s{known}")
-        }
-    }
-}
-
-/// How well something is known (half of the 95 % confidence interval), to follow a number.
-fn known(interval: f64) -> String {
-    if interval.is_finite() { format!(" (+- {:.1} %)", interval * 100.0) } else { String::new() }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use headworks_policy::matching::Sample;
-
-    #[test]
-    fn every_decision_is_said_in_words() {
-        let sample = |parallelism, throughput_per_s| Sample { parallelism, throughput_per_s };
-        let samples = [sample(2, 100.0), sample(23, 400.0), sample(256, 300.0)];
-        let fit = headworks_policy::matching::fit(samples);
-        let intervals = [0.01, 0.02, 0.03];
-        let fitted = |fit, rising| Decision::Fitted { samples, intervals, fit, rising, start: 23 };
-        let began = |why| Decision::Began { parallelism: 16, why };
-        let (flat, noise) = (Misfit::Flat, Misfit::Noise { interval: 0.4 });
-        let settled =
-            |interval| Decision::Settled { parallelism: 24, throughput_per_s: 990.0, interval };
-        for (decision, part) in [
-            (began(Why::Users), "users enough: a search begins at P = 16"),
-            (began(Why::Throughput), "throughput has shifted"),
-            (began(Why::ServiceTime), "spend inside has shifted"),
-            (began(Why::Mix), "another mix"),
-            (fitted(fit, false), "400/s (+- 2.0 %) at P = 23"),
-            (fitted(fit, true), "still rises there; the climb begins at P = 23"),
-            (fitted(Err(Misfit::Unsaturated), false), "no curve (throughput still grows"),
-            (fitted(Err(flat), false), "do not differ by more than they scatter"),
-            (fitted(Err(noise), false), "known to +- 40 % only"),
-            (
-                Decision::Moved { from: 16, to: 24, gain: 1.1, interval: 0.015 },
-                "P = 24 gives 1.100 x (+- 1.5 %) the throughput of P = 16",
-            ),
-            (settled(0.012), "settled at P = 24 with 990 turns/s (+- 1.2 %)"),
-            (settled(f64::INFINITY), "990 turns/s"),
-        ] {
-            let text = decision_text(&decision);
-            assert!(text.contains(part), "{text}");
-        }
-    }
-}
+mod tests;

@@ -185,10 +185,13 @@ impl Curve {
         p * self.base.throughput_per_s / (p0 + self.b * p0 * decay * (p - 1.0))
     }
 
-    /// The matching point: the first local maximum of λ(P) up to `most`; `None` if λ still rises
-    /// there (Algorithm 1, lines 10–17).
-    pub fn matching_point(&self, most: u32) -> Option<u32> {
-        (1..most).find(|p| self.throughput_per_s(p + 1) <= self.throughput_per_s(*p))
+    /// The matching point: the first local maximum of λ(P) from `least` up to `most`; `None` if λ still
+    /// rises there (Algorithm 1, lines 10–17).
+    ///
+    /// The algorithm looks from P = 1 on, but Eq. 2 holds from P₀ on: α(P) is 1 there and would be more than 1 below.
+    /// The curve may have a pole there, and before it a maximum that means nothing. So `least` is P₀ or more.
+    pub fn matching_point(&self, least: u32, most: u32) -> Option<u32> {
+        (least.max(1)..most).find(|p| self.throughput_per_s(p + 1) <= self.throughput_per_s(*p))
     }
 }
 
@@ -212,7 +215,7 @@ mod tests {
                 let found = fit(samples(&made, [2, 20, 256])).unwrap();
                 assert!((found.gamma / made.gamma - 1.0).abs() < 1e-5, "{made:?} {found:?}");
                 assert!((found.b / made.b - 1.0).abs() < 1e-5, "{made:?} {found:?}");
-                assert_eq!(found.matching_point(256), made.matching_point(256));
+                assert_eq!(found.matching_point(2, 256), made.matching_point(2, 256));
             }
         }
     }
@@ -257,7 +260,18 @@ mod tests {
             })
             .collect();
         let peak = (0..by_hand.len() - 1).find(|i| by_hand[i + 1] <= by_hand[*i]).unwrap() + 1;
-        assert_eq!(curve.matching_point(1_000), Some(peak as u32));
+        assert_eq!(curve.matching_point(1, 1_000), Some(peak as u32));
+    }
+
+    #[test]
+    fn below_the_first_sample_there_is_no_matching_point() {
+        // P₀ = 16, λ(P₀) = 100, B = 2, γ = 0.5: λ(P) = 100 P / (16 + 32 (e^-8 - e^-0.5P) (P - 1)).
+        // λ(3) = 300 / (16 - 32 * 0.223 * 2) = 172 and λ(4) = 400 / (16 - 32 * 0.135 * 3) = 132: a peak, of nothing.
+        // From P₀ on λ rises: the second term under the line is 0.01 (P - 1) at most.
+        let base = Sample { parallelism: 16, throughput_per_s: 100.0 };
+        let curve = Curve { base, b: 2.0, gamma: 0.5 };
+        assert_eq!(curve.matching_point(1, 256), Some(3));
+        assert_eq!(curve.matching_point(16, 256), None);
     }
 
     #[test]

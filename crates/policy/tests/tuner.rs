@@ -359,7 +359,7 @@ fn what_went_on_while_nobody_looked_is_not_counted() {
         let mut tuner = Tuner::new(Limits::default(), 16);
         tuner.look(sight(100, 0));
         if forgotten {
-            tuner.resume(Nanos::from_millis(10_000));
+            tuner.resume(Nanos::from_millis(10_000), 16);
         }
         tuner.look(sight(10_000, 1_000_000));
         let expected = if forgotten { Phase::Waiting } else { Phase::Sampling };
@@ -442,4 +442,34 @@ fn the_first_samples_leave_no_processor_idle() {
         }
     }
     assert_eq!(least, 16);
+}
+
+/// With 16 processors the model holds from 16 inside on. This one has a peak at 8, which means nothing, and rises from 16
+/// on, so that the climb begins with everybody.
+#[test]
+fn a_peak_below_the_first_sample_does_not_count() {
+    // Eq. 2 with P₀ = 16, B = 0.5, gamma = 0.2.
+    let curve = |p: f64| {
+        let decay = (-3.2f64).exp() - (-0.2 * p).exp();
+        1e8 * p / (16.0 + 8.0 * decay * (p - 1.0))
+    };
+    assert!(curve(8.0) > curve(7.0) && curve(8.0) > curve(9.0) && curve(17.0) > curve(16.0));
+    let mut tuner = Tuner::new(Limits { cores: 16, ..Limits::default() }, 128);
+    let mut completed = 0.0;
+    for step in 1..2_000 {
+        completed += curve(f64::from(tuner.parallelism())) * STEP_MS as f64 / 1e3;
+        tuner.look(Sight {
+            now: Nanos::from_millis(step * STEP_MS),
+            completed: completed as u64,
+            requests: completed as u64,
+            run: Nanos(0),
+            users: 256,
+        });
+    }
+    let (mut decisions, _) = tuner.decisions();
+    let fitted = decisions.find_map(|decision| match decision {
+        Decision::Fitted { fit, rising, start, .. } => Some((fit.is_ok(), *rising, *start)),
+        _ => None,
+    });
+    assert_eq!(fitted, Some((true, true, 256)));
 }

@@ -340,13 +340,12 @@ impl Region {
         done.is_some()
     }
 
-    /// Sets P, unless an operator has fixed it meanwhile. Nobody is held who was inside: with a
-    /// smaller P, places are not given again as they become free.
-    pub fn tune(&self, parallelism: u32) -> bool {
-        if !self.control.settings().auto {
+    /// Sets P, unless somebody has set it, fixed it or left it to the search since the settings were `seen`; says whether
+    /// it did. Nobody is held who was inside: with a smaller P, places are not given again as they become free.
+    pub fn retune(&self, seen: &crate::control::Settings, parallelism: u32) -> bool {
+        if !self.control.exchange_parallelism(seen, parallelism) {
             return false;
         }
-        self.control.store_parallelism(parallelism);
         self.locked(|gate, wakes| {
             self.count_excess();
             self.pump(gate, wakes, None);

@@ -172,8 +172,9 @@ impl Control {
         }
     }
 
-    /// Writes all settings but `off`, which only `store_off` does: whoever opens the gate while
-    /// another writes settings has the last word. The region's `apply` also wakes those whom they concern.
+    /// Writes all settings but two. `off` only `store_off` writes: whoever opens the gate while
+    /// another writes settings has the last word. P stays as it is while it is looked for before and after: the search
+    /// may have set another one since the settings were read. The region's `apply` also wakes those whom they concern.
     pub(crate) fn store(&self, settings: &Settings) {
         self.store_zeta(settings.zeta);
         self.unfairness_max_mille.store(settings.unfairness_max_mille, Ordering::Relaxed);
@@ -182,8 +183,11 @@ impl Control {
         self.idle_limit_ns.store(settings.idle_limit.0, Ordering::Relaxed);
         self.anticipation_ns.store(settings.anticipation.0, Ordering::Relaxed);
         self.stall_ns.store(settings.stall.0, Ordering::Relaxed);
-        self.auto.store(u32::from(settings.auto), Ordering::SeqCst);
-        self.store_parallelism(settings.parallelism);
+        let looked_for = self.auto.swap(u32::from(settings.auto), Ordering::SeqCst) != 0;
+        // Zero is none that a search has found: nobody has set P yet.
+        if !(looked_for && settings.auto) || self.parallelism.load(Ordering::SeqCst) == 0 {
+            self.parallelism.store(settings.parallelism.clamp(1, TOKENS as u32), Ordering::SeqCst);
+        }
         self.mode.store(settings.mode as u32, Ordering::SeqCst);
     }
 
@@ -192,15 +196,29 @@ impl Control {
         self.zeta.store(zeta, Ordering::Relaxed);
     }
 
-    /// Writes P alone. The region's `tune` also lets those in whom it concerns.
-    pub(crate) fn store_parallelism(&self, parallelism: u32) {
-        self.parallelism.store(parallelism.clamp(1, TOKENS as u32), Ordering::SeqCst);
+    /// Writes P alone, unless P or whether it is looked for differ from what was `seen`. The region's `retune` also lets
+    /// those in whom it concerns.
+    pub(crate) fn exchange_parallelism(&self, seen: &Settings, parallelism: u32) -> bool {
+        let (from, to) = (seen.parallelism, parallelism.clamp(1, TOKENS as u32));
+        let order = Ordering::SeqCst;
+        // Whoever fixes P says so before writing it: one of the two tells.
+        (self.auto.load(order) != 0) == seen.auto
+            && self.parallelism.compare_exchange(from, to, order, order).is_ok()
     }
 
     /// Opens the gate for everybody, or closes it.
     pub(crate) fn store_off(&self, off: bool) {
         self.off.store(u32::from(off), Ordering::SeqCst);
     }
+}
+
+/// A P that is in force for a moment only: a sample, a probe, an operator's trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passing {
+    /// P in force.
+    pub parallelism: u32,
+    /// P that shall be in force afterwards.
+    pub back: u32,
 }
 
 /// The daemon's sign of life, on a line of its own.
@@ -213,6 +231,8 @@ pub struct Beat {
     pub daemon: AtomicU32,
     /// Process of the database.
     pub server: AtomicU32,
+    /// [`Passing`]: P in the low half, the one afterwards in the high half; zero if the P in force is there to stay.
+    passing: AtomicU64,
 }
 
 impl Beat {
@@ -221,5 +241,79 @@ impl Beat {
     pub fn stale(&self, now: Nanos) -> bool {
         let alive = Nanos(self.alive_ns.load(Ordering::Relaxed));
         now.since(alive) > STALE_AFTER || alive.since(now) > STALE_AFTER
+    }
+
+    /// The P that is in force for a moment only, if one is. A daemon that is killed meanwhile leaves it behind for the
+    /// next one.
+    pub fn passing(&self) -> Option<Passing> {
+        let word = self.passing.load(Ordering::SeqCst);
+        let passing = Passing { parallelism: word as u32, back: (word >> 32) as u32 };
+        (word != 0).then_some(passing)
+    }
+
+    /// Writes that a P is there for a moment, which is done before it is; or, with `None`, that the one in force stays.
+    pub fn set_passing(&self, passing: Option<Passing>) {
+        let word =
+            passing.map_or(0, |each| u64::from(each.parallelism) | u64::from(each.back) << 32);
+        self.passing.store(word, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn control() -> Control {
+        // SAFETY: a control is made of integers, for which all zero bytes are a value.
+        unsafe { core::mem::zeroed() }
+    }
+
+    #[test]
+    fn p_is_left_to_the_search_while_there_is_one() {
+        let control = control();
+        let settings = |auto, parallelism| Settings { auto, parallelism, ..Settings::default() };
+        // P, whether it is looked for, and what is in force then.
+        for (auto, parallelism, expected) in [
+            // Nobody has set it yet, and then somebody has.
+            (true, 16, 16),
+            (true, 8, 16),
+            // An operator fixes it, fixes another, and lets it be looked for from a third one on.
+            (false, 8, 8),
+            (false, 4, 4),
+            (true, 5, 5),
+            (true, 9, 5),
+        ] {
+            control.store(&settings(auto, parallelism));
+            let found = control.settings();
+            assert_eq!((found.auto, found.parallelism), (auto, expected), "{parallelism}");
+        }
+    }
+
+    #[test]
+    fn p_is_only_exchanged_for_the_one_that_was_seen() {
+        let control = control();
+        let settings = Settings { auto: true, parallelism: 16, ..Settings::default() };
+        control.store(&settings);
+        assert!(control.exchange_parallelism(&settings, 24));
+        assert!(!control.exchange_parallelism(&settings, 32), "16 was seen, and 24 is in force");
+        let seen = control.settings();
+        control.store(&Settings { auto: false, ..seen });
+        assert!(!control.exchange_parallelism(&seen, 32), "fixed meanwhile, at the same number");
+        assert_eq!(control.settings().parallelism, 24);
+        assert!(control.exchange_parallelism(&control.settings(), 2_000));
+        assert_eq!(control.settings().parallelism, TOKENS as u32);
+    }
+
+    #[test]
+    fn both_halves_of_a_passing_p_come_back() {
+        // SAFETY: as above.
+        let beat: Beat = unsafe { core::mem::zeroed() };
+        assert_eq!(beat.passing(), None);
+        let passing = Passing { parallelism: 256, back: 16 };
+        beat.set_passing(Some(passing));
+        assert_eq!(beat.passing(), Some(passing));
+        beat.set_passing(None);
+        assert_eq!(beat.passing(), None);
+        assert_eq!(size_of::<Beat>(), 64);
     }
 }

@@ -22,7 +22,7 @@ use headworks_policy::{CLASSES, Nanos, USERS};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
 
 /// Changes with every change of the layout or of the meaning of a field.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Turns that the ring of a dry run keeps.
 pub const RING: usize = 1 << 15;

@@ -1,10 +1,19 @@
 use super::*;
 use headworks_region::Mode;
+use headworks_region::control::Passing;
 use headworks_region::rules::Identity;
 use headworks_region::text::Text;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(text, Path::new("gate.toml"))
+}
+
+fn region() -> Box<Region> {
+    // SAFETY: all zero bytes are a valid region.
+    unsafe {
+        let layout = std::alloc::Layout::new::<Region>();
+        Box::from_raw(std::alloc::alloc_zeroed(layout).cast::<Region>())
+    }
 }
 
 /// The refusal of a text: its place and its whole message.
@@ -351,11 +360,7 @@ fn a_file_that_is_no_text_says_where() {
 
 #[test]
 fn a_reload_empties_removed_classes_and_keeps_an_open_gate_open() {
-    // SAFETY: all zero bytes are a valid region.
-    let region = unsafe {
-        let layout = std::alloc::Layout::new::<Region>();
-        Box::from_raw(std::alloc::alloc_zeroed(layout).cast::<Region>())
-    };
+    let region = region();
     let full = parse(
         "[gate]\nparallelism = 5\n[[class]]\nname = \"a\"\nweight = 3\n[[rule]]\nclass = \"a\"",
     )
@@ -376,4 +381,20 @@ fn a_reload_empties_removed_classes_and_keeps_an_open_gate_open() {
         local_port: 0,
     };
     assert_eq!(region.rules.classify(&identity).0.class, 0);
+}
+
+#[test]
+fn a_reload_leaves_p_to_the_search_and_a_p_that_is_fixed_is_there_to_stay() {
+    let region = region();
+    let searched = parse("").unwrap();
+    searched.apply(&region);
+    assert_eq!(region.control.settings().parallelism, default_parallelism());
+    let passing = Passing { parallelism: 24, back: 12 };
+    region.beat.set_passing(Some(passing));
+    assert!(region.retune(&region.control.settings(), 24));
+    searched.apply(&region);
+    assert_eq!(region.control.settings().parallelism, 24);
+    assert_eq!(region.beat.passing(), Some(passing));
+    parse("[gate]\nparallelism = 24").unwrap().apply(&region);
+    assert_eq!((region.control.settings().parallelism, region.beat.passing()), (24, None));
 }

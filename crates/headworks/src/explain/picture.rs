@@ -45,7 +45,10 @@ fn draw_into(report: &TuningReport, svg: &mut String) -> Result<(), Box<dyn std:
                 model.iter().map(|(p, rate)| (f64::from(*p), *rate)),
                 grey.stroke_width(2),
             ))?
-            .label("model (Eq. 2) from the first three samples")
+            .label(match &report.fitted {
+                Some(fitted) if fitted.outdated => "model (Eq. 2) of an earlier search's samples",
+                _ => "model (Eq. 2) from the first three samples",
+            })
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], grey.stroke_width(2)));
     }
     chart
@@ -88,6 +91,9 @@ mod tests {
         let mut report = super::super::tests::report();
         let svg = draw(&report).unwrap();
         assert!(svg.contains("best: P = 24") && svg.contains("model (Eq. 2)"));
+        assert!(!svg.contains("of an earlier search"));
+        report.fitted.as_mut().unwrap().outdated = true;
+        assert!(draw(&report).unwrap().contains("model (Eq. 2) of an earlier search"));
         report.fitted = None;
         assert!(!draw(&report).unwrap().contains("model (Eq. 2)"));
         assert!(draw(&TuningReport::default()).unwrap().starts_with("<svg"));

@@ -16,6 +16,15 @@ pub enum Why {
     Mix,
 }
 
+/// Why a search came to nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// Most users have left: P holds nobody.
+    Users,
+    /// Too few turns end to tell one P from another.
+    Requests,
+}
+
 /// Something that the tuner decided, and how well what it rests on is known. Intervals are half of the 95 % confidence interval, relative to the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Decision {
@@ -38,6 +47,22 @@ pub enum Decision {
         rising: bool,
         /// Where the climb begins.
         start: u32,
+    },
+    /// The first samples could not be taken: one of them tells nothing. The climb begins at the P that was held before.
+    Unsampled {
+        /// P of that sample.
+        parallelism: u32,
+        /// Turns that ended there.
+        turns: u64,
+        /// Time that they took, in seconds.
+        seconds: f64,
+    },
+    /// The search was given up, and what was held before is in force again.
+    Abandoned {
+        /// P that is in force.
+        parallelism: u32,
+        /// Why.
+        lack: Lack,
     },
     /// A neighbour was better.
     Moved {

@@ -1,11 +1,41 @@
 //! Slices of time: P is set, what is inside turns over, then it is counted until there is enough.
+//!
+//! # Turning over
+//! By Little's law a turn spends inside / rate in the database. In that time as many turns end as are inside, so what is
+//! inside has turned over n times after n x inside turns: nothing has to be known of the rate in advance, and a load whose
+//! turns take seconds gets them. Four times are waited for, two if four take longer than [`Limits::slice_max`], and one if
+//! two take longer than [`Limits::slice_rare_max`]. After P was lowered the surplus leaves first. Places beyond P are not given again, so that
+//! takes exactly as many turns as are too many.
+//!
+//! # Enough
+//! A slice has [`Limits::completions`] turns, or has lasted [`Limits::slice_max`] and has
+//! [`Limits::completions_min`]. With fewer it goes on, to [`Limits::slice_rare_max`]: the load is a slow one.
+//!
+//! # Silence
+//! If hardly a turn ends although what is inside should have turned over several times by now, nothing is to be found out
+//! about this P: perhaps a disk flushes. What was counted is forgotten.
 
 use super::{Limits, Sight};
 use crate::Nanos;
 
+/// What came of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Worth {
+    /// It tells the rate.
+    Telling,
+    /// It lasted as long as slices do, and tells nothing yet.
+    Few,
+    /// Hardly a turn ended of those that should have.
+    Silent,
+}
+
 /// What a slice showed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shown {
+    /// Whether the rest says anything.
+    pub(super) worth: Worth,
+    /// Turns that ended.
+    pub(super) turns: u64,
     /// Turns a second.
     pub(super) rate: f64,
     /// Length, in seconds.
@@ -16,78 +46,198 @@ pub(super) struct Shown {
     pub(super) requests: Option<f64>,
 }
 
-/// Completions after which the mean service time is renewed, and the share of the new one.
-const RENEWED_AFTER: u64 = 32;
-const RENEWED_BY: u64 = 4;
+/// How often what is inside turns over before it is counted, and if that takes long. Of what was there when P was set,
+/// e^-4 or e^-2 (2 or 14 %) is left then if turns differ much, and nothing if they are alike.
+const TURNOVERS: u64 = 4;
+const TURNOVERS_LONG: u64 = 2;
 
-/// Service time before anything is known of it.
-const SERVICE_FIRST: Nanos = Nanos::from_millis(1);
+/// Turns that say something. Five slices of fewer scatter by more than 30 % (2.78 / sqrt(5 x 16), Student's t for five),
+/// which is more than a sample may to be fitted.
+const TELLING: u64 = 16;
+
+/// A load is silent with fewer turns than this, and than this part of what is expected. Less than twelve of them say nothing:
+/// of twelve, one or none ends by chance once in ten thousand times.
+const HARDLY: u64 = 10;
+const HARDLY_PART: f64 = 1.0 / 6.0;
+const EXPECTED_MIN: f64 = 12.0;
 
 /// The slice under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
-    /// When P was set; counting begins after that.
+    /// When P was set, or when the surplus had left.
     set: Nanos,
-    settle: Nanos,
+    /// It was set, and is not what it was from the start.
+    settling: bool,
+    /// Turns that had ended then; not known before the first look.
+    base: Option<u64>,
+    /// Users beyond P that were inside then.
+    surplus: u64,
+    /// Users that P lets in.
+    inside: u32,
     /// What had been counted when counting began.
     from: Option<Sight>,
-    /// Moving mean of the service time, and what had been counted when it was last renewed.
-    service: Nanos,
-    renewed: (u64, Nanos),
+    /// Since when silence is looked for, and the turns until then.
+    heard: (Nanos, u64),
+    /// Rate of the latest slice that told one, and how many were inside.
+    pace: (f64, u32),
 }
 
 impl Slice {
     pub(super) const fn new() -> Slice {
         Slice {
             set: Nanos(0),
-            settle: Nanos(0),
+            settling: false,
+            base: None,
+            surplus: 0,
+            inside: 0,
             from: None,
-            service: SERVICE_FIRST,
-            renewed: (0, Nanos(0)),
+            heard: (Nanos(0), 0),
+            pace: (0.0, 0),
         }
     }
 
-    /// Begins another one: what is inside turns over a few times first.
-    pub(super) fn begin(&mut self, now: Nanos, limits: &Limits) {
-        let settle = Nanos(self.service.0.saturating_mul(4));
-        let settle = settle.max(Nanos(limits.slice.0 / 4)).min(limits.slice_max);
-        (self.set, self.settle, self.from) = (now, settle, None);
+    /// Begins another one, with so many inside until now and `inside` from now on. `completed` are the turns until now,
+    /// if they are known.
+    pub(super) fn begin(&mut self, now: Nanos, completed: Option<u64>, were: u64, inside: u32) {
+        (self.set, self.settling, self.base, self.from) = (now, true, completed, None);
+        self.surplus = were.saturating_sub(u64::from(inside));
+        self.inside = inside;
+        self.heard = (now, completed.unwrap_or(0));
     }
 
-    /// What the slice showed, if it is over; the next one follows at once.
-    pub(super) fn ended(&mut self, sight: &Sight, limits: &Limits) -> Option<Shown> {
-        self.renew(sight);
+    /// Forgets how quick the load was.
+    pub(super) fn forget(&mut self) {
+        self.pace = (0.0, 0);
+    }
+
+    /// Users that are still inside although P lets in fewer.
+    pub(super) fn surplus(&self, completed: u64) -> u64 {
+        let left = completed.saturating_sub(self.base.unwrap_or(completed));
+        self.surplus.saturating_sub(left)
+    }
+
+    /// What the slice showed, if it is over; the next one follows at once. P lets in so many `inside`, and should give at
+    /// least the rate `expected` (turns a second; zero if nothing was measured), beside what the slice before says.
+    pub(super) fn ended(
+        &mut self,
+        sight: &Sight,
+        inside: u32,
+        expected: f64,
+        limits: &Limits,
+    ) -> Option<Shown> {
+        self.inside = inside;
+        if self.base.is_none() {
+            self.base = Some(sight.completed);
+            self.heard = (sight.now, sight.completed);
+        }
         let Some(from) = self.from else {
-            if sight.now.since(self.set) >= self.settle {
-                self.from = Some(*sight);
-            }
-            return None;
+            return self.settle(sight, limits).or_else(|| self.silence(sight, expected, limits));
         };
         let span = sight.now.since(from.now);
         let turns = sight.completed.saturating_sub(from.completed);
-        let enough = span >= limits.slice && turns >= limits.completions;
-        if !enough && span < limits.slice_max {
-            return None;
+        let enough = span >= limits.slice && turns >= limits.completions
+            || span >= limits.slice_max && turns >= limits.completions_min
+            || span >= limits.slice_rare_max;
+        if !enough {
+            return self.silence(sight, expected, limits);
         }
-        self.from = Some(*sight);
-        let seconds = span.0 as f64 / 1e9;
-        let each = |sum: f64| (turns > 0).then(|| sum / turns as f64);
-        Some(Shown {
-            rate: turns as f64 / seconds,
-            seconds,
-            service_s: each(sight.run.since(from.run).0 as f64 / 1e9),
-            requests: each(sight.requests.saturating_sub(from.requests) as f64),
-        })
+        self.count_from(sight);
+        let worth = if turns >= TELLING { Worth::Telling } else { Worth::Few };
+        let shown = Shown::between(&from, sight, worth);
+        if worth == Worth::Telling {
+            // A slice may end in the middle of silence: one alone does not make a quick load a slow one.
+            self.pace = (shown.rate.max(self.usual() / 2.0), self.inside);
+        }
+        Some(shown)
     }
 
-    fn renew(&mut self, sight: &Sight) {
-        let (turns, run) = self.renewed;
-        let ended = sight.completed.saturating_sub(turns);
-        if ended >= RENEWED_AFTER {
-            let each = sight.run.since(run).0 / ended;
-            self.service = Nanos((self.service.0 * (RENEWED_BY - 1) + each) / RENEWED_BY);
-            self.renewed = (sight.completed, sight.run);
+    fn count_from(&mut self, sight: &Sight) {
+        self.from = Some(*sight);
+        self.heard = (sight.now, sight.completed);
+    }
+
+    /// Begins to count once what is inside has turned over. Something is shown only if that does not come true.
+    fn settle(&mut self, sight: &Sight, limits: &Limits) -> Option<Shown> {
+        if !self.settling {
+            self.count_from(sight);
+            return None;
         }
+        let base = self.base.unwrap_or(sight.completed);
+        let (turns, span) = (sight.completed.saturating_sub(base), sight.now.since(self.set));
+        let late = span >= limits.slice_rare_max;
+        if self.surplus > 0 {
+            let left = turns >= self.surplus;
+            if left || late {
+                self.surplus -= turns.min(self.surplus);
+                (self.set, self.base) = (sight.now, Some(sight.completed));
+            }
+            return (late && !left && turns < TELLING).then(|| Shown::few(turns, span));
+        }
+        let inside = u64::from(self.inside);
+        let over = turns >= TURNOVERS * inside && span.0 >= limits.slice.0 / 4
+            || turns >= TURNOVERS_LONG * inside && span >= limits.slice_max
+            || turns >= inside && late;
+        if over {
+            self.count_from(sight);
+        } else if late {
+            (self.set, self.base) = (sight.now, Some(sight.completed));
+            return Some(Shown::few(turns, span));
+        }
+        None
+    }
+
+    /// Turns a second that the pace of the slice before promises.
+    fn usual(&self) -> f64 {
+        let (pace, at) = self.pace;
+        least_rate(pace, at, self.inside)
+    }
+
+    /// Looks whether hardly anything happens although much should.
+    fn silence(&mut self, sight: &Sight, expected: f64, limits: &Limits) -> Option<Shown> {
+        let (since, before) = self.heard;
+        let span = sight.now.since(since);
+        let expected = expected.max(self.usual()) * seconds(span);
+        let several = EXPECTED_MIN.max(TURNOVERS as f64 * f64::from(self.inside));
+        if span < limits.slice_max || expected < several {
+            return None;
+        }
+        self.heard = (sight.now, sight.completed);
+        let turns = sight.completed.saturating_sub(before);
+        if turns >= HARDLY || turns as f64 >= HARDLY_PART * expected {
+            return None;
+        }
+        self.from = self.from.map(|_| *sight);
+        Some(Shown { worth: Worth::Silent, ..Shown::few(turns, span) })
+    }
+}
+
+/// Turns a second that so many inside give at least if `at` inside gave `rate`: fewer have each at least what they had among
+/// more, and more are not slower together than fewer (if they are, by a few times, several turnovers still tell silence).
+pub(super) fn least_rate(rate: f64, at: u32, inside: u32) -> f64 {
+    rate * (f64::from(inside) / f64::from(at.max(1))).min(1.0)
+}
+
+fn seconds(span: Nanos) -> f64 {
+    span.0 as f64 / 1e9
+}
+
+impl Shown {
+    /// What was counted between these two.
+    fn between(from: &Sight, to: &Sight, worth: Worth) -> Shown {
+        let turns = to.completed.saturating_sub(from.completed);
+        let each = |sum: f64| (turns > 0).then(|| sum / turns as f64);
+        Shown {
+            worth,
+            service_s: each(seconds(to.run.since(from.run))),
+            requests: each(to.requests.saturating_sub(from.requests) as f64),
+            ..Shown::few(turns, to.now.since(from.now))
+        }
+    }
+
+    fn few(turns: u64, span: Nanos) -> Shown {
+        let seconds = seconds(span);
+        let rate = turns as f64 / seconds;
+        Shown { worth: Worth::Few, turns, rate, seconds, service_s: None, requests: None }
     }
 }
 
@@ -105,32 +255,115 @@ mod tests {
         }
     }
 
+    fn look(slice: &mut Slice, ms: u64, completed: u64) -> Option<Shown> {
+        slice.ended(&sight(ms, completed), 16, 0.0, &Limits::default())
+    }
+
+    /// A slice at P = 16 that begins at 1,000 ms, after 1,000 turns.
+    fn begun(were: u64) -> Slice {
+        let mut slice = Slice::new();
+        slice.begin(Nanos::from_millis(1_000), Some(1_000), were, 16);
+        slice
+    }
+
     #[test]
     fn a_slice_counts_after_what_is_inside_has_turned_over() {
-        let (mut slice, limits) = (Slice::new(), Limits::default());
-        for at in 0..20 {
-            // 1,000 turns a second of 16 ms: the mean creeps there from 1 ms.
-            slice.ended(&sight(at * 50, at * 50), &limits);
-        }
-        let service_ms = slice.service.as_millis_f64();
-        assert!((14.0..=16.0).contains(&service_ms), "{service_ms}");
-        slice.begin(Nanos::from_millis(1_000), &limits);
-        // Four times the service time is less than a quarter of a slice here.
-        assert_eq!(slice.settle, Nanos::from_millis(75));
-        assert_eq!(slice.ended(&sight(1_050, 1_050), &limits), None);
-        assert_eq!(slice.ended(&sight(1_100, 1_100), &limits), None, "counting begins");
-        assert_eq!(slice.ended(&sight(1_400, 1_400), &limits), None, "300 completions of 400");
-        let shown = slice.ended(&sight(1_500, 1_500), &limits).unwrap();
+        // 1,000 turns a second: 4 x 16 take 64 ms, less than a quarter of a slice.
+        let mut slice = begun(16);
+        assert_eq!(look(&mut slice, 1_070, 1_070), None, "not yet 75 ms");
+        assert_eq!(look(&mut slice, 1_100, 1_100), None, "counting begins");
+        assert_eq!(look(&mut slice, 1_400, 1_400), None, "300 completions of 400");
+        let shown = look(&mut slice, 1_500, 1_500).unwrap();
         let (rate, service_s) = (shown.rate, shown.service_s.unwrap());
         assert!((rate - 1_000.0).abs() < 1e-6 && (service_s - 0.016).abs() < 1e-9, "{shown:?}");
-        assert_eq!(shown.requests, Some(25.0));
+        assert_eq!((shown.requests, shown.worth), (Some(25.0), Worth::Telling));
+    }
+
+    #[test]
+    fn a_slow_load_gets_the_time_to_turn_over_and_for_enough_turns() {
+        // With 16 inside: turns a second, when the slice is over (counting from 1 s on), and its turns.
+        for (rate, end_ms, turns) in [
+            // Two turnovers take 4 s, and 64 turns 8 s.
+            (8, 13_000, 64),
+            // 8 s and 16 s.
+            (4, 25_000, 64),
+            // 16 s, and then no more than 20 s.
+            (2, 37_000, 40),
+            // One turnover takes 16 s, and two more than 20 s.
+            (1, 41_000, 20),
+        ] {
+            let mut slice = begun(16);
+            let mut looks = (1_100..60_000).step_by(100).filter_map(|ms| {
+                let shown = look(&mut slice, ms, 1_000 + (ms - 1_000) * rate / 1_000);
+                shown.map(|shown| (ms, shown.turns, shown.worth))
+            });
+            assert_eq!(looks.next(), Some((end_ms, turns, Worth::Telling)), "{rate} a second");
+        }
+    }
+
+    #[test]
+    fn the_surplus_leaves_first() {
+        // From 256 down to 16 at 1,000 turns a second: 240 ms, then 75 ms.
+        let mut slice = begun(256);
+        assert_eq!(look(&mut slice, 1_200, 1_200), None);
+        assert_eq!(slice.surplus(1_200), 40);
+        for (ms, counting) in [(1_240, false), (1_300, false), (1_315, true)] {
+            assert_eq!(look(&mut slice, ms, ms), None);
+            assert_eq!(slice.from.is_some(), counting, "{ms}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_turn_over_tells_nothing() {
+        // 8 turns in 20 s of 16 that are inside.
+        let mut slice = begun(16);
+        assert_eq!(look(&mut slice, 20_900, 1_008), None);
+        let shown = look(&mut slice, 21_000, 1_008).unwrap();
+        assert_eq!((shown.worth, shown.turns, shown.seconds), (Worth::Few, 8, 20.0));
+        // A surplus that leaves slowly is waited for, one that does not leave tells nothing.
+        let mut slice = begun(256);
+        assert_eq!(look(&mut slice, 21_000, 1_120), None);
+        assert_eq!(slice.surplus(1_120), 120);
+        assert_eq!(look(&mut slice, 41_000, 1_120).map(|shown| shown.worth), Some(Worth::Few));
     }
 
     #[test]
     fn a_slice_without_a_turn_has_no_means() {
-        let (mut slice, limits) = (Slice::new(), Limits::default());
-        slice.ended(&sight(0, 10), &limits);
-        let shown = slice.ended(&sight(2_000, 10), &limits).unwrap();
-        assert_eq!((shown.rate, shown.service_s, shown.requests), (0.0, None, None));
+        let mut slice = begun(0);
+        slice.from = Some(sight(1_000, 1_000));
+        let shown = look(&mut slice, 21_000, 1_000).unwrap();
+        assert_eq!((shown.worth, shown.rate), (Worth::Few, 0.0));
+        assert_eq!((shown.service_s, shown.requests), (None, None));
+    }
+
+    #[test]
+    fn silence_is_that_of_a_load_that_was_quick() {
+        // 32 turns a second are 64 in two seconds, in which 16 turn over four times.
+        for (rate, silent) in [(1_000.0, true), (32.0, true), (31.0, false), (0.0, false)] {
+            let mut slice = begun(16);
+            slice.pace = (rate, 16);
+            slice.from = Some(sight(1_000, 1_000));
+            let shown = look(&mut slice, 3_000, 1_009).map(|shown| shown.worth);
+            assert_eq!(shown, silent.then_some(Worth::Silent), "{rate}");
+        }
+        // Ten turns are more than hardly any.
+        let mut slice = begun(16);
+        (slice.pace, slice.from) = ((1_000.0, 16), Some(sight(1_000, 1_000)));
+        assert_eq!(look(&mut slice, 3_000, 1_010), None);
+        // 1,000 a second of 256 are 15 of two in two seconds: of those, two are hardly any and three are some.
+        for (turns, silent) in [(2, true), (3, false)] {
+            let mut slice = begun(16);
+            (slice.pace, slice.from) = ((1_000.0, 256), Some(sight(1_000, 1_000)));
+            let shown = slice.ended(&sight(3_000, 1_000 + turns), 2, 0.0, &Limits::default());
+            assert_eq!(shown.is_some(), silent, "{turns}");
+        }
+    }
+
+    #[test]
+    fn a_slice_in_the_middle_of_silence_does_not_make_a_load_slow() {
+        let mut slice = begun(16);
+        (slice.pace, slice.from) = ((1_000.0, 16), Some(sight(1_000, 1_000)));
+        assert_eq!(look(&mut slice, 3_000, 1_064).map(|shown| shown.rate), Some(32.0));
+        assert_eq!(slice.pace, (500.0, 16));
     }
 }

@@ -100,6 +100,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
+    use super::super::slice::Worth;
     use super::*;
 
     fn noise(state: &mut u64) -> f64 {
@@ -125,6 +126,8 @@ mod tests {
     #[test]
     fn each_shift_is_called_by_its_name() {
         let shown = |rate, service_s, requests| Shown {
+            worth: Worth::Telling,
+            turns: 400,
             rate,
             seconds: 0.3,
             service_s: Some(service_s),

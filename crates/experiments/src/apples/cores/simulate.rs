@@ -124,7 +124,9 @@ pub(super) fn search(
     let (decisions, _) = tuner.decisions();
     let model_p = decisions
         .filter_map(|decision| match decision {
-            Decision::Fitted { fit: Ok(curve), .. } => curve.matching_point(users),
+            Decision::Fitted { fit: Ok(curve), .. } => {
+                curve.matching_point(curve.base.parallelism, users)
+            }
             _ => None,
         })
         .next();

@@ -71,7 +71,7 @@ fn numbers(curve: &Curve, parallelism: u32, most: u32) -> BTreeMap<String, f64> 
     // A = 1 − B·e^(−γP₀), since α(P₀) = 1.
     let decay = |p: u32| (-curve.gamma * f64::from(p)).exp();
     let alpha = 1.0 - curve.b * (decay(curve.base.parallelism) - decay(parallelism));
-    let peak = curve.matching_point(most).unwrap_or(most);
+    let peak = curve.matching_point(curve.base.parallelism, most).unwrap_or(most);
     [(KEY, per_s), (ALPHA, alpha), ("matching_p", f64::from(peak))]
         .map(|(key, value)| (key.to_owned(), value))
         .into()
@@ -115,7 +115,7 @@ mod tests {
                     let (ours, theirs) = (fitted.numbers[key], measured.numbers[key]);
                     assert!((ours / theirs - 1.0).abs() < 1e-6, "{key}: {ours} {theirs}");
                 }
-                let peak = f64::from(curve.matching_point(256).unwrap());
+                let peak = f64::from(curve.matching_point(4, 256).unwrap());
                 assert_eq!(fitted.numbers["matching_p"], peak);
             }
         }

@@ -1,0 +1,225 @@
+use super::*;
+use headworks_region::State;
+use std::sync::atomic::Ordering;
+
+const USERS: u32 = 100;
+const HELD: u32 = 16;
+
+/// A region with users that always want something, and who tunes it.
+struct Stage {
+    region: Box<Region>,
+    tuning: Tuning,
+    now: Nanos,
+    turns: f64,
+    /// Turns a second at the best P.
+    most: f64,
+}
+
+impl Stage {
+    fn new(auto: bool) -> Stage {
+        // SAFETY: all zero bytes are a valid region.
+        let region = unsafe {
+            let layout = std::alloc::Layout::new::<Region>();
+            Box::from_raw(std::alloc::alloc_zeroed(layout).cast::<Region>())
+        };
+        region.apply(&Settings { parallelism: HELD, auto, ..Settings::default() });
+        let now = Nanos::from_millis(1_000_000);
+        for _ in 0..USERS {
+            let user = region.register(std::process::id(), now).expect("there is room");
+            region.user(user).expect("it was registered").set_state(State::Passing);
+        }
+        Stage { region, tuning: Tuning::new(), now, turns: 0.0, most: 2_000.0 }
+    }
+
+    fn parallelism(&self) -> u32 {
+        self.region.control.settings().parallelism
+    }
+
+    /// Best at 24, half of it at 12 and less beyond.
+    fn rate(&self) -> f64 {
+        let p = f64::from(self.parallelism().min(USERS));
+        self.most * (p / 24.0).min(1.0) / (1.0 + 0.5 * (p / 24.0).ln().max(0.0))
+    }
+
+    fn tick(&mut self) {
+        self.turns += self.rate() * 0.1;
+        self.now += Nanos::from_millis(100);
+        let served = &self.region.user(0).expect("the first").served;
+        served.turns.store(self.turns as u64, Ordering::Relaxed);
+        served.requests.store(self.turns as u64, Ordering::Relaxed);
+        self.tuning.tick(&self.region, self.now);
+    }
+
+    fn until(&mut self, what: &str, met: impl Fn(&Stage) -> bool) {
+        for _ in 0..6_000 {
+            if met(self) {
+                return;
+            }
+            self.tick();
+        }
+        panic!("{what} did not come true");
+    }
+
+    /// In the middle of the first samples, with another P in force than the one that is held.
+    fn sampling() -> Stage {
+        let mut stage = Stage::new(true);
+        stage.until("a sample", |stage| stage.parallelism() != HELD);
+        stage
+    }
+
+    /// The daemon is killed, and another one comes.
+    fn successor(&mut self) {
+        self.tuning = Tuning::new();
+        self.tick();
+    }
+
+    fn now_in_force(&self) -> (u32, Option<Passing>) {
+        (self.parallelism(), self.region.beat.passing())
+    }
+}
+
+const STAYS: (u32, Option<Passing>) = (HELD, None);
+
+#[test]
+fn the_region_says_of_every_p_that_is_not_there_to_stay() {
+    let mut stage = Stage::new(true);
+    let (mut passed, mut last) = (0, 0);
+    for _ in 0..1_200 {
+        stage.tick();
+        let (parallelism, passing) = stage.now_in_force();
+        let back = stage.tuning.tuner.as_ref().map_or(HELD, Tuner::held);
+        let expected = (parallelism != back).then_some(Passing { parallelism, back });
+        assert_eq!(passing, expected);
+        passed += u32::from(passing.is_some() && parallelism != last);
+        last = parallelism;
+    }
+    // Samples, neighbours, probes; and at the end what was found is no passing thing.
+    assert!(passed > 20, "{passed}");
+    assert!((18..=30).contains(&stage.tuning.tuner.as_ref().unwrap().held()));
+}
+
+#[test]
+fn what_a_killed_daemon_left_in_force_for_a_moment_is_taken_back() {
+    let mut stage = Stage::sampling();
+    let (sampled, passing) = stage.now_in_force();
+    assert_eq!(passing, Some(Passing { parallelism: sampled, back: HELD }));
+    stage.successor();
+    assert_eq!(stage.now_in_force(), STAYS);
+    // Also in the middle of a trial, of a P that is looked for or fixed.
+    for auto in [true, false] {
+        let mut stage = Stage::new(auto);
+        assert!(stage.tuning.try_out(&stage.region, 256, stage.now + Nanos::from_millis(5_000)));
+        stage.tick();
+        assert_eq!(stage.parallelism(), 256);
+        stage.successor();
+        assert_eq!(stage.now_in_force(), STAYS, "{auto}");
+    }
+}
+
+#[test]
+fn however_a_search_ends_p_is_what_was_held() {
+    for end in ["off", "observe", "fixed", "the daemon ends"] {
+        let mut stage = Stage::sampling();
+        let settings = stage.region.control.settings();
+        match end {
+            "off" => stage.region.set_off(true),
+            "observe" => {
+                stage.region.apply(&Settings { mode: Mode::Observe, ..settings });
+            }
+            "fixed" => {
+                stage.region.apply(&Settings { auto: false, ..settings });
+            }
+            _ => stage.tuning.end(&stage.region),
+        }
+        if end != "the daemon ends" {
+            stage.tick();
+        }
+        assert_eq!(stage.now_in_force(), STAYS, "{end}");
+    }
+}
+
+#[test]
+fn what_an_operator_sets_is_never_taken_back() {
+    // Another P than the sample, then the same, for which `set` takes the word away.
+    for same in [false, true] {
+        let mut stage = Stage::sampling();
+        let settings = stage.region.control.settings();
+        let fixed = if same { settings.parallelism } else { 7 };
+        if same {
+            stage.region.beat.set_passing(None);
+        }
+        stage.region.apply(&Settings { auto: false, parallelism: fixed, ..settings });
+        stage.tick();
+        assert_eq!(stage.now_in_force(), (fixed, None));
+    }
+    // With nobody there to see it, and in the middle of a trial.
+    let mut stage = Stage::sampling();
+    let settings = Settings { auto: false, parallelism: 7, ..stage.region.control.settings() };
+    stage.region.apply(&settings);
+    stage.successor();
+    assert_eq!(stage.now_in_force(), (7, None));
+    assert!(stage.tuning.try_out(&stage.region, 256, stage.now + Nanos::from_millis(5_000)));
+    stage.region.apply(&Settings { parallelism: 9, ..settings });
+    stage.tick();
+    assert_eq!(stage.now_in_force(), (9, None));
+    // The number that is tried is fixed, for which `set` takes the word away.
+    assert!(stage.tuning.try_out(&stage.region, 256, stage.now + Nanos::from_millis(5_000)));
+    stage.region.beat.set_passing(None);
+    (0..60).for_each(|_| stage.tick());
+    assert_eq!(stage.now_in_force(), (256, None));
+}
+
+#[test]
+fn trials_lead_back_to_what_was_held() {
+    let mut stage = Stage::new(false);
+    let soon = |stage: &Stage| stage.now + Nanos::from_millis(1_000);
+    // One after another, and the one that is in force anyway.
+    for parallelism in [256, 3, HELD] {
+        assert!(stage.tuning.try_out(&stage.region, parallelism, soon(&stage)));
+        stage.tick();
+        assert_eq!(stage.parallelism(), parallelism);
+    }
+    assert!(stage.tuning.try_out(&stage.region, 3, soon(&stage)));
+    (0..9).for_each(|_| stage.tick());
+    assert_eq!(stage.parallelism(), 3);
+    stage.tick();
+    assert_eq!(stage.now_in_force(), STAYS);
+    // In the middle of a search it is what was held before that, and the search goes on.
+    let mut stage = Stage::sampling();
+    let sampled = stage.parallelism();
+    assert!(stage.tuning.try_out(&stage.region, 3, soon(&stage)));
+    assert_eq!(stage.now_in_force(), (3, Some(Passing { parallelism: 3, back: HELD })));
+    (0..10).for_each(|_| stage.tick());
+    let passing = Passing { parallelism: sampled, back: HELD };
+    assert_eq!(stage.now_in_force(), (sampled, Some(passing)));
+}
+
+#[test]
+fn settings_from_before_do_not_undo_what_the_search_has_set() {
+    let mut stage = Stage::sampling();
+    let before = Settings { parallelism: 99, ..stage.region.control.settings() };
+    let sampled = stage.parallelism();
+    assert!(stage.region.apply(&Settings { zeta: 500, ..before }));
+    let settings = stage.region.control.settings();
+    assert_eq!((settings.zeta, settings.parallelism), (500, sampled));
+    assert!(!stage.region.retune(&before, 12), "99 is not in force");
+    stage.tick();
+    assert_ne!(stage.parallelism(), 99);
+}
+
+#[test]
+fn a_model_is_outdated_by_the_next_search() {
+    let mut stage = Stage::new(true);
+    let outdated = |stage: &Stage| stage.tuning.fitted.as_ref().map(|fitted| fitted.outdated);
+    stage.until("a model", |stage| outdated(stage).is_some());
+    stage.until("the end of the search", |stage| {
+        stage.tuning.tuner.as_ref().is_some_and(|tuner| tuner.phase() == Phase::Holding)
+    });
+    assert_eq!(outdated(&stage), Some(false));
+    stage.most /= 2.0;
+    stage.until("another search", |stage| {
+        stage.tuning.tuner.as_ref().is_some_and(|tuner| tuner.phase() == Phase::Climbing)
+    });
+    assert_eq!(outdated(&stage), Some(true));
+    assert_eq!(stage.tuning.report(&stage.region).fitted.map(|fitted| fitted.outdated), Some(true));
+}
