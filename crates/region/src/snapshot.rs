@@ -139,16 +139,6 @@ pub struct Snapshot {
     pub counters: Vec<(&'static str, &'static str, u64)>,
 }
 
-impl Snapshot {
-    /// Weight of a user: that of its class, or its part of it if the class shares one.
-    pub fn weight(&self, user: &UserView) -> f64 {
-        let class = self.classes.iter().find(|class| class.class == user.class);
-        class.map_or(1.0, |class| {
-            if class.shared { class.weight / f64::from(class.users.max(1)) } else { class.weight }
-        })
-    }
-}
-
 impl Region {
     /// Copies everything out.
     pub fn snapshot(&self, now: Nanos) -> Snapshot {
