@@ -10,6 +10,8 @@ use headworks_rig::machine::Machine;
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 
+use crate::registry::{Experiment, RunOptions};
+
 /// The head of every `ID.json`: what was run, when and where.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Header {
@@ -29,6 +31,26 @@ pub struct Header {
     pub seed: u64,
     /// Where it ran.
     pub machine: Machine,
+}
+
+impl Header {
+    /// That of an experiment's run that began at this time, on this machine.
+    pub(crate) fn of(
+        experiment: &Experiment,
+        options: &RunOptions,
+        recorded_at_unix_s: u64,
+    ) -> Header {
+        Header {
+            id: experiment.id.to_owned(),
+            title: experiment.title.to_owned(),
+            paper: experiment.paper.to_owned(),
+            figure: experiment.figure.to_owned(),
+            recorded_at_unix_s,
+            quick: options.quick,
+            seed: options.seed,
+            machine: Machine::describe(),
+        }
+    }
 }
 
 /// One claim held against what was measured.

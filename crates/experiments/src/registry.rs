@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 
 use crate::record::Outcome;
@@ -75,6 +75,20 @@ impl RunOptions {
             quota: None,
             without_gate: false,
         }
+    }
+
+    /// The program that puts the gate in front of a server.
+    pub(crate) fn headworks(&self) -> Result<PathBuf> {
+        let program = self
+            .headworks_exe
+            .clone()
+            .context("no `headworks` program was given to put the gate in front of the server")?;
+        ensure!(
+            program.is_file(),
+            "{} does not exist; build it first (cargo build --release)",
+            program.display()
+        );
+        Ok(program)
     }
 }
 

@@ -29,6 +29,7 @@ use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Longest time between two looks of the loops that set P and ζ, in milliseconds.
 const LOOK_MS: i32 = 100;
@@ -42,6 +43,9 @@ const WINDOW: Nanos = Nanos::from_millis(5_000);
 /// How long a daemon that was asked to end waits for its database to do so first. A service
 /// manager asks both at once.
 const FAREWELL: Nanos = Nanos::from_millis(90_000);
+
+/// Time between two looks at the daemon before this one.
+const AGAIN: Duration = Duration::from_millis(10);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -193,8 +197,7 @@ pub fn run(
     }
     // Poll ignores a negative descriptor: nobody has come yet.
     let mut pidfd = if instance.is_running() { attend::watch(note.server_pid)? } else { -1 };
-    let other = region.beat.daemon.load(Ordering::Relaxed);
-    if other_lives(other) && !region.beat.stale(clock::now()) {
+    if let Some(other) = rival(&region) {
         bail!("instance `{}` has a daemon already (process {other})", instance.name);
     }
     let signals = block_signals()?;
@@ -298,6 +301,22 @@ pub fn run(
     STOP.store(true, Ordering::Relaxed);
     let _ = beater.join();
     Ok(())
+}
+
+/// The daemon before this one, if it still does its work. One that was killed may need a moment to be gone on a busy
+/// machine, but gives no more signs of life; that is waited for.
+fn rival(region: &Mapping) -> Option<u32> {
+    let sign = region.beat.alive_ns.load(Ordering::Relaxed);
+    loop {
+        let other = region.beat.daemon.load(Ordering::Relaxed);
+        if !other_lives(other) || region.beat.stale(clock::now()) {
+            return None;
+        }
+        if region.beat.alive_ns.load(Ordering::Relaxed) != sign {
+            return Some(other);
+        }
+        std::thread::sleep(AGAIN);
+    }
 }
 
 /// Whether a process other than this one has the number that stands for the daemon.

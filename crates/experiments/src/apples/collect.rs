@@ -1,19 +1,18 @@
 //! Runs the arms in turn: a server with its data, users in this process. Nothing here judges a number.
 
-use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use headworks_rig::machine::{Load as MachineLoad, Machine};
 use headworks_workload::driver::{RunOptions as Driving, Stop};
 
 use super::figure::{
     AROUND_S, Arm, BOUND_CV, BOUND_CV_PART, Figure, LOAD_S, QUICK, ServerKind, Time,
 };
-use super::gate::{Gate, instance};
+use super::gate::{Gate, prefix};
 use super::measure::{REQUEST_CV, add_search, add_status, measure, measure_before};
 use super::site::{Drive, Front, Place, Server, Site};
 use super::trials::Trials;
@@ -24,9 +23,6 @@ use crate::registry::RunOptions;
 use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
-
-/// The file name of our library, by which it is found in a server's memory map.
-const LIBRARY: &str = "libheadworks";
 
 struct Bench<'a> {
     site: Site,
@@ -64,15 +60,7 @@ struct Task<'a> {
 /// Runs everything.
 pub(super) fn collect(figure: &Figure, options: &RunOptions) -> Result<Record> {
     let site = figure.site;
-    let headworks = options
-        .headworks_exe
-        .clone()
-        .context("no `headworks` program was given to put the gate in front of the server")?;
-    ensure!(
-        headworks.is_file(),
-        "{} does not exist; build it first (cargo build --release)",
-        headworks.display()
-    );
+    let headworks = options.headworks()?;
     let planned = if options.quick { QUICK } else { figure.time };
     let time = Time {
         window_s: options.window_s.unwrap_or(planned.window_s).max(1),
@@ -317,22 +305,11 @@ impl Bench<'_> {
                     let seen = task.seen_cv.context("no arm in mode observe has run before")?;
                     config = config.replace(BOUND_CV, &(BOUND_CV_PART * seen).to_string());
                 }
-                fs::write(&path, config)?;
-                let words = ["run", "--name", &instance(), "--config"].map(OsString::from);
-                let words = std::iter::once(self.headworks.clone().into()).chain(words);
-                let words = words.chain([path.into()]);
-                let profile = self.site.profile().iter().map(OsString::from);
-                let gate = words.chain(profile).chain(["--".into()]).collect();
+                let gate = prefix(&self.headworks, &path, &config, self.site.profile())?;
                 Front { gate, ..Front::default() }
             }
         };
-        let server = self.site.start(self.place(), &front, false)?;
-        ensure!(
-            server.has_mapped(LIBRARY)? != front.gate.is_empty(),
-            "the arm is not what it is called: our library is{} in the server's memory",
-            if front.gate.is_empty() { "" } else { " not" }
-        );
-        Ok(server)
+        self.site.serve(self.place(), &front)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Asking the gate, by its own program.
 
+use std::ffi::OsString;
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -19,6 +21,20 @@ pub(super) struct Gate<'a> {
 /// Name of the gate's instance.
 pub(super) fn instance() -> String {
     format!("apples-{}", std::process::id())
+}
+
+/// What stands before the command of a server behind a gate with this configuration, which is written to `path`, and
+/// with these options of `headworks run`.
+pub(super) fn prefix(
+    headworks: &Path,
+    path: &Path,
+    config: &str,
+    options: &[&str],
+) -> Result<Vec<OsString>> {
+    fs::write(path, config).with_context(|| format!("cannot write {}", path.display()))?;
+    let words = ["run", "--name", &instance(), "--config"].map(OsString::from);
+    let words = std::iter::once(headworks.into()).chain(words).chain([path.into()]);
+    Ok(words.chain(options.iter().map(OsString::from)).chain(["--".into()]).collect())
 }
 
 impl Gate<'_> {

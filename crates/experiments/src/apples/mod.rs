@@ -14,6 +14,7 @@ macro_rules! experiment {
     };
 }
 
+mod below;
 mod bounds;
 mod cgroups;
 mod collect;
@@ -72,6 +73,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     slo::MONGODB,
     cgroups::EXPERIMENT,
     schedulers::EXPERIMENT,
+    below::EXPERIMENT,
     cores::EXPERIMENT,
 ];
 

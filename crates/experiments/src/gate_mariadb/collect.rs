@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use headworks_rig::machine::{Load, Machine};
+use headworks_rig::machine::Load;
 use headworks_rig::{Programs, Server, ServerBuilder};
 
 use super::arms::Config;
@@ -36,16 +36,7 @@ pub(crate) fn collect(options: &RunOptions) -> Result<Record> {
     let work = Work::new(options, 2 << 30)?;
     let sysbench = Sysbench::find(work.path(), plan.rows_per_table)?;
     let mut record = Record {
-        header: Header {
-            id: super::EXPERIMENT.id.to_owned(),
-            title: super::EXPERIMENT.title.to_owned(),
-            paper: super::EXPERIMENT.paper.to_owned(),
-            figure: super::EXPERIMENT.figure.to_owned(),
-            recorded_at_unix_s: unix_now_s(),
-            quick: options.quick,
-            seed: options.seed,
-            machine: Machine::describe(),
-        },
+        header: Header::of(&super::EXPERIMENT, options, unix_now_s()),
         software: Software { mariadb: server_version(&programs)?, sysbench: sysbench.version.clone() },
         workload: Workload {
             description: "sysbench oltp_read_write, text protocol, Pareto distribution, TCP on the same machine"

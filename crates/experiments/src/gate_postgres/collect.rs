@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use headworks_rig::machine::{Load, Machine};
+use headworks_rig::machine::Load;
 use headworks_rig::{PostgresBuilder, PostgresServer, SUPERUSER, postgres_program};
 
 use super::arms::{Arm, Config};
@@ -80,16 +80,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let pgbouncer = pooler::program()?;
     let experiment = super::EXPERIMENT;
     let mut record = Record {
-        header: Header {
-            id: ID.to_owned(),
-            title: experiment.title.to_owned(),
-            paper: experiment.paper.to_owned(),
-            figure: experiment.figure.to_owned(),
-            recorded_at_unix_s: unix_now_s(),
-            quick: options.quick,
-            seed: options.seed,
-            machine: Machine::describe(),
-        },
+        header: Header::of(&experiment, options, unix_now_s()),
         software: Software {
             postgres: String::from_utf8_lossy(&version.stdout).trim().to_owned(),
             pgbench: pgbench::version(&pgbench)?,

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use headworks_rig::machine::{Load, Machine};
+use headworks_rig::machine::Load;
 use headworks_rig::{LoopKind, LoopServer, find_program};
 use headworks_workload::metrics::unfairness;
 use headworks_workload::redis::{self, Group, Served, Time};
@@ -48,9 +48,7 @@ struct Bench<'a> {
 
 /// Runs the whole experiment.
 pub(super) fn collect(options: &RunOptions) -> Result<Record> {
-    let headworks = options.headworks_exe.clone().filter(|program| program.is_file());
-    let headworks = headworks
-        .context("no `headworks` program was given to put the gate in front of the server")?;
+    let headworks = options.headworks()?;
     let benchmark = find_program("redis-benchmark")
         .context("redis-benchmark is not installed (apt-get install redis-tools)")?;
     let (rounds, window_s) = if options.quick { (1, 2) } else { (5, 10) };
@@ -98,16 +96,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
             .collect(),
     });
     Ok(Record {
-        header: Header {
-            id: ID.to_owned(),
-            title: experiment.title.to_owned(),
-            paper: experiment.paper.to_owned(),
-            figure: experiment.figure.to_owned(),
-            recorded_at_unix_s,
-            quick: options.quick,
-            seed: options.seed,
-            machine: Machine::describe(),
-        },
+        header: Header::of(&experiment, options, recorded_at_unix_s),
         counted_s: window_s as f64,
         warmup_s: time.warm_up.as_secs_f64(),
         took_s: began.elapsed().as_secs_f64(),

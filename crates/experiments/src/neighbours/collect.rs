@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use headworks_rig::machine::{Load as MachineLoad, Machine};
+use headworks_rig::machine::Load as MachineLoad;
 use headworks_workload::db::DbError;
 use headworks_workload::driver::{
     self, Progress as Told, Report, RunOptions as Driving, Stop, UserReport,
@@ -52,15 +52,7 @@ fn config(places: u32) -> String {
 
 /// Runs everything.
 pub(super) fn collect(options: &RunOptions) -> Result<Record> {
-    let headworks = options
-        .headworks_exe
-        .clone()
-        .context("no `headworks` program was given to put the gate in front of the server")?;
-    ensure!(
-        headworks.is_file(),
-        "{} does not exist; build it first (cargo build --release)",
-        headworks.display()
-    );
+    let headworks = options.headworks()?;
     let work = Work::new(options, 2 << 30)?;
     let (warm_up_s, planned_s, rounds) =
         if options.quick { (1, 3, 1) } else { (WARM_UP_S, WINDOW_S, ROUNDS) };
@@ -102,16 +94,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
         }
     });
     Ok(Record {
-        header: Header {
-            id: ID.to_owned(),
-            title: EXPERIMENT.title.to_owned(),
-            paper: EXPERIMENT.paper.to_owned(),
-            figure: EXPERIMENT.figure.to_owned(),
-            recorded_at_unix_s,
-            quick: options.quick,
-            seed: options.seed,
-            machine: Machine::describe(),
-        },
+        header: Header::of(&EXPERIMENT, options, recorded_at_unix_s),
         counted_s: window_s as f64,
         warmup_s: warm_up_s as f64,
         took_s: began.elapsed().as_secs_f64(),

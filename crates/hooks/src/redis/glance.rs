@@ -1,9 +1,9 @@
 //! Whole commands and answers, recognised at a glance.
 //!
 //! Nearly everything that a connection sends and gets is a command of known length, complete in the bytes at hand, with a
-//! name that means nothing to the gate, and an answer that is one string or number. The machines that can stop after any
-//! byte ([`super::requests`], [`super::replies`]) take several times as long for them, and in a long pipeline that time is
-//! all the gate costs. What is not recognised here is theirs.
+//! name that means nothing to the gate, and an answer that is a string, a number or a list of these. The machines that
+//! can stop after any byte ([`super::requests`], [`super::replies`]) take several times as long for them, and in a long
+//! pipeline that time is all the gate costs. What is not recognised here is theirs.
 
 use super::command::{Kind, kind_of};
 
@@ -143,19 +143,34 @@ fn plain_command(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-/// Length of the answer at the front, if it is a string or a number and there in whole.
+/// Length of the answer at the front, if it is a string, a number or a list of these, and there in whole.
 pub(super) fn simple_reply(bytes: &[u8]) -> Option<usize> {
-    let end = match *bytes.first()? {
-        b'+' if bytes.starts_with(b"+OK\r\n") => 5,
-        b'$' if bytes.starts_with(b"$-1\r\n") => 5,
+    let (elements, mut end) = match *bytes.first()? {
+        b'*' | b'~' => number(bytes, 1)?,
+        // A map has a key and a value for each of its entries.
+        b'%' => number(bytes, 1).map(|(entries, end)| (2 * entries, end))?,
+        _ => (1, 0),
+    };
+    for _ in 0..elements {
+        end = element(bytes, end)?;
+    }
+    (end <= bytes.len()).then_some(end)
+}
+
+/// Where the string or number at `at` ends: beyond the bytes, if it is not there in whole.
+#[inline(always)] // once for each element
+fn element(bytes: &[u8], at: usize) -> Option<usize> {
+    let rest = bytes.get(at..)?;
+    Some(match *rest.first()? {
+        b'+' if rest.starts_with(b"+OK\r\n") => at + 5,
+        b'$' if rest.starts_with(b"$-1\r\n") => at + 5,
         b'$' => {
-            let (length, body) = number(bytes, 1)?;
+            let (length, body) = number(bytes, at + 1)?;
             body + length + 2
         }
-        b':' => number(bytes, 1)?.1,
+        b':' => number(bytes, at + 1)?.1,
         _ => return None,
-    };
-    (end <= bytes.len()).then_some(end)
+    })
 }
 
 #[cfg(test)]
@@ -259,13 +274,33 @@ mod tests {
 
     #[test]
     fn whole_simple_replies_are_recognised_and_nothing_else() {
-        for whole in ["+OK\r\n", "$-1\r\n", "$0\r\n\r\n", "$12\r\nabcdefghijkl\r\n", ":1234\r\n"] {
+        for whole in [
+            "+OK\r\n",
+            "$-1\r\n",
+            "$0\r\n\r\n",
+            "$12\r\nabcdefghijkl\r\n",
+            ":1234\r\n",
+            "*0\r\n",
+            "*3\r\n$1\r\na\r\n$-1\r\n:7\r\n",
+            "~1\r\n+OK\r\n",
+            "%2\r\n$1\r\na\r\n:1\r\n$1\r\nb\r\n$0\r\n\r\n",
+        ] {
             assert_eq!(simple_reply(format!("{whole}+").as_bytes()), Some(whole.len()));
             for end in 0..whole.len() {
                 assert_eq!(simple_reply(&whole.as_bytes()[..end]), None, "{whole:?}, {end} bytes");
             }
         }
-        for other in ["+QUEUED\r\n", "-ERR\r\n", "*1\r\n:1\r\n", ":-1\r\n", "_\r\n", "\n"] {
+        for other in [
+            "+QUEUED\r\n",
+            "-ERR\r\n",
+            "*-1\r\n",
+            "*1\r\n*0\r\n",
+            "*2\r\n:1\r\n-ERR\r\n",
+            ">1\r\n+OK\r\n",
+            ":-1\r\n",
+            "_\r\n",
+            "\n",
+        ] {
             assert_eq!(simple_reply(other.as_bytes()), None, "{other:?}");
         }
     }

@@ -227,7 +227,8 @@ fn put(document: &mut RawDocumentBuf, name: &str, value: &[u8]) {
     }
 }
 
-fn document(key: Key, record: &Record) -> RawDocumentBuf {
+/// A record as a document.
+pub(super) fn document(key: Key, record: &Record) -> RawDocumentBuf {
     let mut document = rawdoc! {"_id": key.text()};
     for (name, value) in FIELD_NAMES.iter().zip(&record.0) {
         put(&mut document, name, value);
@@ -235,7 +236,8 @@ fn document(key: Key, record: &Record) -> RawDocumentBuf {
     document
 }
 
-fn record(document: &RawDocument) -> Result<Record, DbError> {
+/// A document's record.
+pub(super) fn record(document: &RawDocument) -> Result<Record, DbError> {
     let mut fields = Vec::with_capacity(FIELD_NAMES.len());
     for element in document {
         let (name, value) = element.map_err(unreadable)?;
@@ -254,7 +256,8 @@ fn number_of(document: &RawDocument, name: &str) -> Option<i64> {
     whole.or_else(|| value.as_f64().map(|number| number as i64))
 }
 
-fn unreadable(error: impl std::fmt::Display) -> DbError {
+/// What the server sent is not what it should be.
+pub(super) fn unreadable(error: impl std::fmt::Display) -> DbError {
     DbError::data(format!("cannot read the server's answer: {error}"))
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::inputs::Change;
+use super::memcached::Memcached;
 use super::mongodb::{self, MongoDb};
 use super::record::{Key, Record};
 use super::redis::{self, Redis};
@@ -35,6 +36,8 @@ pub struct Address(Target);
 enum Target {
     Redis(::redis::Client),
     MongoDb(mongodb::Address),
+    /// Host and port.
+    Memcached(String),
 }
 
 impl fmt::Debug for Address {
@@ -43,6 +46,7 @@ impl fmt::Debug for Address {
         formatter.write_str(match self.0 {
             Target::Redis(_) => "Address(Redis)",
             Target::MongoDb(_) => "Address(MongoDb)",
+            Target::Memcached(_) => "Address(Memcached)",
         })
     }
 }
@@ -50,15 +54,19 @@ impl fmt::Debug for Address {
 impl FromStr for Address {
     type Err = DbError;
 
-    /// `redis://[account:password@]host:port`, or `mongodb://host:port/database[?appName=NAME]`.
+    /// `redis://[account:password@]host:port`, `mongodb://host:port/database[?appName=NAME]`, or `memcached://host:port`.
     fn from_str(url: &str) -> Result<Self, DbError> {
-        let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
+        let (scheme, host) = url.split_once("://").unwrap_or(("", url));
         Ok(Self(match scheme {
             "redis" => Target::Redis(redis::client(url)?),
             "mongodb" => Target::MongoDb(url.parse()?),
+            "memcached" if host.contains(':') => Target::Memcached(host.to_owned()),
+            "memcached" => {
+                return Err(DbError::usage("the address of a memcached is memcached://host:port"));
+            }
             _ => {
                 return Err(DbError::usage(
-                    "the address of a store begins with redis:// or mongodb://",
+                    "the address of a store begins with redis://, mongodb:// or memcached://",
                 ));
             }
         }))
@@ -71,6 +79,7 @@ impl Address {
         Ok(match &self.0 {
             Target::Redis(client) => Box::new(Redis::connect(client)?),
             Target::MongoDb(address) => Box::new(MongoDb::connect(address)?),
+            Target::Memcached(host) => Box::new(Memcached::connect(host)?),
         })
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use headworks_rig::machine::{Load as MachineLoad, Machine};
+use headworks_rig::machine::Load as MachineLoad;
 
 use crate::html::{escape, table};
 use crate::interrupt;
@@ -214,16 +214,7 @@ fn run(options: &RunOptions) -> Result<Outcome> {
         simulate_one(options.seed.wrapping_add(number as u64), &mut arms);
     }
     let record = Record {
-        header: Header {
-            id: EXPERIMENT.id.to_owned(),
-            title: EXPERIMENT.title.to_owned(),
-            paper: EXPERIMENT.paper.to_owned(),
-            figure: EXPERIMENT.figure.to_owned(),
-            recorded_at_unix_s,
-            quick: options.quick,
-            seed: options.seed,
-            machine: Machine::describe(),
-        },
+        header: Header::of(&EXPERIMENT, options, recorded_at_unix_s),
         counted_s: simulate::WATCHED_S as f64,
         warmup_s: 0.0,
         took_s: began.elapsed().as_secs_f64(),

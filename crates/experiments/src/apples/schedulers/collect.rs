@@ -1,14 +1,12 @@
 //! Runs the arms in turn on a volume of their own.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use headworks_rig::machine::{Load as MachineLoad, Machine};
+use headworks_rig::machine::Load as MachineLoad;
 use headworks_rig::{Server, ServerBuilder};
 use headworks_workload::db::{Database, DbError};
 use headworks_workload::driver::{self, Progress as Told, RunOptions as Driving, Stop};
@@ -21,6 +19,8 @@ use super::{
     AROUND_S, AT, EXPERIMENT, GATE, ID, LOAD_S, PAIRS, Pair, QUICK_S, ROUNDS, USERS, WARM_UP_S,
     WINDOW_S, round_s,
 };
+use crate::apples::figure::ServerKind;
+use crate::apples::gate::{Gate, prefix};
 use crate::apples::measure::measure;
 use crate::interrupt;
 use crate::progress::Progress;
@@ -66,15 +66,7 @@ struct Bench<'a> {
 
 /// Runs everything.
 pub(super) fn collect(options: &RunOptions) -> Result<Record> {
-    let headworks = options
-        .headworks_exe
-        .clone()
-        .context("no `headworks` program was given to put the gate in front of the server")?;
-    ensure!(
-        headworks.is_file(),
-        "{} does not exist; build it first (cargo build --release)",
-        headworks.display()
-    );
+    let headworks = options.headworks()?;
     let headworks = fs::canonicalize(headworks)?;
     let scale = if options.quick { QUICK } else { FULL };
     let (warm_up_s, planned_s, rounds) =
@@ -106,16 +98,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let runs = bench.rounds(&offered, rounds)?;
     bench.check()?;
     Ok(Record {
-        header: Header {
-            id: ID.to_owned(),
-            title: EXPERIMENT.title.to_owned(),
-            paper: EXPERIMENT.paper.to_owned(),
-            figure: EXPERIMENT.figure.to_owned(),
-            recorded_at_unix_s,
-            quick: options.quick,
-            seed: options.seed,
-            machine: Machine::describe(),
-        },
+        header: Header::of(&EXPERIMENT, options, recorded_at_unix_s),
         counted_s: window_s as f64,
         warmup_s: warm_up_s as f64,
         took_s: began.elapsed().as_secs_f64(),
@@ -165,7 +148,7 @@ impl Bench<'_> {
         self.progress.step(&title, Duration::from_secs(seconds));
         self.volume.choose("none")?;
         // Durable only at the end: the shutdown writes everything.
-        let mut server = self.server(false).option("--innodb-flush-log-at-trx-commit=0").start()?;
+        let mut server = self.server(false)?.option("--innodb-flush-log-at-trx-commit=0").start()?;
         server.sql(&format!("CREATE DATABASE {DATABASE}"))?;
         server.sql("CREATE USER be@'%'")?;
         server.sql(&format!("GRANT ALL ON {DATABASE}.* TO be@'%'"))?;
@@ -183,7 +166,7 @@ impl Bench<'_> {
     fn check(&mut self) -> Result<()> {
         self.progress.step("checking the data", Duration::from_secs(5));
         self.volume.choose("none")?;
-        let mut server = self.server(false).start()?;
+        let mut server = self.server(false)?.start()?;
         let conditions = check(database(&server)?.connect()?.as_mut())?;
         server.stop(STOP_DEADLINE)?;
         let broken: Vec<_> = conditions.iter().filter(|condition| !condition.holds).collect();
@@ -216,7 +199,7 @@ impl Bench<'_> {
     fn run(&mut self, scheduler: &str, gated: bool, round: u64) -> Result<Run> {
         interrupt::check()?;
         self.volume.choose(scheduler)?;
-        let mut server = self.server(gated).start()?;
+        let mut server = self.server(gated)?.start()?;
         let database = database(&server)?;
         let terminals = TerminalOptions {
             population: self.population,
@@ -255,28 +238,13 @@ impl Bench<'_> {
         }
         let run = measure(&report, 0, round);
         if gated {
-            self.gate_holds()?;
+            Gate { headworks: &self.headworks, server: ServerKind::Gate(GATE) }.look()?;
         }
         server.stop(STOP_DEADLINE)?;
         Ok(run)
     }
 
-    /// An arm whose gate is not closed would measure nothing.
-    fn gate_holds(&self) -> Result<()> {
-        let output = Command::new(&self.headworks)
-            .args(["status", "--json", "--name", &instance()])
-            .output()?;
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-        ensure!(
-            status["mode"] == "enforce" && status["gate"] == "closed",
-            "the gate is {} in mode {}: it does not hold anybody",
-            status["gate"],
-            status["mode"]
-        );
-        Ok(())
-    }
-
-    fn server(&self, gated: bool) -> ServerBuilder {
+    fn server(&self, gated: bool) -> Result<ServerBuilder> {
         let Scale { pool, log, .. } = self.scale;
         let builder = Server::builder()
             .data_directory(self.volume.directory().join("data"))
@@ -289,20 +257,11 @@ impl Bench<'_> {
             .remove_when_orphaned(self.work.path())
             .start_deadline(Duration::from_secs(180));
         if !gated {
-            return builder;
+            return Ok(builder);
         }
         let path = self.work.path().join("gate.toml");
-        // A configuration that cannot be written shows when the gate does not find it.
-        let _ = fs::write(&path, GATE);
-        let words = ["run", "--name", &instance(), "--config"].map(OsString::from);
-        let prefix = std::iter::once(self.headworks.clone().into()).chain(words);
-        builder.prefix(prefix.chain([path.into(), "--".into()]))
+        Ok(builder.prefix(prefix(&self.headworks, &path, GATE, &[])?))
     }
-}
-
-/// Name of the gate's instance.
-fn instance() -> String {
-    format!("{ID}-{}", std::process::id())
 }
 
 fn database(server: &Server) -> Result<Database> {

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use headworks_workload::db::DbError;
 use headworks_workload::driver::{Report, RunOptions as Driving, Stop};
 use headworks_workload::sysbench::Oltp;
@@ -21,6 +21,9 @@ use headworks_workload::ycsb::Core;
 use super::figure::{Figure, LOAD_S, Load};
 use crate::record::Outcome;
 use crate::registry::{Experiment, RunOptions};
+
+/// The file name of our library, by which it is found in a server's memory map.
+const LIBRARY: &str = "libheadworks";
 
 /// Filling sysbench's tables, in seconds.
 const SYSBENCH_S: u64 = 60;
@@ -53,6 +56,8 @@ pub(super) enum Site {
     Sysbench(Engine, Oltp),
     /// YCSB on Redis, all in memory. A load's mix of TPC-C means nothing here.
     Redis(Core),
+    /// YCSB on memcached, all in memory.
+    Memcached(Core),
     /// YCSB on mongo-java-server, which speaks MongoDB's protocol and keeps all in memory, too.
     MongoDb(Core),
 }
@@ -132,8 +137,20 @@ impl Site {
                 Box::new(sql::start(engine, content, place, front, filling)?)
             }
             Self::Redis(core) => Box::new(ycsb::redis(core, place, front, filling)?),
+            Self::Memcached(core) => Box::new(ycsb::memcached(core, place, front)?),
             Self::MongoDb(core) => Box::new(ycsb::mongodb(core, place, front)?),
         })
+    }
+
+    /// Starts it on its data, and makes sure that our library is in it or not, as what is in front of it says.
+    pub(super) fn serve(self, place: Place<'_>, front: &Front) -> Result<Box<dyn Server>> {
+        let server = self.start(place, front, false)?;
+        ensure!(
+            server.has_mapped(LIBRARY)? != front.gate.is_empty(),
+            "the arm is not what it is called: our library is{} in the server's memory",
+            if front.gate.is_empty() { "" } else { " not" }
+        );
+        Ok(server)
     }
 
     /// Workload and database, for people.
@@ -141,6 +158,7 @@ impl Site {
         match self {
             Self::Sysbench(engine, workload) => format!("sysbench {workload} on {}", engine.name()),
             Self::Redis(core) => format!("YCSB {core} on Redis"),
+            Self::Memcached(core) => format!("YCSB {core} on memcached"),
             Self::MongoDb(core) => format!("YCSB {core} on mongo-java-server"),
             Self::MariaDb | Self::PostgreSql => self.family(),
         }
@@ -153,6 +171,7 @@ impl Site {
             Self::PostgreSql => "TPC-C on PostgreSQL".to_owned(),
             Self::Sysbench(engine, _) => format!("sysbench OLTP on {}", engine.name()),
             Self::Redis(_) => "YCSB on Redis".to_owned(),
+            Self::Memcached(_) => "YCSB on memcached".to_owned(),
             Self::MongoDb(_) => "YCSB on mongo-java-server".to_owned(),
         }
     }
@@ -163,6 +182,7 @@ impl Site {
             Self::MariaDb | Self::Sysbench(Engine::MariaDb, _) => "MariaDB as it is",
             Self::PostgreSql | Self::Sysbench(Engine::PostgreSql, _) => "PostgreSQL as it is",
             Self::Redis(_) => "Redis as it is",
+            Self::Memcached(_) => "memcached as it is",
             Self::MongoDb(_) => "mongo-java-server as it is",
         }
     }
@@ -177,7 +197,7 @@ impl Site {
 
     /// Whether runs find the data that earlier runs left.
     pub(super) fn keeps_data(self) -> bool {
-        !matches!(self, Self::MongoDb(_))
+        !matches!(self, Self::Memcached(_) | Self::MongoDb(_))
     }
 
     /// Free space that the data needs.
@@ -185,7 +205,7 @@ impl Site {
         match self {
             Self::MariaDb | Self::PostgreSql => 8 << 30,
             Self::Sysbench(..) => 4 << 30,
-            Self::Redis(_) | Self::MongoDb(_) => 1 << 30,
+            Self::Redis(_) | Self::Memcached(_) | Self::MongoDb(_) => 1 << 30,
         }
     }
 
@@ -208,6 +228,7 @@ impl Site {
             }
             // Records of YCSB are made in seconds.
             Self::Redis(_) => (&["redis-server", "1 GB of memory"], 0),
+            Self::Memcached(_) => (&["memcached", "1 GB of memory"], 0),
             Self::MongoDb(_) => (&["default-jdk-headless", "maven", "scripts/setup java"], 0),
         };
         Experiment { needs, expected_s: known.expected_s - LOAD_S.0 + load_s, ..known }

@@ -99,6 +99,13 @@ fn ycsb_on_redis() {
 }
 
 #[test]
+fn ycsb_on_memcached() {
+    if LoopKind::Memcached.is_here_or_skip() {
+        ycsb(Site::Memcached(Core::A));
+    }
+}
+
+#[test]
 fn ycsb_on_mongodbs_protocol() {
     if LoopKind::MongoJava.is_here_or_skip() {
         ycsb(Site::MongoDb(Core::A));

@@ -1,4 +1,4 @@
-//! YCSB on Redis and on mongo-java-server.
+//! YCSB on Redis, on memcached and on mongo-java-server.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -16,6 +16,10 @@ use crate::apples::figure::Workload;
 
 /// Records (of 1 KB) of a full and of a quick run, in Redis.
 const IN_REDIS: (u64, u64) = (100_000, 5_000);
+
+/// The same in memcached, which is filled anew for each run, and what it may take for them.
+const IN_MEMCACHED: (u64, u64) = (100_000, 5_000);
+const MEMCACHED_MIB: &str = "1024";
 
 /// The same in mongo-java-server, whose heap has 512 MB and which is filled anew for each run.
 const IN_MONGODB: (u64, u64) = (50_000, 2_000);
@@ -64,6 +68,20 @@ pub(super) fn redis(core: Core, place: Place<'_>, front: &Front, filling: bool) 
         site.wait()?;
     }
     Ok(site)
+}
+
+/// It knows nobody by name, so that sensitive users are like all others.
+pub(super) fn memcached(core: Core, place: Place<'_>, front: &Front) -> Result<Ycsb> {
+    let server = LoopServer::builder(LoopKind::Memcached)
+        .arguments(["-m", MEMCACHED_MIB])
+        .arguments(front.options)
+        .prefix(front.gate.clone())
+        .remove_when_orphaned(place.work)
+        .start()?;
+    let records = if place.quick { IN_MEMCACHED.1 } else { IN_MEMCACHED.0 };
+    let address: Address = format!("memcached://{}", server.address()).parse()?;
+    let sensitive = address.clone();
+    Ok(Ycsb { server, address, sensitive, core, records, forgets: true })
 }
 
 pub(super) fn mongodb(core: Core, place: Place<'_>, front: &Front) -> Result<Ycsb> {

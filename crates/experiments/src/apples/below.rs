@@ -1,0 +1,343 @@
+//! What the gate costs while there is nobody to hold: two servers beside each other, asked in turn.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use headworks_rig::machine::Load as MachineLoad;
+use headworks_workload::driver::{RunOptions as Driving, Stop};
+use headworks_workload::sysbench::Oltp;
+use headworks_workload::tpcc::Mix;
+use headworks_workload::ycsb::Core;
+
+use super::figure::{Load, ServerKind, Users};
+use super::gate::{Gate, prefix};
+use super::measure::measure;
+use super::site::{Drive, Engine, Front, Place, Server, Site};
+use super::workloads::{THROUGHPUT, compare};
+use crate::interrupt;
+use crate::progress::Progress;
+use crate::record::{Header, Outcome, unix_now_s};
+use crate::registry::{Experiment, RunOptions};
+use crate::shuffle::SplitMix;
+use crate::sweep::found::Seed;
+use crate::sweep::panel::Panel;
+use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::sweep::{self, Bound, Claim, Presentation};
+use crate::work::Work;
+
+const ID: &str = "apples-below";
+
+pub(super) const EXPERIMENT: Experiment = Experiment {
+    id: ID,
+    title: "What the gate costs while fewer users come than may be served at a time",
+    paper: "AppleS",
+    figure: "section 5, Figure 9 at its left end",
+    expected_s: SUBJECTS.len() as u64 * subject_s(PAIRS.0, WINDOW_S.0) + 2 * FILL_S.0,
+    expected_quick_s: SUBJECTS.len() as u64 * subject_s(PAIRS.1, WINDOW_S.1) + 2 * FILL_S.1,
+    needs: &[
+        "mariadb-server-core",
+        "postgresql",
+        "redis-server",
+        "memcached",
+        "default-jdk-headless",
+        "maven",
+        "scripts/setup java",
+        "8 GB of disk",
+        "6 GB of memory",
+    ],
+    run,
+    report: |directory| report(directory, false),
+};
+
+/// Pairs of windows of a full and of a quick run, for each database.
+const PAIRS: (usize, usize) = (40, 2);
+
+/// Length of a window, and of the time before it in which the users connect and begin.
+const WINDOW_S: (u64, u64) = (3, 1);
+const WARM_UP: Duration = Duration::from_millis(500);
+
+/// Starting, filling and stopping what is quickly filled, and filling sysbench's tables.
+const AROUND_S: u64 = 30;
+const FILL_S: (u64, u64) = (80, 10);
+
+/// How long a database takes, without its tables.
+const fn subject_s(pairs: usize, window_s: u64) -> u64 {
+    pairs as u64 * 2 * (window_s + 1) + AROUND_S
+}
+
+const USERS: usize = 16;
+/// The one point of every arm.
+const AT: f64 = USERS as f64;
+
+/// Twice as many may work.
+const GATED: ServerKind = ServerKind::Gate("[gate]\nparallelism = 32\n");
+const CONFIG: &str = match GATED {
+    ServerKind::Gate(config) => config,
+    _ => "",
+};
+
+/// A database, and what its arms are called.
+struct Subject {
+    name: &'static str,
+    plain: &'static str,
+    gated: &'static str,
+    site: Site,
+}
+
+macro_rules! subject {
+    ($name:literal, $site:expr) => {
+        Subject {
+            name: $name,
+            plain: concat!($name, ", as it is"),
+            gated: concat!($name, ", gate"),
+            site: $site,
+        }
+    };
+}
+
+const SUBJECTS: [Subject; 5] = [
+    subject!("MariaDB", Site::Sysbench(Engine::MariaDb, Oltp::ReadWrite)),
+    subject!("PostgreSQL", Site::Sysbench(Engine::PostgreSql, Oltp::ReadWrite)),
+    subject!("Redis", Site::Redis(Core::A)),
+    subject!("memcached", Site::Memcached(Core::A)),
+    subject!("mongo-java-server", Site::MongoDb(Core::A)),
+];
+
+/// A claim on one of [`SUBJECTS`].
+macro_rules! claim {
+    ($statement:literal, $subject:literal) => {
+        Claim {
+            statement: $statement,
+            paper: "not measured; its Figure 9 begins at 16 users, where both are level",
+            unit: "throughput of a window / of the one beside it without the gate",
+            ours: |seed: &Seed<'_>| seed.get(SUBJECTS[$subject].gated, AT, THROUGHPUT),
+            bound: Bound::AtLeast(0.99),
+            note: "",
+        }
+    };
+}
+
+const CLAIMS: &[Claim] = &[
+    claim!("MariaDB: at most one part in a hundred, by the median of the pairs", 0),
+    claim!("PostgreSQL: the same", 1),
+    claim!("Redis: the same", 2),
+    claim!("memcached: the same", 3),
+    claim!("MongoDB's protocol: the same", 4),
+];
+
+fn panels() -> Vec<Panel> {
+    let panel = |title: &str, key: &str| {
+        SUBJECTS.iter().fold(Panel::bars(title, "ratio").up_to(1.1), |panel, subject| {
+            panel.bar(subject.name, "behind the gate", subject.gated, AT, key)
+        })
+    };
+    vec![
+        panel("Throughput, of that as it is", THROUGHPUT),
+        panel("P99, of that as it is", "latency_p99_ratio"),
+    ]
+}
+
+fn run(options: &RunOptions) -> Result<Outcome> {
+    sweep::write(&options.out, &collect(options)?)?;
+    report(&options.out, true)
+}
+
+fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
+    let mut record = sweep::read(directory, ID)?;
+    compare(&mut record);
+    let show = Presentation {
+        id: ID,
+        figure: EXPERIMENT.figure,
+        about: "Two servers of each database beside each other, one as it is and one behind a gate with twice as many \
+                places as there are users, so that nobody is ever held. The users ask one of them, then the other, for \
+                moments, in changing order: what makes the machine slower for minutes makes both slower. sysbench's \
+                oltp_read_write on MariaDB and PostgreSQL, YCSB A on the others, all in memory.",
+        sweep_label: "users",
+        time_label: "s since the begin",
+        runs: "pairs",
+        caption: format!("{USERS} users, windows of {} s", record.counted_s),
+        quick: "little data, short windows and few pairs; it measures nothing well",
+        appendix: String::new(),
+        derive: |_| {},
+        claims: CLAIMS,
+        panels: panels(),
+    };
+    sweep::report(&show, record, directory, fresh)
+}
+
+/// What pairs of windows are made with.
+struct Bench<'a> {
+    options: &'a RunOptions,
+    headworks: PathBuf,
+    work: Work,
+    pairs: usize,
+    window_s: u64,
+    random: SplitMix,
+    progress: Progress,
+}
+
+fn collect(options: &RunOptions) -> Result<Record> {
+    let headworks = options.headworks()?;
+    let of = |both: (u64, u64)| if options.quick { both.1 } else { both.0 };
+    let pairs = options.repeat.unwrap_or(if options.quick { PAIRS.1 } else { PAIRS.0 }).max(1);
+    let window_s = options.window_s.unwrap_or(of(WINDOW_S)).max(1);
+    let expected_s = SUBJECTS.len() as u64 * subject_s(pairs, window_s) + 2 * of(FILL_S);
+    let mut bench = Bench {
+        options,
+        headworks,
+        work: Work::new(options, 8 << 30)?,
+        pairs,
+        window_s,
+        random: SplitMix::new(options.seed),
+        progress: Progress::new(
+            &format!("{ID}: {}", EXPERIMENT.title),
+            Duration::from_secs(expected_s),
+        ),
+    };
+    let (began, recorded_at_unix_s, load_before) =
+        (Instant::now(), unix_now_s(), MachineLoad::at_rest());
+    let mut arms = Vec::new();
+    for subject in &SUBJECTS {
+        arms.extend(bench.measure(subject).with_context(|| subject.name)?);
+    }
+    Ok(Record {
+        header: Header::of(&EXPERIMENT, options, recorded_at_unix_s),
+        counted_s: window_s as f64,
+        warmup_s: WARM_UP.as_secs_f64(),
+        took_s: began.elapsed().as_secs_f64(),
+        load_before,
+        load_after: MachineLoad::at_rest(),
+        verdicts: Vec::new(),
+        sweep: "users".to_owned(),
+        arms,
+    })
+}
+
+impl Bench<'_> {
+    /// All pairs of one database: the arm as it is, and that behind the gate.
+    fn measure(&mut self, subject: &Subject) -> Result<[ArmRecord; 2]> {
+        let site = subject.site;
+        let directory = self.work.path().join(subject.name);
+        let homes = ["as-it-is", "gate"].map(|name| directory.join(name));
+        fs::create_dir_all(&homes[0])?;
+        if site.keeps_data() {
+            self.fill(site, &homes[0])?;
+        }
+        // The same data, to the last page.
+        let copied = Command::new("cp").arg("-a").args(&homes).status()?;
+        ensure!(copied.success(), "cannot copy {}: {copied}", homes[0].display());
+        let expected = Duration::from_secs(subject_s(self.pairs, self.window_s));
+        self.progress.step(&format!("{} pairs on {}", self.pairs, site.title()), expected);
+        let path = self.work.path().join("gate.toml");
+        let gate = prefix(&self.headworks, &path, CONFIG, site.profile())?;
+        let fronts = [Front::default(), Front { gate, ..Front::default() }];
+        let mut servers: Vec<Box<dyn Server>> = Vec::new();
+        for (home, front) in homes.iter().zip(&fronts) {
+            let place = Place { work: home, quick: self.options.quick };
+            let mut server = site.serve(place, front)?;
+            server.make_ready(&mut || interrupt::check().is_ok())?;
+            servers.push(server);
+        }
+        let mut runs = [Vec::new(), Vec::new()];
+        let mut order = [0, 1];
+        for pair in 1..=self.pairs as u64 {
+            self.random.shuffle(&mut order);
+            for arm in order {
+                interrupt::check()?;
+                let run = self.window(servers[arm].as_mut(), pair)?;
+                runs[arm].push(run);
+            }
+        }
+        Gate { headworks: &self.headworks, server: GATED }.look()?;
+        for server in &mut servers {
+            server.check().context("after all windows")?;
+            server.stop()?;
+        }
+        fs::remove_dir_all(&directory)?;
+        let mut runs = runs.into_iter();
+        Ok([(subject.plain, site.server()), (subject.gated, CONFIG)].map(|(arm, server)| {
+            ArmRecord {
+                arm: arm.to_owned(),
+                setup: [("server".to_owned(), server.trim().to_owned())].into(),
+                points: vec![Point { at: AT, runs: runs.next().unwrap_or_default() }],
+            }
+        }))
+    }
+
+    fn fill(&mut self, site: Site, home: &Path) -> Result<()> {
+        let seconds = if self.options.quick { FILL_S.1 } else { FILL_S.0 };
+        let title = format!("making the data: {}", site.title());
+        self.progress.step(&title, Duration::from_secs(seconds));
+        let place = Place { work: home, quick: self.options.quick };
+        let mut server = site.start(place, &Front::default(), true)?;
+        server.fill(&mut || {
+            self.progress.tick();
+            interrupt::check().is_ok()
+        })?;
+        interrupt::check()?;
+        server.stop()
+    }
+
+    /// One window on one server.
+    fn window(&self, server: &mut dyn Server, pair: u64) -> Result<Run> {
+        let how = Driving {
+            users: USERS,
+            warm_up: WARM_UP,
+            window: Duration::from_secs(self.window_s),
+            ..Driving::default()
+        };
+        let stop = Stop::default();
+        let report = server.drive(Drive {
+            load: &Load::of(Users::Fixed(USERS), Mix::STANDARD),
+            how: &how,
+            // Both of a pair ask for the same.
+            seed: self.options.seed.wrapping_add(pair),
+            stop: &stop,
+            tick: &mut |_| {
+                self.progress.tick();
+                if interrupt::check().is_err() {
+                    stop.stop();
+                }
+            },
+        });
+        interrupt::check()?;
+        let report = report.map_err(|error| {
+            if server.is_running() {
+                anyhow!(error)
+            } else {
+                anyhow!("the server died; its log ends with:\n{}", server.log_tail())
+            }
+        })?;
+        if let Some(failure) = &report.first_failure {
+            bail!("a request was given up: {failure}");
+        }
+        let mut run = measure(&report, 0, pair);
+        run.series.clear();
+        // Statements of a moment say nothing of fairness.
+        run.numbers.retain(|key, _| !key.starts_with("unfairness"));
+        Ok(run)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_database_is_judged_and_drawn_beside_itself() {
+        assert_eq!(CLAIMS.len(), SUBJECTS.len());
+        for (claim, subject) in CLAIMS.iter().zip(&SUBJECTS) {
+            let name = subject.site.server().trim_end_matches(" as it is");
+            assert_eq!(name, subject.name);
+            let said = claim.statement.split(':').next().unwrap();
+            assert!(said == name || said == "MongoDB's protocol", "{said}");
+        }
+        let arms: Vec<&str> = SUBJECTS.iter().map(|subject| subject.gated).collect();
+        for panel in panels() {
+            assert!(panel.lines.iter().map(|line| line.arm).eq(arms.iter().copied()));
+        }
+    }
+}
