@@ -90,8 +90,7 @@ fn record(database: Database) -> Result<Vec<Vec<u8>>> {
     let server = database.start(&Place::default(), 50)?;
     let scratch = fresh_directory()?;
     let mut talks = Vec::new();
-    let names =
-        if database == Database::MongoDb { &BY_HAND[..] } else { &CONVERSATIONS[..] };
+    let names = if database == Database::MongoDb { &BY_HAND[..] } else { &CONVERSATIONS[..] };
     for behaviour in behaviour::of(subject)? {
         let stem = behaviour.path.file_stem().unwrap_or_default();
         if names.iter().any(|name| *name == stem) {

@@ -74,10 +74,8 @@ impl Memcached {
 
 impl Store for Memcached {
     fn insert(&mut self, records: &[(Key, &Record)]) -> Result<(), DbError> {
-        let commands: Vec<u8> = records
-            .iter()
-            .flat_map(|(key, record)| command("set", *key, record, ""))
-            .collect();
+        let commands: Vec<u8> =
+            records.iter().flat_map(|(key, record)| command("set", *key, record, "")).collect();
         self.send(records.len() as u64, &commands)?;
         for _ in records {
             match self.line()?.as_str() {

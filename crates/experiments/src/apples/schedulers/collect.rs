@@ -148,7 +148,8 @@ impl Bench<'_> {
         self.progress.step(&title, Duration::from_secs(seconds));
         self.volume.choose("none")?;
         // Durable only at the end: the shutdown writes everything.
-        let mut server = self.server(false)?.option("--innodb-flush-log-at-trx-commit=0").start()?;
+        let mut server =
+            self.server(false)?.option("--innodb-flush-log-at-trx-commit=0").start()?;
         server.sql(&format!("CREATE DATABASE {DATABASE}"))?;
         server.sql("CREATE USER be@'%'")?;
         server.sql(&format!("GRANT ALL ON {DATABASE}.* TO be@'%'"))?;
