@@ -49,7 +49,8 @@ fn rounds(asker: &mut Asker, options: &Options, round: &mut u64) -> Result<bool>
     *round += 1;
     let stamp = u64::from(options.number) * 1_000_000_007 + *round;
     let Some(language) = Language::of(options.database) else {
-        let Ok(right) = asker.stamp(options.number, stamp) else { return Ok(false) };
+        // Under a name that nobody else has: what a predecessor asked for before it was killed may be done later.
+        let Ok(right) = asker.stamp(std::process::id(), stamp) else { return Ok(false) };
         ensure!(right, "wrote {stamp}, and read something else");
         return tell(*round);
     };
