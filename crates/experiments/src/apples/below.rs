@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use headworks_rig::machine::Load as MachineLoad;
 use headworks_workload::driver::{RunOptions as Driving, Stop};
 use headworks_workload::sysbench::Oltp;
@@ -15,7 +15,7 @@ use headworks_workload::ycsb::Core;
 use super::figure::{Load, ServerKind, Users};
 use super::gate::{Gate, prefix};
 use super::measure::measure;
-use super::site::{Drive, Engine, Front, Place, Server, Site};
+use super::site::{Drive, Engine, Front, Place, Server, Site, whole};
 use super::workloads::{THROUGHPUT, compare};
 use crate::interrupt;
 use crate::progress::Progress;
@@ -304,16 +304,7 @@ impl Bench<'_> {
             },
         });
         interrupt::check()?;
-        let report = report.map_err(|error| {
-            if server.is_running() {
-                anyhow!(error)
-            } else {
-                anyhow!("the server died; its log ends with:\n{}", server.log_tail())
-            }
-        })?;
-        if let Some(failure) = &report.first_failure {
-            bail!("a request was given up: {failure}");
-        }
+        let report = whole(server, report)?;
         let mut run = measure(&report, 0, pair);
         run.series.clear();
         // Statements of a moment say nothing of fairness.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use headworks_rig::machine::{Load as MachineLoad, Machine};
 use headworks_workload::driver::{RunOptions as Driving, Stop};
 
@@ -14,7 +14,7 @@ use super::figure::{
 };
 use super::gate::{Gate, prefix};
 use super::measure::{REQUEST_CV, add_search, add_status, measure, measure_before};
-use super::site::{Drive, Front, Place, Server, Site};
+use super::site::{Drive, Front, Place, Server, Site, whole};
 use super::trials::Trials;
 use crate::interrupt;
 use crate::progress::Progress;
@@ -250,16 +250,7 @@ impl Bench<'_> {
         if let Some(error) = refused {
             return Err(error);
         }
-        let report = report.map_err(|error| {
-            if server.is_running() {
-                anyhow!(error)
-            } else {
-                anyhow!("the server died; its log ends with:\n{}", server.log_tail())
-            }
-        })?;
-        if let Some(failure) = &report.first_failure {
-            bail!("a request was given up: {failure}");
-        }
+        let report = whole(server.as_mut(), report)?;
         let mut run = match tried {
             Some(_) => measure_before(report.clone(), &trials, window_s, round),
             None => measure(&report, sensitive, round),

@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use headworks_workload::db::DbError;
 use headworks_workload::driver::{Report, RunOptions as Driving, Stop};
 use headworks_workload::sysbench::Oltp;
@@ -87,6 +87,21 @@ pub(super) trait Server {
 
     /// Ends it in good order.
     fn stop(&mut self) -> Result<()>;
+}
+
+/// A run that went through: an error if the server died meanwhile, or if a request was given up.
+pub(super) fn whole(server: &mut dyn Server, report: Result<Report, DbError>) -> Result<Report> {
+    let report = report.map_err(|error| {
+        if server.is_running() {
+            anyhow!(error)
+        } else {
+            anyhow!("the server died; its log ends with:\n{}", server.log_tail())
+        }
+    })?;
+    if let Some(failure) = &report.first_failure {
+        bail!("a request was given up: {failure}");
+    }
+    Ok(report)
 }
 
 /// What users do, and for how long.
