@@ -32,6 +32,7 @@ pub fn user(number: u32, class: u32) -> UserView {
         connected: Nanos(0),
         arrived: Nanos(0),
         admitted: Nanos(0),
+        pause: Default::default(),
         totals: Totals::default(),
         latency_ms: (0.0, 0.0),
         wait_max: Nanos(0),

@@ -13,6 +13,7 @@
 
 mod followed;
 mod kept;
+mod waits;
 
 pub use kept::deliver;
 
@@ -20,6 +21,7 @@ use crate::conn::Work;
 use crate::early::EarlyReads;
 use crate::generic;
 use crate::named::Named;
+use crate::ops::blocked::CLIENT_IS_QUICK;
 use crate::peer::peer_of;
 use crate::postgres::{ClientEvent, Opaque, Session};
 use crate::process;
@@ -28,8 +30,8 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use headworks_policy::Nanos;
 use headworks_region::layout::{Counter, Region};
-use headworks_region::user::{Encryption, State, UserSlot};
-use headworks_region::{Wait, clock};
+use headworks_region::user::{Encryption, UserSlot};
+use headworks_region::{Pause, Wait, clock};
 
 const NONE: i32 = -1;
 
@@ -201,6 +203,7 @@ pub fn adopt() {
     set_stage(Stage::Ready);
     let fd = CLIENT.load(Ordering::Relaxed);
     let (Some(region), Some(peer)) = (process::region(), peer_of(fd)) else { return };
+    waits::find();
     let pid = process::own_pid();
     region.succeed(pid);
     let Some(user) = region.register(pid, clock::now()) else { return };
@@ -304,24 +307,36 @@ pub fn watches(set: i32, fd: i32) {
 }
 
 /// The backend is about to sleep in the epoll set `set`. If its user holds a token meanwhile, says how long it may sleep
-/// before [`slept`] is to be called. Nothing but loads.
-pub fn about_to_sleep(set: i32) -> Option<Nanos> {
-    if !LENDABLE.load(Ordering::Relaxed) || WAIT_SET.load(Ordering::Relaxed) != set {
+/// before [`slept`] is to be called, and for what it sleeps.
+pub fn about_to_sleep(set: i32) -> Option<(Nanos, Pause)> {
+    if !LENDABLE.load(Ordering::Relaxed) {
         return None;
     }
-    let control = &process::region()?.control;
-    Some(if anticipating() { control.anticipation() } else { control.idle_limit() })
+    if WAIT_SET.load(Ordering::Relaxed) != set {
+        return Some((Nanos(0), waits::pause()?));
+    }
+    let mut sleep = None;
+    with(|it| {
+        sleep = Some(if anticipating() {
+            (it.region.control.anticipation(), Pause::Thinking)
+        } else if it.backend.work != Work::None {
+            (CLIENT_IS_QUICK, Pause::Client)
+        } else {
+            (it.slot.keeps_for(it.region.control.idle_limit()), Pause::Thinking)
+        });
+    });
+    sleep
 }
 
 /// The sleep got long: what is held is given to others.
-pub fn slept() {
+pub fn slept(why: Pause) {
     with(|it| {
         set_lendable(false);
         if anticipating() {
             set_anticipating(false);
             it.region.leave(it.user);
         } else {
-            it.region.lend(it.user);
+            it.region.lend(it.user, why);
         }
     });
 }
@@ -332,9 +347,9 @@ pub fn woke() {
     with(|it| {
         let backend = &it.backend;
         let busy = backend.work != Work::None && !backend.at_boundary();
-        if busy && it.slot.state() == State::Lent {
+        if busy {
             set_lendable(true);
-            it.region.reenter(it.user);
+            it.region.unblock(it.user);
         }
     });
 }

@@ -25,6 +25,7 @@ pub mod peer;
 pub mod postgres;
 pub mod process;
 pub mod redis;
+pub mod server_waits;
 pub mod symbols;
 pub mod tls;
 mod turnstile;

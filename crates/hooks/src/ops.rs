@@ -7,6 +7,7 @@
 //! `poll` ([`about_to_sleep`]): a token that it keeps, because of a transaction, is lent out when
 //! the sleep gets long ([`slept`]). Or it sleeps in `recv` itself ([`about_to_block`]).
 
+pub mod blocked;
 mod blocking;
 mod shared;
 
@@ -28,7 +29,7 @@ use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
 use headworks_region::rules::Identity;
 use headworks_region::user::{Encryption, State, UserSlot};
-use headworks_region::{Entered, PassReason, Protocol, clock};
+use headworks_region::{Entered, PassReason, Pause, Protocol, clock};
 
 /// A connection that the gate follows, with all that an operation needs.
 struct Followed {
@@ -115,6 +116,7 @@ pub fn about_to_receive(conn: &'static Conn) {
         return;
     }
     conn.set_work(Work::None);
+    blocked::serves(None);
     inner.named.answered();
     let holding = inner.holding();
     it.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
@@ -124,8 +126,9 @@ pub fn about_to_receive(conn: &'static Conn) {
         it.region.record(it.user, it.slot, inner.wait, (inner.admitted, now), 1);
         quota_left = it.region.spend(it.slot);
     }
-    // Whoever holds something keeps its place; whoever has none has none to give back.
-    if holding.is_empty() && it.slot.state() != State::Idle {
+    if !holding.is_empty() {
+        it.region.begin_gap(it.slot, now);
+    } else if it.slot.state() != State::Idle {
         end_turn(&it, now, quota_left);
     }
 }
@@ -339,8 +342,13 @@ pub fn about_to_sleep(conn: &'static Conn) -> Option<Nanos> {
     if !matches!(it.slot.state(), State::Inside | State::Overdraft) {
         return None;
     }
-    let control = &it.region.control;
-    Some(if conn.anticipating() { control.anticipation() } else { control.idle_limit() })
+    Some(if conn.anticipating() {
+        it.region.control.anticipation()
+    } else if conn.work() != Work::None {
+        blocked::CLIENT_IS_QUICK
+    } else {
+        it.slot.keeps_for(it.region.control.idle_limit())
+    })
 }
 
 /// The sleep got long: what is held is given to others.
@@ -352,7 +360,8 @@ pub fn slept(conn: &'static Conn) {
         conn.set_anticipating(false);
         it.region.leave(it.user);
     } else {
-        it.region.lend(it.user);
+        let thinks = conn.work() == Work::None;
+        it.region.lend(it.user, if thinks { Pause::Thinking } else { Pause::Client });
     }
 }
 
@@ -363,7 +372,7 @@ pub fn woke(conn: &'static Conn) {
     let Some(inner) = it.exclusive() else { return };
     if conn.work() != Work::None && !inner.at_boundary() && it.slot.state() == State::Lent {
         conn.set_lendable(true);
-        it.region.reenter(it.user);
+        it.region.unblock(it.user);
     }
 }
 
@@ -386,6 +395,7 @@ pub fn closing(conn: &'static Conn) {
     }
     // Its thread may wait in the gate: it must not any longer.
     it.region.cancel(it.user);
+    blocked::serves(None);
     it.conn.end(|user| it.region.unregister(user));
 }
 
@@ -410,10 +420,12 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
             slot.thread.store(if pooled { 0 } else { thread_id() }, Ordering::Relaxed);
             it.conn.set_work(Work::Admitted);
             it.conn.set_lendable(true);
+            blocked::serves(Some(it.user));
+            it.region.end_gap(slot, now);
             inner.wait = waited;
             inner.admitted = now;
             match slot.state() {
-                State::Inside | State::Overdraft => {}
+                State::Inside | State::Overdraft | State::Long => {}
                 State::Passing => slot.served.was_passed(),
                 State::Lent => it.region.reenter(it.user),
                 _ if !inner.holding().is_empty() => it.region.reenter(it.user),

@@ -53,4 +53,7 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("SSL_write", "send, inside TLS"),
     symbol("SSL_write_ex", "send, inside TLS"),
     symbol("close", "everything the connection held is given back"),
+    symbol("pthread_cond_wait", "a request that sleeps for long lends its permit"),
+    symbol("pthread_cond_timedwait", "pthread_cond_wait, with a time-out"),
+    symbol("pthread_cond_clockwait", "pthread_cond_timedwait, by another clock"),
 ];

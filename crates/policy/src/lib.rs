@@ -19,6 +19,7 @@ pub mod heap;
 pub mod histogram;
 pub mod matching;
 pub mod metrics;
+pub mod permit;
 pub mod quota;
 pub mod slo;
 pub mod stall;

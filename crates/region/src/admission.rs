@@ -97,6 +97,7 @@ impl Region {
     ) {
         let run = now.since(admitted);
         slot.served.record(wait, run, requests);
+        slot.note_run(run);
         if wait.0 > 0 {
             self.note_held(user, wait, admitted, now);
         }
@@ -143,6 +144,7 @@ impl Region {
             (&departed.passed, &served.passed),
             (&departed.wait_ns, &served.wait_ns),
             (&departed.run_ns, &served.run_ns),
+            (&departed.blocked_ns, &served.blocked_ns),
         ] {
             add(to, from.load(Ordering::Relaxed));
         }
@@ -197,37 +199,6 @@ impl Region {
         None
     }
 
-    /// A user inside a transaction, whose token was lent out, goes on: at once, with a token if
-    /// one is free, else without and owed one.
-    pub fn reenter(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
-        if !self.control.enforcing() {
-            slot.set_state(State::Passing);
-            return;
-        }
-        if self.is_quiet() && self.go_inside(slot) {
-            return;
-        }
-        slot.set_state(State::Overdraft);
-        let done = self.locked(|gate, wakes| {
-            // Whoever had the lock before may have made the queue anew, and given it a token.
-            if slot.state() != State::Overdraft {
-                return;
-            }
-            let first = self.is_quiet();
-            gate.owe(user);
-            if first {
-                self.pump(gate, wakes, None);
-            }
-        });
-        if done.is_none() {
-            slot.move_state(State::Overdraft, State::Passing);
-        }
-        if slot.state() == State::Overdraft {
-            self.count(Counter::Overdraft);
-        }
-    }
-
     /// The turn is over: gives the token back and accounts for what was used. Also right for a
     /// user that holds no token.
     pub fn leave(&self, user: u32) {
@@ -235,6 +206,7 @@ impl Region {
         if slot.state() == State::Idle {
             return;
         }
+        slot.end_pause();
         let overdraft = slot.state() == State::Overdraft;
         // Written by this thread, or by the granter while this thread waits: no swap is needed.
         let accounted = slot.accounted.load(Ordering::Relaxed) != 0;
@@ -260,22 +232,6 @@ impl Region {
         if let Some(token) = named(token) {
             self.free_token(user, token);
         }
-    }
-
-    /// The client idles inside a transaction: lends its token out. Its next request goes through
-    /// [`Region::reenter`]. Says whether there was anything to lend; the daemon calls it too.
-    pub fn lend(&self, user: u32) -> bool {
-        let Some(slot) = self.user(user) else { return false };
-        if slot.move_state(State::Overdraft, State::Lent) {
-            self.locked(|gate, _| gate.forgive(user));
-        } else if !slot.move_state(State::Inside, State::Lent) {
-            return false;
-        }
-        let token = slot.token.swap(0, Ordering::AcqRel);
-        if named(token).is_some_and(|token| self.free_token(user, token)) {
-            self.count(Counter::Lent);
-        }
-        true
     }
 
     /// The socket of `user` was shut down or closed, perhaps by another thread: it is not held

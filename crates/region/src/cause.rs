@@ -133,7 +133,10 @@ fn level_for(weight: u32, most: u32) -> u8 {
 /// Whether the slot's request in hand is served by this thread.
 fn serves(slot: &UserSlot, thread: u32) -> bool {
     slot.thread.load(Relaxed) == thread
-        && matches!(slot.state(), State::Inside | State::Overdraft | State::Passing | State::Lent)
+        && matches!(
+            slot.state(),
+            State::Inside | State::Overdraft | State::Passing | State::Lent | State::Long
+        )
 }
 
 fn cause_of(user: u32, slot: &UserSlot) -> u32 {

@@ -22,7 +22,7 @@ use headworks_policy::{CLASSES, Nanos, USERS};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
 
 /// Changes with every change of the layout or of the meaning of a field.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// Turns that the ring of a dry run keeps.
 pub const RING: usize = 1 << 15;
@@ -53,6 +53,8 @@ pub enum Counter {
     LockInherited,
     Cancelled,
     Lent,
+    LentBlocked,
+    Outgrown,
     Overdraft,
     Ahead,
     Stalls,
@@ -103,7 +105,17 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::Lent,
         "lent",
-        "times a token was lent out because its owner idled inside a transaction",
+        "times a token was lent out because its owner's client thought inside a transaction",
+    ),
+    (
+        Counter::LentBlocked,
+        "lent_blocked",
+        "times a token was lent out because its owner was blocked, by a lock for example",
+    ),
+    (
+        Counter::Outgrown,
+        "outgrown",
+        "turns that ran for many times the usual length and are not counted in P any more",
     ),
     (
         Counter::Overdraft,
@@ -219,6 +231,8 @@ pub struct Departed {
     pub wait_ns: AtomicU64,
     /// As in `Served`.
     pub run_ns: AtomicU64,
+    /// As in `Served`.
+    pub blocked_ns: AtomicU64,
 }
 
 /// One class of users.
@@ -391,7 +405,7 @@ mod tests {
         assert_eq!(size_of::<Token>(), 64);
         assert_eq!(size_of::<UserSlot>() % 64, 0);
         let policy = size_of::<Gate>().div_ceil(USERS);
-        assert!(size_of::<UserSlot>() + policy <= 512, "memory for each connection: {policy}");
+        assert!(size_of::<UserSlot>() + policy <= 576, "memory for each connection: {policy}");
         let starts = [
             core::mem::offset_of!(Region, beat),
             core::mem::offset_of!(Region, pending),

@@ -119,7 +119,7 @@ impl Region {
     fn is_held(&self, token: u32, mark: u32) -> bool {
         let Some(slot) = self.user(mark) else { return false };
         slot.token.load(Ordering::Acquire) == token + 1
-            && !matches!(slot.state(), State::Free | State::Idle | State::Lent)
+            && !matches!(slot.state(), State::Free | State::Idle | State::Lent | State::Long)
     }
 
     /// Makes the queue's entries for a user agree with its state; says whether it is in the queue
@@ -139,7 +139,9 @@ impl Region {
             State::Overdraft if !owed => gate.owe(user),
             State::Waiting => return false,
             // In its turn, and backlogged until that ends.
-            State::Inside | State::Overdraft | State::Lent if !waiting => return false,
+            State::Inside | State::Overdraft | State::Lent | State::Long if !waiting => {
+                return false;
+            }
             // It is no longer backlogged either.
             _ => {
                 gate.wrr.withdraw(user);

@@ -7,7 +7,7 @@ use crate::control::Settings;
 use crate::entered::PassReason;
 use crate::layout::{COUNTERS, Region};
 use crate::protocol::Protocol;
-use crate::user::{Encryption, State, UserSlot};
+use crate::user::{Encryption, Pause, State, UserSlot};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
 use headworks_policy::histogram::BUCKETS;
@@ -49,6 +49,8 @@ pub struct UserView {
     pub arrived: Nanos,
     /// When the request in hand was admitted.
     pub admitted: Nanos,
+    /// Why it does not work at the moment, and since when.
+    pub pause: (Pause, Nanos),
     /// Counters; latencies in milliseconds in `latency_ms` (sum, sum of squares).
     pub totals: Totals,
     /// Sum of the latencies in milliseconds, and of their squares.
@@ -74,6 +76,8 @@ pub struct Totals {
     pub wait: Nanos,
     /// Sum of the times inside.
     pub run: Nanos,
+    /// The part of it that requests were blocked.
+    pub blocked: Nanos,
 }
 
 impl Totals {
@@ -84,6 +88,7 @@ impl Totals {
         self.passed += other.passed;
         self.wait += other.wait;
         self.run += other.run;
+        self.blocked += other.blocked;
     }
 }
 
@@ -168,6 +173,7 @@ impl Region {
                     passed: long(&departed.passed),
                     wait: Nanos(long(&departed.wait_ns)),
                     run: Nanos(long(&departed.run_ns)),
+                    blocked: Nanos(long(&departed.blocked_ns)),
                 },
                 wait: Box::new([0; BUCKETS]),
                 latency: Box::new([0; BUCKETS]),
@@ -253,7 +259,7 @@ impl Region {
 
 /// Whether a user in this state is being served.
 pub fn is_inside(state: State) -> bool {
-    matches!(state, State::Inside | State::Overdraft | State::Passing)
+    matches!(state, State::Inside | State::Overdraft | State::Passing | State::Long)
 }
 
 fn word(cell: &AtomicU32) -> u32 {
@@ -285,6 +291,7 @@ fn user_view(user: u32, slot: &UserSlot) -> UserView {
         connected: Nanos(long(&slot.connected_ns)),
         arrived: Nanos(long(&slot.arrived_ns)),
         admitted: Nanos(long(&slot.admitted_ns)),
+        pause: (slot.pause(), Nanos(long(&slot.paused_ns))),
         totals: Totals {
             requests: long(&served.requests),
             turns: long(&served.turns),
@@ -292,6 +299,7 @@ fn user_view(user: u32, slot: &UserSlot) -> UserView {
             passed: long(&served.passed),
             wait: Nanos(long(&served.wait_ns)),
             run: Nanos(long(&served.run_ns)),
+            blocked: Nanos(long(&served.blocked_ns)),
         },
         latency_ms: served.latency_sums(),
         wait_max: Nanos(long(&served.wait_ns_max)),

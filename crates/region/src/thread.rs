@@ -15,6 +15,8 @@ pub struct Words {
     pub(crate) id: Cell<u32>,
     /// It is inside a hook.
     pub in_hook: Cell<bool>,
+    /// User whose request it serves, plus one; zero if it serves none.
+    pub serving: Cell<u32>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -27,13 +29,13 @@ mod place {
         ".globl headworks_thread_words",
         ".hidden headworks_thread_words",
         ".type headworks_thread_words, @object",
-        ".size headworks_thread_words, 8",
+        ".size headworks_thread_words, 16",
         "headworks_thread_words:",
-        ".zero 8",
+        ".zero 16",
         ".popsection",
     );
 
-    const _: () = assert!(size_of::<Words>() <= 8 && align_of::<Words>() <= 8);
+    const _: () = assert!(size_of::<Words>() <= 16 && align_of::<Words>() <= 8);
 
     pub(super) fn with<T>(work: impl FnOnce(&Words) -> T) -> T {
         let place: *const Words;
@@ -47,7 +49,7 @@ mod place {
                 options(pure, readonly, nostack),
             );
         }
-        // SAFETY: 8 aligned bytes of this thread's own, zero at first, which is a valid `Words`.
+        // SAFETY: 16 aligned bytes of this thread's own, zero at first, which is a valid `Words`.
         // The reference does not outlive the call, so it stays in the thread.
         work(unsafe { &*place })
     }
@@ -59,7 +61,8 @@ mod place {
     use core::cell::Cell;
 
     thread_local! {
-        static WORDS: Words = const { Words { id: Cell::new(0), in_hook: Cell::new(false) } };
+        static WORDS: Words =
+            const { Words { id: Cell::new(0), in_hook: Cell::new(false), serving: Cell::new(0) } };
     }
 
     pub(super) fn with<T>(work: impl FnOnce(&Words) -> T) -> T {

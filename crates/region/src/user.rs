@@ -25,10 +25,12 @@ pub enum State {
     Overdraft = 4,
     /// Inside without a token and without being owed one: it was let pass.
     Passing = 5,
-    /// Its client idles inside a transaction and its token is lent out.
+    /// It is blocked, or its client thinks inside a transaction, and its token is lent out: see [`Pause`].
     Lent = 6,
     /// Its socket was shut down while it waited.
     Cancelled = 7,
+    /// Inside without a token and without being owed one: it runs for many times the usual length.
+    Long = 8,
 }
 
 impl State {
@@ -42,6 +44,7 @@ impl State {
             5 => State::Passing,
             6 => State::Lent,
             7 => State::Cancelled,
+            8 => State::Long,
             _ => State::Free,
         }
     }
@@ -55,8 +58,85 @@ impl State {
             State::Inside => "inside",
             State::Overdraft => "inside, owed a token",
             State::Passing => "passing",
-            State::Lent => "idle in transaction, token lent",
+            State::Lent => "paused, token lent",
             State::Cancelled => "cancelled",
+            State::Long => "inside for long",
+        }
+    }
+}
+
+/// Why a user does not work although it has a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Pause {
+    /// It works.
+    #[default]
+    None = 0,
+    /// Its client has not sent the next statement of its transaction yet.
+    Thinking = 1,
+    /// It waits for a row, or for the transaction that has locked it.
+    RowLock = 2,
+    /// It waits for the definition of a table.
+    MetadataLock = 3,
+    /// It waits for a table.
+    TableLock = 4,
+    /// It waits for the lock on everything.
+    GlobalLock = 5,
+    /// It waits for a lock that clients name: GET_LOCK, an advisory lock.
+    UserLock = 6,
+    /// It waits for another lock.
+    Lock = 7,
+    /// It was told to sleep.
+    Sleep = 8,
+    /// Its client does not read its answer, or does not send what belongs to its request.
+    Client = 9,
+    /// It waits for another process: a replica, a worker.
+    Process = 10,
+    /// Its thread sleeps, and nobody has said for what.
+    Asleep = 11,
+}
+
+impl Pause {
+    const ALL: [Pause; 12] = [
+        Pause::None,
+        Pause::Thinking,
+        Pause::RowLock,
+        Pause::MetadataLock,
+        Pause::TableLock,
+        Pause::GlobalLock,
+        Pause::UserLock,
+        Pause::Lock,
+        Pause::Sleep,
+        Pause::Client,
+        Pause::Process,
+        Pause::Asleep,
+    ];
+
+    /// From the word in memory; an unknown one is none.
+    pub fn from_word(word: u32) -> Pause {
+        Pause::ALL.get(word as usize).copied().unwrap_or_default()
+    }
+
+    /// Whether a request is under way that waits for something.
+    pub fn is_blocked(self) -> bool {
+        !matches!(self, Pause::None | Pause::Thinking)
+    }
+
+    /// What it waits for, for people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pause::None => "",
+            Pause::Thinking => "its client's next statement",
+            Pause::RowLock => "a row lock",
+            Pause::MetadataLock => "a metadata lock",
+            Pause::TableLock => "a table lock",
+            Pause::GlobalLock => "the global lock",
+            Pause::UserLock => "a user lock",
+            Pause::Lock => "a lock",
+            Pause::Sleep => "the end of a sleep",
+            Pause::Client => "its client",
+            Pause::Process => "another process",
+            Pause::Asleep => "something unknown",
         }
     }
 }
@@ -97,6 +177,8 @@ pub struct Served {
     pub queued: AtomicU64,
     /// Requests that the gate let pass without a token, for whatever reason.
     pub passed: AtomicU64,
+    /// Sum of the times that requests were blocked inside.
+    pub blocked_ns: AtomicU64,
 }
 
 impl Served {
@@ -130,6 +212,11 @@ impl Served {
         bump64(&self.turns, 1);
     }
 
+    /// Counts time that a request was blocked.
+    pub(crate) fn was_blocked(&self, time: Nanos) {
+        bump64(&self.blocked_ns, time.0);
+    }
+
     /// Counts a request that waited.
     pub fn was_queued(&self) {
         bump64(&self.queued, 1);
@@ -158,6 +245,7 @@ impl Served {
             &self.run_ns,
             &self.latency_ns_max,
             &self.latency_ms2,
+            &self.blocked_ns,
         ] {
             counter.store(0, Ordering::Relaxed);
         }
@@ -243,6 +331,17 @@ pub struct UserSlot {
     pub admitted_ns: AtomicU64,
     /// When the turn's first request arrived.
     pub turn_arrived_ns: AtomicU64,
+    /// When its latest pause began: its client began to think, or it was blocked.
+    pub paused_ns: AtomicU64,
+    /// A [`Pause`]: why it does not work, whether or not its permit is lent. After a block it
+    /// keeps the reason until the request ends.
+    pub pause: AtomicU32,
+    /// How long its client usually thinks between two statements of a transaction, in
+    /// microseconds (moving average).
+    pub gap_us: AtomicU16,
+    /// How long its requests usually run, in microseconds (moving average). Requests that were
+    /// blocked do not count.
+    pub run_us: AtomicU16,
     /// Counters; the first of them end the slot's second cache line, and that is all that most
     /// requests touch beside one bucket.
     pub served: Served,
@@ -280,7 +379,7 @@ const _: () = {
     assert!(core::mem::offset_of!(UserSlot, admitted_ns) + 8 <= 64);
     let hot = core::mem::offset_of!(UserSlot, served) + core::mem::offset_of!(Served, wait_ns);
     assert!(hot <= 128, "two lines for most requests");
-    assert!(size_of::<UserSlot>() <= 448, "with its place in the policy, 512 bytes a connection");
+    assert!(size_of::<UserSlot>() <= 512, "with its place in the policy, 576 bytes a connection");
 };
 
 impl UserSlot {
@@ -318,15 +417,18 @@ impl UserSlot {
             &self.encryption,
             &self.ahead,
             &self.waits,
+            &self.pause,
         ] {
             word.store(0, Ordering::Relaxed);
         }
         for user in &self.behind {
             user.store(0, Ordering::Relaxed);
         }
-        for time in [&self.arrived_ns, &self.admitted_ns, &self.turn_arrived_ns] {
+        for time in [&self.arrived_ns, &self.admitted_ns, &self.turn_arrived_ns, &self.paused_ns] {
             time.store(0, Ordering::Relaxed);
         }
+        self.gap_us.store(0, Ordering::Relaxed);
+        self.run_us.store(0, Ordering::Relaxed);
         for text in [&self.account, &self.database, &self.application, &self.address] {
             text.set(b"");
         }

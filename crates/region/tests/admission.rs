@@ -79,7 +79,7 @@ fn below_p_only_ones_own_cache_lines_are_written() {
             if round % 2 == 0 {
                 region.leave(me);
             } else {
-                region.lend(me);
+                region.lend(me, headworks_region::Pause::Thinking);
                 region.reenter(me);
                 region.leave(me);
             }
@@ -242,7 +242,7 @@ fn a_lent_token_serves_others_and_its_owner_comes_back_at_once() {
     region.enter(owner, clock::now());
     std::thread::scope(|scope| {
         let (other, waiter) = held(scope, region);
-        region.lend(owner);
+        region.lend(owner, headworks_region::Pause::Thinking);
         assert!(admitted(waiter), "the token went to who waited");
         let start = Instant::now();
         region.reenter(owner);
@@ -269,7 +269,7 @@ fn an_owner_that_ends_without_a_token_leaves_no_debt() {
     let region = enforcing(1);
     let (owner, other) = (user(region), user(region));
     region.enter(owner, clock::now());
-    region.lend(owner);
+    region.lend(owner, headworks_region::Pause::Thinking);
     region.enter(other, clock::now());
     region.reenter(owner);
     region.leave(owner);

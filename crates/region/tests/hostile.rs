@@ -52,7 +52,7 @@ fn operations(region: &Region, random: &mut Random) {
             region.enter(user, clock::now());
         }
         2 => region.leave(user),
-        3 => drop(region.lend(user)),
+        3 => drop(region.lend(user, headworks_region::Pause::Thinking)),
         4 => region.reenter(user),
         5 => region.cancel(user),
         6 => region.unregister(user),

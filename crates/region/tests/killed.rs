@@ -97,7 +97,7 @@ fn places_survive_users_that_are_killed_wherever_they_are() {
                     let user = user(region);
                     loop {
                         region.enter(user, clock::now());
-                        region.lend(user);
+                        region.lend(user, headworks_region::Pause::Thinking);
                         region.reenter(user);
                         region.leave(user);
                     }

@@ -1,7 +1,7 @@
 //! The exported symbols. `headworks_hooks::symbols::SYMBOLS` lists them.
 
 use crate::guard::{guarded, guarded_keeping_errno};
-use crate::{processes, real, streams};
+use crate::{processes, real, streams, waits};
 use core::ffi::c_void;
 use headworks_hooks::conn::{self, Conn, Work};
 use headworks_hooks::early::EarlyReads;
@@ -24,6 +24,13 @@ pub(crate) fn set_errno(error: c_int) {
     unsafe { *libc::__errno_location() = error }
 }
 
+fn accepted(client: c_int) {
+    guarded_keeping_errno(|| {
+        ops::accepted(client);
+        waits::accepted();
+    });
+}
+
 /// # Safety
 /// As the C library's function; so for all below.
 #[unsafe(no_mangle)]
@@ -35,7 +42,7 @@ pub unsafe extern "C-unwind" fn accept(
     // SAFETY: the arguments are the caller's.
     let client = unsafe { real::accept(fd, addr, len) };
     if client >= 0 {
-        guarded_keeping_errno(|| ops::accepted(client));
+        accepted(client);
     }
     client
 }
@@ -52,7 +59,7 @@ pub unsafe extern "C-unwind" fn accept4(
     // SAFETY: the arguments are the caller's.
     let client = unsafe { real::accept4(fd, addr, len, flags) };
     if client >= 0 {
-        guarded_keeping_errno(|| ops::accepted(client));
+        accepted(client);
     }
     client
 }

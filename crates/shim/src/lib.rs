@@ -14,3 +14,4 @@ mod real;
 mod start;
 mod streams;
 mod tls;
+mod waits;

@@ -114,8 +114,8 @@ pub(crate) unsafe fn epoll_wait(
     timeout_ms: c_int,
 ) -> c_int {
     let total = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
-    let first = match backend::about_to_sleep(set) {
-        Some(first) if total.is_none_or(|total| total > first) => first,
+    let (first, why) = match backend::about_to_sleep(set) {
+        Some(sleep) if total.is_none_or(|total| total > sleep.0) => sleep,
         // SAFETY: the arguments are the caller's.
         _ => return unsafe { real::epoll_wait(set, events, count, timeout_ms) },
     };
@@ -124,7 +124,7 @@ pub(crate) unsafe fn epoll_wait(
     if ready != 0 {
         return ready;
     }
-    guarded_keeping_errno(backend::slept);
+    guarded_keeping_errno(|| backend::slept(why));
     let rest_ms = match total {
         None => timeout_ms,
         // Rounded up, as a wait never returns early.

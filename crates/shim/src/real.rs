@@ -6,8 +6,8 @@
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
-    c_int, c_long, epoll_event, iovec, msghdr, nfds_t, pollfd, sigset_t, size_t, sockaddr,
-    socklen_t, ssize_t, timespec,
+    c_int, c_long, clockid_t, epoll_event, iovec, msghdr, nfds_t, pollfd, pthread_cond_t,
+    pthread_mutex_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
 };
 
 /// A function of the next library in the search order.
@@ -51,6 +51,9 @@ static WRITEV: Real = Real::new(c"writev");
 static SENDMSG: Real = Real::new(c"sendmsg");
 static SHUTDOWN: Real = Real::new(c"shutdown");
 static CLOSE: Real = Real::new(c"close");
+static PTHREAD_COND_WAIT: Real = Real::new(c"pthread_cond_wait");
+static PTHREAD_COND_TIMEDWAIT: Real = Real::new(c"pthread_cond_timedwait");
+static PTHREAD_COND_CLOCKWAIT: Real = Real::new(c"pthread_cond_clockwait");
 
 /// Looks all of them up.
 pub(crate) fn resolve_all() {
@@ -76,6 +79,9 @@ pub(crate) fn resolve_all() {
         &SENDMSG,
         &SHUTDOWN,
         &CLOSE,
+        &PTHREAD_COND_WAIT,
+        &PTHREAD_COND_TIMEDWAIT,
+        &PTHREAD_COND_CLOCKWAIT,
     ] {
         real.resolve();
     }
@@ -256,4 +262,27 @@ real! {
         libc::syscall(libc::SYS_sendmsg, fd, message, flags)
     };
     (fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t
+}
+// No system call waits on a condition. Before the constructor has run, the caller is told of a
+// spurious wake-up, which it must expect, and comes again.
+real! {
+    /// The real `pthread_cond_wait`.
+    pthread_cond_wait = PTHREAD_COND_WAIT or |_condition: *mut pthread_cond_t, _mutex: *mut pthread_mutex_t| -> c_long {
+        libc::syscall(libc::SYS_sched_yield)
+    };
+    (condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int
+}
+real! {
+    /// The real `pthread_cond_timedwait`.
+    pthread_cond_timedwait = PTHREAD_COND_TIMEDWAIT or |_condition: *mut pthread_cond_t, _mutex: *mut pthread_mutex_t, _until: *const timespec| -> c_long {
+        libc::syscall(libc::SYS_sched_yield)
+    };
+    (condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int
+}
+real! {
+    /// The real `pthread_cond_clockwait`.
+    pthread_cond_clockwait = PTHREAD_COND_CLOCKWAIT or |_condition: *mut pthread_cond_t, _mutex: *mut pthread_mutex_t, _clock: clockid_t, _until: *const timespec| -> c_long {
+        libc::syscall(libc::SYS_sched_yield)
+    };
+    (condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int
 }

@@ -2,17 +2,20 @@
 
 use super::STOP;
 use super::reload::reclassify;
-use headworks_policy::Nanos;
 use headworks_policy::stall::{Sight, StallDetector};
+use headworks_policy::{Nanos, permit};
 use headworks_region::control::TOKENS;
 use headworks_region::layout::Counter;
 use headworks_region::lock::thread_exists;
-use headworks_region::{Mapping, State, clock};
+use headworks_region::{Mapping, Pause, State, clock};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Time between two signs of life, and between two looks of the stall detector.
 const BEAT: Duration = Duration::from_millis(50);
+
+/// The same while sessions wait: time between two checks for permits that are not used.
+const BEAT_BUSY: Duration = Duration::from_millis(10);
 
 /// Most users that the stall detector lets in beyond P.
 const BONUS_MAX: u32 = 512;
@@ -24,6 +27,7 @@ pub(super) fn beat(region: Mapping) {
     let mut detector = StallDetector::new(settings.stall, BONUS_MAX);
     let mut swept_at = Nanos(0);
     let mut seen = [0; TOKENS];
+    let mut long = permit::long_after(None);
     while !STOP.load(Ordering::Relaxed) {
         let now = clock::now();
         region.beat.alive_ns.store(now.0, Ordering::Relaxed);
@@ -38,13 +42,15 @@ pub(super) fn beat(region: Mapping) {
             region.set_bonus(bonus);
         }
         region.pump_all();
+        region.lend_unused(now, long);
         if now.since(swept_at) > Nanos::from_millis(1_000) {
             swept_at = now;
             reclassify(&region);
             sweep_the_dead(&region);
             region.reclaim(&mut seen);
+            long = permit::long_after(region.usual_run());
         }
-        std::thread::sleep(BEAT);
+        std::thread::sleep(if region.pending() > 0 { BEAT_BUSY } else { BEAT });
     }
 }
 
@@ -61,7 +67,7 @@ fn sweep_the_dead(region: &Mapping) {
         } else if thread != 0
             && matches!(slot.state(), State::Inside | State::Overdraft)
             && !thread_exists(thread)
-            && region.lend(user)
+            && region.lend(user, Pause::Process)
         {
             region.count(Counter::Reaped);
         }

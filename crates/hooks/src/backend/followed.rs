@@ -87,8 +87,9 @@ impl Followed<'_> {
         slot.arrived_ns.store(now.0, Ordering::Relaxed);
         slot.thread.store(thread_id(), Ordering::Relaxed);
         self.backend.hold = self.region.begin_wait(now);
+        self.region.end_gap(slot, now);
         match slot.state() {
-            State::Inside | State::Overdraft => {}
+            State::Inside | State::Overdraft | State::Long => {}
             State::Passing => slot.served.was_passed(),
             State::Lent => self.region.reenter(self.user),
             _ if !self.backend.holding().is_empty() => self.region.reenter(self.user),
@@ -175,8 +176,9 @@ impl Followed<'_> {
         self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
         self.backend.work = Work::None;
         set_stage(Stage::Ready);
-        // Whoever holds something keeps its place; whoever has none has none to give back.
-        if holding.is_empty() && self.slot.state() != State::Idle {
+        if !holding.is_empty() {
+            self.region.begin_gap(self.slot, clock::now());
+        } else if self.slot.state() != State::Idle {
             self.end_turn();
         }
     }

@@ -6,7 +6,7 @@
 
 use super::watch::{Inner, Watch};
 use crate::holding::Holding;
-use crate::ops::note_turn;
+use crate::ops::{blocked, note_turn};
 use crate::process;
 use core::sync::atomic::Ordering;
 use headworks_region::lock::thread_id;
@@ -34,8 +34,10 @@ pub(super) fn received(watch: &Watch, user: u32, inner: &mut Inner, held: Holdin
     inner.admitted = now;
     slot.arrived_ns.store(now.0, Ordering::Relaxed);
     slot.thread.store(thread_id(), Ordering::Relaxed);
+    blocked::serves(Some(user));
+    region.end_gap(slot, now);
     match slot.state() {
-        State::Inside | State::Overdraft => {}
+        State::Inside | State::Overdraft | State::Long => {}
         State::Passing => slot.served.was_passed(),
         State::Lent => region.reenter(user),
         _ if !held.is_empty() => region.reenter(user),
@@ -62,6 +64,7 @@ pub(super) fn sent(user: u32, inner: &mut Inner) {
     let wait = inner.admitted.since(inner.wait.arrived);
     region.record(user, slot, wait, (inner.admitted, clock::now()), count);
     region.spend_many(slot, count);
+    blocked::serves(None);
     let holding = inner.holding_between();
     slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
     if holding.is_empty() && slot.state() != State::Idle {

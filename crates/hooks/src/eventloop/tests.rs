@@ -178,7 +178,9 @@ fn a_user_is_held_on_although_another_thread_was_at_it_when_the_loop_looked() {
     other.asks();
     assert_eq!((it.told(&[&one, &other]), other.is()), (1, HELD));
     one.is_read();
-    // The transaction keeps the place.
+    // The transaction keeps the place: client and server are known to be slow.
+    one.slot.gap_us.store(60_000, Ordering::Relaxed);
+    one.slot.run_us.store(60_000, Ordering::Relaxed);
     received(one.watch, b"MULTI\r\n");
     sent(one.watch, b"$-1\r\n+OK\r\n");
     assert_eq!((it.told(&[]), one.is()), (0, (Place::Kept, State::Inside)));

@@ -14,7 +14,7 @@ use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::thread::keeping_errno;
 use headworks_region::user::{Encryption, UserSlot};
-use headworks_region::{PassReason, Protocol, State, clock, set_waker};
+use headworks_region::{PassReason, Pause, Protocol, State, clock, set_waker};
 
 const IN: u32 = libc::EPOLLIN as u32;
 
@@ -122,6 +122,7 @@ fn answered_late(watch: &'static Watch, user: u32) {
                     turn.note_end(fresh);
                 } else {
                     turn.inner.idle_since = turn.now;
+                    turn.region.begin_gap(turn.slot, turn.now);
                     turn.put(Place::Kept);
                 }
             }
@@ -294,8 +295,12 @@ impl Turn<'_> {
             }
             Place::Held => {}
             Place::Kept | Place::Out => match self.slot.state() {
-                State::Inside | State::Overdraft | State::Passing => self.arrives(),
+                State::Inside | State::Overdraft | State::Passing | State::Long => {
+                    self.region.end_gap(self.slot, self.now);
+                    self.arrives();
+                }
                 State::Lent => {
+                    self.region.end_gap(self.slot, self.now);
                     self.arrives();
                     self.region.reenter(self.user);
                 }
@@ -395,6 +400,7 @@ impl Turn<'_> {
         let unfinished = self.watch.asked().is_some_and(|(_, events, _)| events & IN == 0);
         if !holding.is_empty() || unfinished {
             self.inner.idle_since = self.now;
+            self.region.begin_gap(self.slot, self.now);
             self.put(Place::Kept);
             if more {
                 self.arrives();
@@ -462,12 +468,12 @@ impl Turn<'_> {
     /// Lends the place out of a user that keeps it idly for too long; else says how long it may.
     pub(super) fn lend(&mut self) -> Option<Nanos> {
         let idle = self.now.since(self.inner.idle_since);
-        let limit = self.region.control.idle_limit();
+        let limit = self.slot.keeps_for(self.region.control.idle_limit());
         if idle < limit {
             return Some(Nanos(limit.0 - idle.0));
         }
         self.put(Place::Out);
-        self.region.lend(self.user);
+        self.region.lend(self.user, Pause::Thinking);
         None
     }
 }

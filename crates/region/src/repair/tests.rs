@@ -132,7 +132,7 @@ fn a_token_that_was_named_and_not_booked_is_free() {
 fn a_debt_that_was_paid_and_not_noted_is_paid() {
     let region = enforcing(1);
     let owner = inside(region);
-    assert!(region.lend(owner));
+    assert!(region.lend(owner, headworks_region::Pause::Thinking));
     let other = inside(region);
     region.reenter(owner);
     assert_eq!((state(region, owner), region.pending()), (State::Overdraft, 1));
@@ -226,12 +226,12 @@ fn a_user_that_cannot_queue_up_stays_in_no_queue() {
 fn debts_and_slots_given_back_without_the_lock_stay_in_no_queue() {
     let region = enforcing(1);
     let owner = inside(region);
-    region.lend(owner);
+    region.lend(owner, headworks_region::Pause::Thinking);
     let (other, third) = (inside(region), waiting(region));
     region.reenter(owner);
     assert_eq!(region.pending(), 2);
     without_the_lock(region, || {
-        region.lend(owner);
+        region.lend(owner, headworks_region::Pause::Thinking);
         region.unregister(third);
     });
     assert_eq!((state(region, owner), state(region, third)), (State::Lent, State::Free));

@@ -120,7 +120,7 @@ fn a_token_that_is_not_its_own_is_neither_lent_nor_given_on() {
     assert!(region.release(0, stopped));
     let second = inside(region);
     let third = waiting(region);
-    assert!(region.lend(stopped));
+    assert!(region.lend(stopped, headworks_region::Pause::Thinking));
     assert_eq!(region.counter(Counter::Lent), 0);
     slot(region, stopped).token.store(1, Ordering::Relaxed);
     region.leave(stopped);
@@ -162,7 +162,7 @@ fn a_token_beyond_p_that_is_lent_is_spoken_for_no_more() {
     assert_eq!(region.pending(), 1);
     let beyond =
         users.into_iter().find(|&user| slot(region, user).token.load(Ordering::Relaxed) == 2);
-    assert!(region.lend(beyond.unwrap()));
+    assert!(region.lend(beyond.unwrap(), headworks_region::Pause::Thinking));
     assert_eq!(region.pending(), 0);
 }
 

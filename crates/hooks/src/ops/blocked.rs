@@ -1,0 +1,75 @@
+//! Requests that wait for something else than a processor or storage: their session lends its
+//! permit.
+//!
+//! A server may say when a wait begins and ends ([`begin_wait`], [`end_wait`]; MariaDB does, see
+//! [`crate::server_waits`]). Of other servers it is seen that the thread which serves a
+//! request sleeps on a condition ([`falls_asleep`], [`wakes_up`]). The daemon lends the permit of
+//! a thread that sleeps there for longer than storage usually takes.
+
+use crate::process;
+use core::sync::atomic::{AtomicBool, Ordering};
+use headworks_policy::Nanos;
+use headworks_region::layout::Region;
+use headworks_region::user::UserSlot;
+use headworks_region::{Pause, State, clock, thread};
+
+/// Nothing is lent while a client takes less than this to send or read a part of its request.
+pub(crate) const CLIENT_IS_QUICK: Nanos = Nanos::from_millis(2);
+
+/// The server says what its threads wait for: sleeps on conditions tell nothing more.
+static SERVER_TELLS: AtomicBool = AtomicBool::new(false);
+
+/// From here on the server says when its waits begin and end.
+pub(crate) fn server_tells() {
+    SERVER_TELLS.store(true, Ordering::Relaxed);
+}
+
+/// This thread serves a request of this session from here on, or of none.
+pub(crate) fn serves(user: Option<u32>) {
+    thread::with(|words| words.serving.set(user.map_or(0, |user| user + 1)));
+}
+
+fn served() -> Option<(&'static Region, u32, &'static UserSlot)> {
+    let user = thread::with(|words| words.serving.get()).checked_sub(1)?;
+    let region = process::region()?;
+    Some((region, user, region.user(user)?))
+}
+
+/// Whether this thread serves a request and its server does not say what it waits for. Nothing
+/// but loads.
+pub fn may_block() -> bool {
+    thread::with(|words| words.serving.get()) != 0 && !SERVER_TELLS.load(Ordering::Relaxed)
+}
+
+/// The request that this thread serves is blocked.
+pub fn begin_wait(why: Pause) {
+    if let Some((region, user, _)) = served() {
+        region.lend(user, why);
+    }
+}
+
+/// It goes on.
+pub fn end_wait() {
+    if let Some((region, user, _)) = served() {
+        region.unblock(user);
+    }
+}
+
+/// The thread is about to sleep on a condition.
+pub fn falls_asleep() {
+    if let Some((_, _, slot)) = served()
+        && slot.state() == State::Inside
+    {
+        slot.falls_asleep(clock::now());
+    }
+}
+
+/// It goes on.
+pub fn wakes_up() {
+    if let Some((region, user, slot)) = served()
+        && slot.pause() == Pause::Asleep
+    {
+        slot.end_pause();
+        region.unblock(user);
+    }
+}

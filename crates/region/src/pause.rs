@@ -1,0 +1,225 @@
+//! Permits of sessions that do not work.
+//!
+//! P bounds the sessions that *work*: on a processor or in storage I/O. A session that is
+//! blocked, whose client thinks inside a transaction, or that runs for many times the usual
+//! length does not need its permit. It lends the permit, and another session is admitted. (The
+//! code calls a permit a token.)
+//!
+//! * *Blocked* ([`Region::lend`], from the hook that sees the wait begin): at once. When the wait
+//!   is over the session goes on at once, too ([`Region::unblock`]): with a permit if one is
+//!   free, else without, and it is owed the next one. So no session that holds a lock ever waits
+//!   for a permit.
+//! * *Thinking*: after the time for which anticipation pays ([`UserSlot::keeps_for`]).
+//! * *Long* ([`Region::outgrow`], from the daemon): it goes on without a permit until its turn
+//!   ends, as in the lower queue of a multilevel feedback scheduler. The kernel's scheduler then
+//!   shares the processors as without a gate.
+
+use crate::clock;
+use crate::layout::{Counter, Region};
+use crate::tokens::{holder, named};
+use crate::user::{Pause, State, UserSlot};
+use core::sync::atomic::{AtomicU16, Ordering};
+use headworks_policy::{Nanos, permit};
+
+/// Weight of the latest sample in a moving average: one in so many.
+const SAMPLE_WEIGHT: u32 = 4;
+
+/// A thread that sleeps for longer, nobody says on what, waits for something else than storage.
+const ASLEEP_MAX: Nanos = Nanos::from_millis(20);
+
+impl Region {
+    /// A session whose token was lent goes on: at once, with a token if one is free, else without
+    /// and owed one.
+    pub fn reenter(&self, user: u32) {
+        let Some(slot) = self.user(user) else { return };
+        if !self.control.enforcing() {
+            slot.set_state(State::Passing);
+            return;
+        }
+        if self.is_quiet() && self.go_inside(slot) {
+            return;
+        }
+        slot.set_state(State::Overdraft);
+        let done = self.locked(|gate, wakes| {
+            // Whoever had the lock before may have made the queue anew, and given it a token.
+            if slot.state() != State::Overdraft {
+                return;
+            }
+            let first = self.is_quiet();
+            gate.owe(user);
+            if first {
+                self.pump(gate, wakes, None);
+            }
+        });
+        if done.is_none() {
+            slot.move_state(State::Overdraft, State::Passing);
+        }
+        if slot.state() == State::Overdraft {
+            self.count(Counter::Overdraft);
+        }
+    }
+
+    /// A session pauses: its token, if it has one, is lent to others. It goes on through
+    /// [`Region::reenter`] or [`Region::unblock`]. Says whether it was working so far. Any thread
+    /// may call it; the daemon does.
+    pub fn lend(&self, user: u32, why: Pause) -> bool {
+        let Some(slot) = self.user(user) else { return false };
+        let token = slot.token.load(Ordering::Acquire);
+        let was_owed = slot.state() == State::Overdraft;
+        let from = if was_owed { State::Overdraft } else { State::Inside };
+        if why != Pause::Thinking && why != slot.pause() {
+            slot.begin_pause(why, clock::now());
+        }
+        if !slot.move_state(from, State::Lent) {
+            return false;
+        }
+        if was_owed {
+            self.locked(|gate, _| gate.forgive(user));
+        }
+        let counter = if why.is_blocked() { Counter::LentBlocked } else { Counter::Lent };
+        self.take_from(user, slot, token, counter);
+        true
+    }
+
+    /// Frees the token that a session had when it was last looked at, unless it has given that
+    /// one back itself.
+    fn take_from(&self, user: u32, slot: &UserSlot, word: u32, counter: Counter) -> bool {
+        let Some(token) = named(word) else { return false };
+        let taken =
+            slot.token.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let freed = taken && self.free_token(user, token);
+        if freed {
+            self.count(counter);
+        }
+        freed
+    }
+
+    /// What blocked a session is over: it goes on at once. Nothing happens if its token was not
+    /// lent. Only for the thread that serves the session.
+    pub fn unblock(&self, user: u32) {
+        let Some(slot) = self.user(user) else { return };
+        if slot.state() != State::Lent {
+            return;
+        }
+        let since = Nanos(slot.paused_ns.load(Ordering::Relaxed));
+        slot.served.was_blocked(clock::now().since(since));
+        self.reenter(user);
+    }
+
+    /// A session runs for so long that it is not counted any more, until its turn ends. Says
+    /// whether it had a token. For the daemon.
+    pub fn outgrow(&self, user: u32) -> bool {
+        let Some(slot) = self.user(user) else { return false };
+        let token = slot.token.load(Ordering::Acquire);
+        slot.move_state(State::Inside, State::Long)
+            && self.take_from(user, slot, token, Counter::Outgrown)
+    }
+
+    /// Takes the tokens of sessions that hold one without using it, and of requests that run for
+    /// longer than `long`. For the daemon; it looks at no session that holds no token, and at
+    /// none unless others wait.
+    pub fn lend_unused(&self, now: Nanos, long: Nanos) {
+        if self.is_quiet() {
+            return;
+        }
+        for token in 0..self.control.limit() {
+            let Some(user) = holder(self, token) else { continue };
+            let Some(slot) = self.user(user).filter(|slot| slot.state() == State::Inside) else {
+                continue;
+            };
+            let pause = slot.pause();
+            let paused = now.since(Nanos(slot.paused_ns.load(Ordering::Relaxed)));
+            match pause {
+                Pause::Asleep if paused > ASLEEP_MAX => drop(self.lend(user, pause)),
+                // Its own hooks do this; they cannot where the server waits in a call that is not hooked.
+                Pause::Thinking if paused > slot.keeps_for(self.control.idle_limit()) => {
+                    self.lend(user, pause);
+                }
+                Pause::Asleep | Pause::Thinking => {}
+                _ if now.since(Nanos(slot.admitted_ns.load(Ordering::Relaxed))) > long => {
+                    self.outgrow(user);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// How long the requests of the quickest tenth of the sessions usually run: the mean of a
+    /// session that is no longer than nine tenths of the others'. `None` if none has run any.
+    pub fn usual_run(&self) -> Option<Nanos> {
+        let usual = |user| {
+            let slot = self.user(user).filter(|slot| slot.state() != State::Free)?;
+            Some(slot.run_us.load(Ordering::Relaxed)).filter(|&us| us > 0)
+        };
+        let mut usual: Vec<u16> = (0..self.high_water()).filter_map(usual).collect();
+        let at = usual.len() / 10;
+        (!usual.is_empty()).then(|| Nanos::from_micros(u64::from(*usual.select_nth_unstable(at).1)))
+    }
+
+    /// A statement is answered, and its transaction goes on: the client thinks. Only for the
+    /// thread that serves the session.
+    pub fn begin_gap(&self, slot: &UserSlot, now: Nanos) {
+        slot.begin_pause(Pause::Thinking, now);
+    }
+
+    /// The next statement has come: learns how long the client has thought. Only for the thread
+    /// that serves the session.
+    pub fn end_gap(&self, slot: &UserSlot, now: Nanos) {
+        if slot.pause() == Pause::Thinking {
+            let began = Nanos(slot.paused_ns.load(Ordering::Relaxed));
+            learn(&slot.gap_us, now.since(began));
+        }
+        slot.end_pause();
+    }
+}
+
+/// Takes a sample into a moving average. Longer ones count as 65 ms: all that is asked of it is
+/// shorter.
+fn learn(mean_us: &AtomicU16, sample: Nanos) {
+    let sample = u32::try_from(sample.0 / 1_000).unwrap_or(u32::MAX).min(u32::from(u16::MAX));
+    let before = u32::from(mean_us.load(Ordering::Relaxed));
+    // Rounded up, so that a session that has run anything is told from one that has not.
+    let after = (before * (SAMPLE_WEIGHT - 1) + sample).div_ceil(SAMPLE_WEIGHT);
+    mean_us.store(after.min(u32::from(u16::MAX)) as u16, Ordering::Relaxed);
+}
+
+impl UserSlot {
+    fn begin_pause(&self, why: Pause, now: Nanos) {
+        self.paused_ns.store(now.0, Ordering::Relaxed);
+        self.pause.store(why as u32, Ordering::Relaxed);
+    }
+
+    /// It works again. Only for the thread that serves the session.
+    pub fn end_pause(&self) {
+        if self.pause.load(Ordering::Relaxed) != 0 {
+            self.pause.store(Pause::None as u32, Ordering::Relaxed);
+        }
+    }
+
+    /// Why it does not work, or did not in the request in hand.
+    pub fn pause(&self) -> Pause {
+        Pause::from_word(self.pause.load(Ordering::Relaxed))
+    }
+
+    /// A request is over: learns how long it ran, unless it was blocked.
+    pub(crate) fn note_run(&self, run: Nanos) {
+        if self.pause().is_blocked() {
+            self.end_pause();
+        } else {
+            learn(&self.run_us, run);
+        }
+    }
+
+    /// The thread that serves the session falls asleep in the middle of a request, and nobody
+    /// says on what.
+    pub fn falls_asleep(&self, now: Nanos) {
+        self.begin_pause(Pause::Asleep, now);
+    }
+
+    /// How long the session keeps its permit once its client has begun to think, at most `limit`.
+    pub fn keeps_for(&self, limit: Nanos) -> Nanos {
+        let [gap, run] = [&self.gap_us, &self.run_us]
+            .map(|mean| Nanos::from_micros(u64::from(mean.load(Ordering::Relaxed))));
+        permit::keeps_for(gap, run, limit)
+    }
+}
