@@ -130,6 +130,24 @@ impl From<ModeArg> for headworks_region::Mode {
     }
 }
 
+/// Which sessions P counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CountArg {
+    /// Those on a processor or in storage I/O; blocked, thinking and long-running ones lend their permit
+    Working,
+    /// All that were admitted, whatever they do
+    Admitted,
+}
+
+impl From<CountArg> for headworks_region::control::Count {
+    fn from(count: CountArg) -> Self {
+        match count {
+            CountArg::Working => headworks_region::control::Count::Working,
+            CountArg::Admitted => headworks_region::control::Count::Admitted,
+        }
+    }
+}
+
 /// P as an operator says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parallelism {
@@ -244,6 +262,9 @@ pub struct Run {
     /// What the gate does [default: enforce]
     #[arg(long, short = 'm', value_enum)]
     pub mode: Option<ModeArg>,
+    /// Which sessions P counts [default: working]
+    #[arg(long, value_enum)]
+    pub count: Option<CountArg>,
     /// Name of the instance [default: the program's name]
     #[arg(long, short = 'n')]
     pub name: Option<String>,
@@ -301,7 +322,7 @@ pub struct Set {
     pub parallelism: Option<Parallelism>,
     /// Try that P for so many seconds, then go back; a search for P rests meanwhile
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, requires = "parallelism")]
-    #[arg(conflicts_with_all = ["quota", "unfairness_max", "latency_cv_max", "mode", "weight", "hold_ms_max",
+    #[arg(conflicts_with_all = ["quota", "unfairness_max", "latency_cv_max", "mode", "count", "weight", "hold_ms_max",
         "idle_in_transaction_ms", "anticipation_us", "stall_ms"])]
     pub try_for: Option<Duration>,
     /// ζ: requests of one scheduling round over all users; 0 for its minimum
@@ -316,6 +337,9 @@ pub struct Set {
     /// What the gate does
     #[arg(long, short = 'm', value_enum)]
     pub mode: Option<ModeArg>,
+    /// Which sessions P counts
+    #[arg(long, value_enum)]
+    pub count: Option<CountArg>,
     /// Weight of a class, 0.001 to 1000; may be given several times
     #[arg(long, value_name = "CLASS=WEIGHT", value_parser = class_weight)]
     pub weight: Vec<(String, f64)>,

@@ -25,6 +25,8 @@ const EVERY: Nanos = Nanos::from_millis(10_000);
 /// Counters that are the ordinary course of things.
 const ORDINARY: &[&str] = &[
     "lent",
+    "lent_blocked",
+    "outgrown",
     "overdraft",
     "ahead",
     "cancelled",

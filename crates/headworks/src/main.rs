@@ -190,6 +190,9 @@ fn set(args: &cli::Set) -> Result<()> {
     if let Some(mode) = args.mode {
         settings.mode = mode.into();
     }
+    if let Some(count) = args.count {
+        settings.count = count.into();
+    }
     if let Some(ms) = args.hold_ms_max {
         settings.hold_max = Nanos::from_millis(ms);
     }

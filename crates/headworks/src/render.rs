@@ -224,7 +224,16 @@ fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
         0 => "at its minimum".to_owned(),
         quota => format!("{quota} requests"),
     };
-    let idle = status.users.saturating_sub(status.inside + status.waiting);
+    let paused = status.blocked + status.thinking;
+    let idle = status.users.saturating_sub(status.inside + status.waiting + paused);
+    let mut lent = String::new();
+    for (number, what) in
+        [(status.blocked, "blocked"), (status.thinking, "thinking"), (status.long, "of them long")]
+    {
+        if number > 0 {
+            let _ = write!(lent, "{number} {what}, ");
+        }
+    }
     let mut rows = vec![
         (
             "throughput",
@@ -238,7 +247,7 @@ fn figures(out: &mut String, status: &Status, ink: Ink, width: usize) {
         (
             "users",
             format!(
-                "{} connected: {} inside (P = {}{}, quota {zeta}), {} waiting, {idle} idle",
+                "{} connected: {} inside (P = {}{}, quota {zeta}), {} waiting, {lent}{idle} idle",
                 status.users,
                 status.inside,
                 status.parallelism,

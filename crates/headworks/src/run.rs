@@ -121,6 +121,9 @@ fn override_settings(config: &mut Config, args: &Run) {
     if let Some(mode) = args.mode {
         settings.mode = mode.into();
     }
+    if let Some(count) = args.count {
+        settings.count = count.into();
+    }
     config.cpu_weights |= args.cgroups;
 }
 

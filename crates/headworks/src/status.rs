@@ -50,6 +50,17 @@ pub struct Status {
     pub inside: u32,
     /// Users held.
     pub waiting: u32,
+    /// Sessions in the middle of a request that waits for a lock, a client or a sleep. Their permit
+    /// is lent.
+    #[serde(default)]
+    pub blocked: u32,
+    /// Sessions in a transaction whose client thinks. Their permit is lent.
+    #[serde(default)]
+    pub thinking: u32,
+    /// Sessions that run for many times the usual length and do not count in P. They are part of
+    /// `inside`.
+    #[serde(default)]
+    pub long: u32,
     /// U_f over requests per weight, of the users that were busy through the window.
     pub unfairness: Option<f64>,
     /// V_l: variation of each user's latency, averaged over users, since they connected.
@@ -277,6 +288,12 @@ impl Status {
             Percentiles::of(&sum)
         };
         let settings = &now.settings;
+        let paused = |blocked| {
+            let is = |user: &&UserView| {
+                user.state == State::Lent && user.pause.0.is_blocked() == blocked
+            };
+            now.users.iter().filter(is).count() as u32
+        };
         Status {
             instance: instance.to_owned(),
             mode: settings.mode.name().to_owned(),
@@ -302,6 +319,9 @@ impl Status {
             users: now.users.len() as u32,
             inside: now.users.iter().filter(|user| is_inside(user.state)).count() as u32,
             waiting: now.users.iter().filter(|user| user.state == State::Waiting).count() as u32,
+            blocked: paused(true),
+            thinking: paused(false),
+            long: now.users.iter().filter(|user| user.state == State::Long).count() as u32,
             unfairness: unfairness(shares),
             latency_cv: latency_variability(now.users.iter().map(cv)),
             latency: total(|class| &class.latency),
@@ -358,7 +378,13 @@ fn user_status(user: &UserView, class: String, now: Nanos, requests_per_s: f64) 
             (Some(user.admitted), "keeps its place until its transaction or lock ends")
         }
         State::Inside => (Some(user.admitted), "has a place"),
-        State::Lent => (None, "idles inside a transaction: its place is lent out"),
+        State::Lent if user.pause.0.is_blocked() => (Some(user.pause.1), ""),
+        State::Lent => {
+            (Some(user.pause.1), "its client thinks inside a transaction: its permit is lent")
+        }
+        State::Long => {
+            (Some(user.admitted), "runs for many times the usual length: it does not count in P")
+        }
         State::Idle if user.bypass => (None, "never held"),
         _ => (None, ""),
     };
@@ -373,8 +399,17 @@ fn user_status(user: &UserView, class: String, now: Nanos, requests_per_s: f64) 
         address,
         tls: user.encryption.name().to_owned(),
         class,
-        state: user.state.name().to_owned(),
-        reason: reason.to_owned(),
+        state: match user.state {
+            State::Lent if user.pause.0.is_blocked() => "blocked",
+            State::Lent => "thinking",
+            state => state.name(),
+        }
+        .to_owned(),
+        reason: if user.state == State::Lent && user.pause.0.is_blocked() {
+            format!("waits for {}: its permit is lent", user.pause.0.name())
+        } else {
+            reason.to_owned()
+        },
         since_ms: since.map(|since| now.since(since).as_millis_f64()),
         holding: holding.names().map(str::to_owned).collect(),
         requests: user.totals.requests,

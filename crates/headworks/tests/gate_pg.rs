@@ -18,6 +18,8 @@ mod compile;
 mod directory;
 #[path = "gate_pg/held.rs"]
 mod held;
+#[path = "gate_pg/lending.rs"]
+mod lending;
 #[path = "gate_pg/locks.rs"]
 mod locks;
 #[path = "gate_pg/places.rs"]

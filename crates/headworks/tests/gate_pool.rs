@@ -22,6 +22,8 @@ mod crowd;
 mod directory;
 #[path = "gate/keeping.rs"]
 mod keeping;
+#[path = "gate/lending.rs"]
+mod lending;
 #[path = "gate/load.rs"]
 mod load;
 #[path = "gate/locks.rs"]

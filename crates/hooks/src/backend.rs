@@ -21,7 +21,6 @@ use crate::conn::Work;
 use crate::early::EarlyReads;
 use crate::generic;
 use crate::named::Named;
-use crate::ops::blocked::CLIENT_IS_QUICK;
 use crate::peer::peer_of;
 use crate::postgres::{ClientEvent, Opaque, Session};
 use crate::process;
@@ -320,9 +319,9 @@ pub fn about_to_sleep(set: i32) -> Option<(Nanos, Pause)> {
         sleep = Some(if anticipating() {
             (it.region.control.anticipation(), Pause::Thinking)
         } else if it.backend.work != Work::None {
-            (CLIENT_IS_QUICK, Pause::Client)
+            (it.region.keeps_for_client(), Pause::Client)
         } else {
-            (it.slot.keeps_for(it.region.control.idle_limit()), Pause::Thinking)
+            (it.region.keeps_for(it.slot), Pause::Thinking)
         });
     });
     sleep

@@ -345,9 +345,9 @@ pub fn about_to_sleep(conn: &'static Conn) -> Option<Nanos> {
     Some(if conn.anticipating() {
         it.region.control.anticipation()
     } else if conn.work() != Work::None {
-        blocked::CLIENT_IS_QUICK
+        it.region.keeps_for_client()
     } else {
-        it.slot.keeps_for(it.region.control.idle_limit())
+        it.region.keeps_for(it.slot)
     })
 }
 

@@ -35,6 +35,28 @@ impl Mode {
     }
 }
 
+/// Which sessions P counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Count {
+    /// Those that work: a session that is blocked, thinks or runs for long lends its permit.
+    #[default]
+    Working = 0,
+    /// All that were admitted, whatever they do, as AppleS counts them. Only a client that idles
+    /// for longer than [`Settings::idle_limit`] lends its permit.
+    Admitted = 1,
+}
+
+impl Count {
+    /// As on the command line and in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Count::Working => "working",
+            Count::Admitted => "admitted",
+        }
+    }
+}
+
 /// Most users that P and the stall detector's bonus together let inside.
 pub const TOKENS: usize = 1024;
 
@@ -60,6 +82,7 @@ pub struct Control {
     stall_ns: AtomicU64,
     unfairness_max_mille: AtomicU32,
     latency_cv_max_mille: AtomicU32,
+    count: AtomicU32,
 }
 
 /// A copy of the settings.
@@ -88,6 +111,8 @@ pub struct Settings {
     pub anticipation: Nanos,
     /// How long nothing may complete before one more user is admitted.
     pub stall: Nanos,
+    /// Which sessions P counts.
+    pub count: Count,
 }
 
 impl Default for Settings {
@@ -104,6 +129,7 @@ impl Default for Settings {
             idle_limit: Nanos::from_millis(100),
             anticipation: Nanos(0),
             stall: Nanos::from_millis(500),
+            count: Count::Working,
         }
     }
 }
@@ -150,6 +176,11 @@ impl Control {
         Nanos(self.idle_limit_ns.load(Ordering::Relaxed))
     }
 
+    /// Whether a session that does not work lends its permit.
+    pub fn counts_working(&self) -> bool {
+        self.count.load(Ordering::Relaxed) != Count::Admitted as u32
+    }
+
     /// How long a user inside its quota is waited for.
     pub fn anticipation(&self) -> Nanos {
         Nanos(self.anticipation_ns.load(Ordering::Relaxed))
@@ -169,6 +200,7 @@ impl Control {
             idle_limit: self.idle_limit(),
             anticipation: self.anticipation(),
             stall: Nanos(self.stall_ns.load(Ordering::Relaxed)),
+            count: if self.counts_working() { Count::Working } else { Count::Admitted },
         }
     }
 
@@ -183,6 +215,7 @@ impl Control {
         self.idle_limit_ns.store(settings.idle_limit.0, Ordering::Relaxed);
         self.anticipation_ns.store(settings.anticipation.0, Ordering::Relaxed);
         self.stall_ns.store(settings.stall.0, Ordering::Relaxed);
+        self.count.store(settings.count as u32, Ordering::Relaxed);
         let looked_for = self.auto.swap(u32::from(settings.auto), Ordering::SeqCst) != 0;
         // Zero is none that a search has found: nobody has set P yet.
         if !(looked_for && settings.auto) || self.parallelism.load(Ordering::SeqCst) == 0 {

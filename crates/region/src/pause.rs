@@ -24,6 +24,9 @@ use headworks_policy::{Nanos, permit};
 /// Weight of the latest sample in a moving average: one in so many.
 const SAMPLE_WEIGHT: u32 = 4;
 
+/// A client that sends or reads a part of its request within this time is not worth lending for.
+const CLIENT_IS_QUICK: Nanos = Nanos::from_millis(2);
+
 /// A thread that sleeps for longer, nobody says on what, waits for something else than storage.
 const ASLEEP_MAX: Nanos = Nanos::from_millis(20);
 
@@ -64,6 +67,10 @@ impl Region {
     /// may call it; the daemon does.
     pub fn lend(&self, user: u32, why: Pause) -> bool {
         let Some(slot) = self.user(user) else { return false };
+        let waits_for_client = matches!(why, Pause::None | Pause::Thinking | Pause::Client);
+        if !waits_for_client && !self.control.counts_working() {
+            return false;
+        }
         let token = slot.token.load(Ordering::Acquire);
         let was_owed = slot.state() == State::Overdraft;
         let from = if was_owed { State::Overdraft } else { State::Inside };
@@ -119,7 +126,7 @@ impl Region {
     /// longer than `long`. For the daemon; it looks at no session that holds no token, and at
     /// none unless others wait.
     pub fn lend_unused(&self, now: Nanos, long: Nanos) {
-        if self.is_quiet() {
+        if self.is_quiet() || !self.control.counts_working() {
             return;
         }
         for token in 0..self.control.limit() {
@@ -132,7 +139,7 @@ impl Region {
             match pause {
                 Pause::Asleep if paused > ASLEEP_MAX => drop(self.lend(user, pause)),
                 // Its own hooks do this; they cannot where the server waits in a call that is not hooked.
-                Pause::Thinking if paused > slot.keeps_for(self.control.idle_limit()) => {
+                Pause::Thinking if paused > self.keeps_for(slot) => {
                     self.lend(user, pause);
                 }
                 Pause::Asleep | Pause::Thinking => {}
@@ -154,6 +161,23 @@ impl Region {
         let mut usual: Vec<u16> = (0..self.high_water()).filter_map(usual).collect();
         let at = usual.len() / 10;
         (!usual.is_empty()).then(|| Nanos::from_micros(u64::from(*usual.select_nth_unstable(at).1)))
+    }
+
+    /// How long a session keeps its permit once its client has begun to think.
+    pub fn keeps_for(&self, slot: &UserSlot) -> Nanos {
+        let limit = self.control.idle_limit();
+        if !self.control.counts_working() {
+            return limit;
+        }
+        let [gap, run] = [&slot.gap_us, &slot.run_us]
+            .map(|mean| Nanos::from_micros(u64::from(mean.load(Ordering::Relaxed))));
+        permit::keeps_for(gap, run, limit)
+    }
+
+    /// How long a session keeps its permit while its client does not send or read what belongs to
+    /// its request.
+    pub fn keeps_for_client(&self) -> Nanos {
+        if self.control.counts_working() { CLIENT_IS_QUICK } else { self.control.idle_limit() }
     }
 
     /// A statement is answered, and its transaction goes on: the client thinks. Only for the
@@ -214,12 +238,5 @@ impl UserSlot {
     /// says on what.
     pub fn falls_asleep(&self, now: Nanos) {
         self.begin_pause(Pause::Asleep, now);
-    }
-
-    /// How long the session keeps its permit once its client has begun to think, at most `limit`.
-    pub fn keeps_for(&self, limit: Nanos) -> Nanos {
-        let [gap, run] = [&self.gap_us, &self.run_us]
-            .map(|mean| Nanos::from_micros(u64::from(mean.load(Ordering::Relaxed))));
-        permit::keeps_for(gap, run, limit)
     }
 }

@@ -27,6 +27,10 @@ pub(super) struct GateSection {
     /// `observe` and `dry-run` measure, hold nobody, and replay what the gate would have done;
     /// `enforce` holds users. Default `enforce`.
     pub mode: Words,
+    /// Which sessions P counts. `working`: those on a processor or in storage I/O; a session that is
+    /// blocked, whose client thinks, or that runs for long lends its permit. `admitted`: all that were
+    /// admitted, whatever they do. Default `working`.
+    pub count: Words,
     /// P: users inside the database at once, 1 to 1024, or "auto" to look for the best. Default
     /// "auto", beginning at 8 for each core. Smaller: shorter
     /// service times and less contention, but cores may idle while users wait for I/O. Larger:

@@ -1,6 +1,6 @@
 use super::*;
 use headworks_region::Mode;
-use headworks_region::control::Passing;
+use headworks_region::control::{Count, Passing};
 use headworks_region::rules::Identity;
 use headworks_region::text::Text;
 
@@ -108,7 +108,7 @@ fn an_empty_file_means_the_defaults() {
 #[test]
 fn everything_that_is_written_arrives() {
     let config = parse(
-        "[gate]\nmode = \"dry-run\"\nparallelism = 24\nquota_requests = 7\nunfairness_max = 0.1\nlatency_cv_max = 1.5\nhold_ms_max = 9000\n\
+        "[gate]\nmode = \"dry-run\"\ncount = \"admitted\"\nparallelism = 24\nquota_requests = 7\nunfairness_max = 0.1\nlatency_cv_max = 1.5\nhold_ms_max = 9000\n\
          idle_in_transaction_ms = 0\nanticipation_us = 50\nstall_ms = 250\n\
          [[class]]\nname = \"reports\"\nweight = 0.25\nweight_of = \"class\"\nlatency_ms_max = 60\npercentile = 95\n\
          [[class]]\nname = \"default\"\nweight = 2\n\
@@ -127,6 +127,7 @@ fn everything_that_is_written_arrives() {
         idle_limit: Nanos(0),
         anticipation: Nanos::from_micros(50),
         stall: Nanos::from_millis(250),
+        count: Count::Admitted,
     };
     assert_eq!(config.settings, settings);
     let class = |name: &str, weight_thousandths, shared| ClassConfig {

@@ -8,7 +8,7 @@ use headworks_policy::slo::TARGETS;
 use headworks_policy::wrr::WEIGHT_ONE;
 use headworks_policy::{CLASSES, Nanos};
 use headworks_region::Mode;
-use headworks_region::control::Settings;
+use headworks_region::control::{Count, Settings};
 use headworks_region::text::TEXT_BYTES;
 use std::net::SocketAddr;
 use toml::Spanned;
@@ -75,6 +75,8 @@ fn choice(
 fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigError> {
     const MODES: [Mode; 3] = [Mode::Observe, Mode::DryRun, Mode::Enforce];
     let standard = Settings::default();
+    const COUNTS: [Count; 2] = [Count::Working, Count::Admitted];
+    let count = choice("count", &gate.count, &COUNTS.map(Count::name), place)?;
     let mode = choice("mode", &gate.mode, &MODES.map(Mode::name), place)?;
     let number = |key, value| number(key, value, place);
     let words = |key, value, or: u32| Ok(number(key, value)?.map_or(or, |found| found as u32));
@@ -96,6 +98,7 @@ fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigErr
         anticipation: number("anticipation_us", &gate.anticipation_us)?
             .map_or(standard.anticipation, Nanos::from_micros),
         stall: times("stall_ms", &gate.stall_ms, standard.stall)?,
+        count: count.map_or(standard.count, |at| COUNTS[at]),
     };
     contradictions(&settings, gate, place)?;
     Ok(settings)

@@ -67,7 +67,7 @@ fn sweep_the_dead(region: &Mapping) {
         } else if thread != 0
             && matches!(slot.state(), State::Inside | State::Overdraft)
             && !thread_exists(thread)
-            && region.lend(user, Pause::Process)
+            && region.lend(user, Pause::None)
         {
             region.count(Counter::Reaped);
         }

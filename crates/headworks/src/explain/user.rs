@@ -55,6 +55,8 @@ struct Explained {
     status: UserStatus,
     gate_ms_sum: f64,
     database_ms_sum: f64,
+    /// The part of the time in the database that its requests were blocked.
+    blocked_ms_sum: f64,
     requests_held: u64,
     /// While it waits.
     waiting_beside: Option<u32>,
@@ -195,6 +197,7 @@ impl Names<'_> {
             status: status.clone(),
             gate_ms_sum: view.map_or(0.0, |view| view.totals.wait.as_millis_f64()),
             database_ms_sum: view.map_or(0.0, |view| view.totals.run.as_millis_f64()),
+            blocked_ms_sum: view.map_or(0.0, |view| view.totals.blocked.as_millis_f64()),
             requests_held: view.map_or(0, |view| view.totals.queued),
             waiting_beside: waits.map(|view| view.behind.1),
             behind: waits
@@ -284,11 +287,12 @@ impl Explained {
         let all = self.gate_ms_sum + self.database_ms_sum;
         let part = if all > 0.0 { self.gate_ms_sum / all * 100.0 } else { 0.0 };
         line(format!(
-            "{} requests since it connected, {} of them held; {} in the gate ({part:.0} %), {} in the database",
+            "{} requests since it connected, {} of them held; {} in the gate ({part:.0} %), {} in the database, {} of that blocked",
             user.requests,
             self.requests_held,
             duration(self.gate_ms_sum),
-            duration(self.database_ms_sum)
+            duration(self.database_ms_sum),
+            duration(self.blocked_ms_sum)
         ));
         for held in &self.latest_held {
             for text in held.text().lines() {

@@ -5,7 +5,7 @@
 use crate::status::Status;
 use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, bounds};
-use headworks_region::snapshot::{ClassView, Snapshot};
+use headworks_region::snapshot::{ClassView, Snapshot, UserView};
 use headworks_region::{Mode, State};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder};
@@ -92,13 +92,15 @@ impl Figures {
     }
 
     fn users(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        type Is = fn(State) -> bool;
-        const STATES: [(&str, Is); 5] = [
-            ("idle", |state| matches!(state, State::Idle | State::Cancelled)),
-            ("waiting", |state| state == State::Waiting),
-            ("inside", |state| matches!(state, State::Inside | State::Overdraft)),
-            ("passing", |state| state == State::Passing),
-            ("lent", |state| state == State::Lent),
+        type Is = fn(&UserView) -> bool;
+        const STATES: [(&str, Is); 7] = [
+            ("idle", |user| matches!(user.state, State::Idle | State::Cancelled)),
+            ("waiting", |user| user.state == State::Waiting),
+            ("inside", |user| matches!(user.state, State::Inside | State::Overdraft)),
+            ("passing", |user| user.state == State::Passing),
+            ("long", |user| user.state == State::Long),
+            ("blocked", |user| user.state == State::Lent && user.pause.0.is_blocked()),
+            ("thinking", |user| user.state == State::Lent && !user.pause.0.is_blocked()),
         ];
         let mut values = Vec::new();
         for class in &self.now.classes {
@@ -106,13 +108,12 @@ impl Figures {
                 let mut labels = self.labels(class);
                 labels.push(("state", name));
                 let users = self.now.users.iter();
-                let count =
-                    users.filter(|user| user.class == class.class && is(user.state)).count();
+                let count = users.filter(|user| user.class == class.class && is(user)).count();
                 values.push((labels, count as f64));
             }
         }
-        let help = "connected users by what they do: idle, waiting (held), inside (with a place or owed one), passing, \
-                    lent (idle in a transaction, its place lent out)";
+        let help = "connected users by what they do: idle, waiting (held), inside (with a permit or owed one), passing, \
+                    long (not counted in P), blocked and thinking (their permit is lent)";
         out.gauge("users", help, values)
     }
 

@@ -10,7 +10,7 @@ use crate::support::{PATIENCE, RunDir, program, wait_until};
 
 /// P = 1, nobody gets in for having waited long or because nothing completes, and the
 /// administrator never waits.
-pub const STRICT: &str = "[gate]\nparallelism = 1\nhold_ms_max = 3600000\nstall_ms = 3000000\n\
+pub const STRICT: &str = "[gate]\nparallelism = 1\ncount = \"admitted\"\nhold_ms_max = 3600000\nstall_ms = 3000000\n\
      [[rule]]\naccount = \"root\"\nbypass = true\n";
 
 /// What the invariant allows until everybody passes.

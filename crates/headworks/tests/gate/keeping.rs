@@ -75,7 +75,7 @@ fn who_waits_for_a_row_lock_inside_does_not_keep_its_owner_outside() {
     let (mut owner, mut waiter) = (gate.user("owner"), gate.user("waiter"));
     owner.run("BEGIN");
     owner.run("UPDATE t SET n = 1 WHERE id = 1");
-    gate.wait_state(&owner, state::LENT);
+    gate.wait_state(&owner, state::THINKING);
     waiter.send_query("UPDATE t SET n = n + 10 WHERE id = 1").unwrap();
     gate.wait_state(&waiter, state::INSIDE);
     owner.run("UPDATE t SET n = 2 WHERE id = 1");
@@ -98,7 +98,7 @@ fn the_victim_of_a_deadlock_owns_nothing_any_more() {
     for (user, row) in users.iter_mut().zip(["1", "2"]) {
         user.run("BEGIN");
         user.run(&format!("UPDATE t SET n = 1 WHERE id = {row}"));
-        gate.wait_state(user, state::LENT);
+        gate.wait_state(user, state::THINKING);
     }
     for (user, row) in users.iter_mut().zip(["2", "1"]) {
         user.send_query(&format!("UPDATE t SET n = 2 WHERE id = {row}")).unwrap();

@@ -33,7 +33,7 @@ pub fn never_held_until_given_back(gate: &Gate, ownership: &Ownership<'_>) {
     let what = ownership.name;
     let mut owner = gate.user("owner");
     (ownership.take)(&mut owner);
-    gate.wait_state(&owner, state::LENT);
+    gate.wait_state(&owner, state::THINKING);
     let holding = gate.status().holding(&owner.name);
     assert!(
         holding.contains(ownership.holding),

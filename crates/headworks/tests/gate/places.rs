@@ -119,7 +119,7 @@ fn a_lent_place_is_not_given_back_twice() {
     }] {
         let mut owner = gate.user("owner");
         owner.run("BEGIN");
-        gate.wait_state(&owner, state::LENT);
+        gate.wait_state(&owner, state::THINKING);
         let occupant = gate.occupy();
         let name = owner.name.clone();
         go(owner);

@@ -18,7 +18,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// P places. Nobody passes by itself: the limits on holds, stalls and idling are out of reach.
+    /// P places. Nobody passes by itself: the limits on holds, stalls and idling are out of reach,
+    /// and whoever sleeps or idles keeps its place.
     pub fn places(parallelism: u32) -> Setup {
         let setup = Setup { keys: BTreeMap::new(), sections: String::new(), options: Vec::new() };
         setup
@@ -26,6 +27,7 @@ impl Setup {
             .key("hold_ms_max", 900_000)
             .key("idle_in_transaction_ms", 600_000)
             .key("stall_ms", 600_000)
+            .key("count", "\"admitted\"")
     }
 
     /// A key of the section `[gate]`.
@@ -37,6 +39,11 @@ impl Setup {
     /// A place is lent out as soon as its owner idles for a moment.
     pub fn lending(self) -> Setup {
         self.key("idle_in_transaction_ms", 50)
+    }
+
+    /// As by default: sessions that do not work lend their permit.
+    pub fn working(self) -> Setup {
+        self.key("count", "\"working\"")
     }
 
     /// Classes and rules.

@@ -8,7 +8,7 @@ pub mod state {
     pub const WAITING: &str = "waiting";
     pub const INSIDE: &str = "inside";
     pub const PASSING: &str = "passing";
-    pub const LENT: &str = "idle in transaction, token lent";
+    pub const THINKING: &str = "thinking";
     /// Not there.
     pub const GONE: &str = "";
 }
@@ -50,6 +50,11 @@ impl Status {
             .iter()
             .find(|class| class["name"] == name)
             .unwrap_or_else(|| panic!("the status has no class `{name}`: {:#}", self.0))
+    }
+
+    /// Why a user is in that state.
+    pub fn reason(&self, user: &str) -> &str {
+        self.user(user).map_or("", |user| user["reason"].as_str().unwrap())
     }
 
     fn user(&self, user: &str) -> Option<&Value> {

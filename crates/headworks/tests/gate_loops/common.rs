@@ -61,6 +61,7 @@ impl Setup {
             .key("hold_ms_max", 900_000)
             .key("idle_in_transaction_ms", 600_000)
             .key("stall_ms", 600_000)
+            .key("count", "\"admitted\"")
     }
 
     pub fn redis(parallelism: u32) -> Setup {

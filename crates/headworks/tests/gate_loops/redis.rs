@@ -102,7 +102,7 @@ fn who_idles_in_a_transaction_lends_its_place_and_goes_on_at_once() {
     let Some(gate) = Setup::redis(1).key("idle_in_transaction_ms", 50).start() else { return };
     let mut owner = gate.user("owner");
     owner.ask(&["MULTI"], "+OK\r\n");
-    gate.wait_state("owner", state::LENT);
+    gate.wait_state("owner", state::THINKING);
     let mut other = gate.user("other");
     other.ask(&["GET", "k"], "$-1\r\n");
     owner.ask(&["SET", "k", "v"], "+QUEUED\r\n");

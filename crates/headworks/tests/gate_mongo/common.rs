@@ -65,7 +65,7 @@ impl Gate {
         }
         let directory = RunDirectory::new();
         let config = directory.0.join("headworks.toml");
-        let limits = "hold_ms_max = 900000\nidle_in_transaction_ms = 600000\nstall_ms = 600000\n";
+        let limits = "hold_ms_max = 900000\nidle_in_transaction_ms = 600000\nstall_ms = 600000\ncount = \"admitted\"\n";
         fs::write(&config, format!("[gate]\nparallelism = {parallelism}\n{limits}")).unwrap();
         let server = builder
             .prefix([

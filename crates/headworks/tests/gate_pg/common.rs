@@ -45,7 +45,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// P places. Nobody passes by itself: the limits on holds, stalls and idling are out of reach.
+    /// P places. Nobody passes by itself: the limits on holds, stalls and idling are out of reach,
+    /// and whoever sleeps or idles keeps its place.
     pub fn places(parallelism: u32) -> Setup {
         let (keys, settings) = (BTreeMap::new(), Vec::new());
         let setup = Setup { keys, sections: String::new(), settings, preload: None };
@@ -54,12 +55,18 @@ impl Setup {
             .key("hold_ms_max", 900_000)
             .key("idle_in_transaction_ms", 600_000)
             .key("stall_ms", 600_000)
+            .key("count", "\"admitted\"")
     }
 
     /// A key of the section `[gate]`.
     pub fn key(mut self, key: &'static str, value: impl Display) -> Setup {
         self.keys.insert(key, value.to_string());
         self
+    }
+
+    /// As by default: sessions that do not work lend their permit.
+    pub fn working(self) -> Setup {
+        self.key("count", "\"working\"")
     }
 
     /// Classes and rules.

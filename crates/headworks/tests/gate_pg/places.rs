@@ -136,7 +136,7 @@ fn who_idles_in_a_transaction_lends_its_place_and_goes_on_at_once() {
     let Some(gate) = Setup::places(1).key("idle_in_transaction_ms", 50).start() else { return };
     let mut owner = gate.user("owner");
     owner.run("BEGIN");
-    gate.wait_state(&owner.name, state::LENT);
+    gate.wait_state(&owner.name, state::THINKING);
     let occupant = gate.occupy();
     let begun = Instant::now();
     owner.run("INSERT INTO t VALUES (1)");

@@ -16,7 +16,7 @@ pub const NAME: &str = "echo";
 const HELD: Duration = Duration::from_millis(300);
 
 /// One place, and nobody passes by itself.
-pub const PATIENT: &str = "[gate]\nparallelism = 1\nhold_ms_max = 3600000\nstall_ms = 3000000\n\
+pub const PATIENT: &str = "[gate]\nparallelism = 1\ncount = \"admitted\"\nhold_ms_max = 3600000\nstall_ms = 3000000\n\
      idle_in_transaction_ms = 3000000\n";
 
 /// The server. Killed when dropped.

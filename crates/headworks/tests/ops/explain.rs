@@ -73,7 +73,8 @@ fn a_user_is_told_behind_whom_it_waits_and_afterwards_for_how_long() {
 
 #[test]
 fn somebody_who_passed_out_of_turn_is_told_why() {
-    let config = "[gate]\nparallelism = 1\nhold_ms_max = 600\nstall_ms = 500\n";
+    let config =
+        "[gate]\nparallelism = 1\ncount = \"admitted\"\nhold_ms_max = 600\nstall_ms = 500\n";
     let Some(echo) = Echo::start("threads", config, &[]) else { return };
     let (mut one, mut two) = (echo.client(), echo.client());
     echo.run.ok(["set", "--name", NAME, "--stall-ms", "3000000"]);

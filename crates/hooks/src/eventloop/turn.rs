@@ -468,7 +468,7 @@ impl Turn<'_> {
     /// Lends the place out of a user that keeps it idly for too long; else says how long it may.
     pub(super) fn lend(&mut self) -> Option<Nanos> {
         let idle = self.now.since(self.inner.idle_since);
-        let limit = self.slot.keeps_for(self.region.control.idle_limit());
+        let limit = self.region.keeps_for(self.slot);
         if idle < limit {
             return Some(Nanos(limit.0 - idle.0));
         }

@@ -8,13 +8,9 @@
 
 use crate::process;
 use core::sync::atomic::{AtomicBool, Ordering};
-use headworks_policy::Nanos;
 use headworks_region::layout::Region;
 use headworks_region::user::UserSlot;
 use headworks_region::{Pause, State, clock, thread};
-
-/// Nothing is lent while a client takes less than this to send or read a part of its request.
-pub(crate) const CLIENT_IS_QUICK: Nanos = Nanos::from_millis(2);
 
 /// The server says what its threads wait for: sleeps on conditions tell nothing more.
 static SERVER_TELLS: AtomicBool = AtomicBool::new(false);

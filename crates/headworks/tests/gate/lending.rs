@@ -1,0 +1,79 @@
+//! Sessions that do not work lend their permit: with P = 1, others go on beside them.
+
+use crate::common::{DEADLINE, Gate, User, wait_until};
+use crate::setup::Setup;
+
+/// Others work as if nobody was there, and the status says what the session does.
+fn others_work(gate: &Gate, user: &User, state: &str, reason: &str) {
+    gate.user("bystander").run("SELECT 1");
+    wait_until(&format!("{state}: {reason}"), DEADLINE, || {
+        let status = gate.status();
+        status.state(&user.name) == state && status.reason(&user.name).contains(reason)
+    });
+    for _ in 0..20 {
+        gate.user("bystander").run("SELECT 1");
+    }
+}
+
+#[test]
+fn a_blocked_session_lends_its_permit_and_goes_on_at_once() {
+    let Some(gate) = Setup::places(1).working().start() else { return };
+    gate.sql("CREATE DATABASE test");
+    gate.sql("CREATE TABLE test.t (id INT PRIMARY KEY, v INT) ENGINE = InnoDB");
+    gate.sql("INSERT INTO test.t VALUES (1, 0)");
+    for (take, blocked, reason, release) in [
+        (
+            &["BEGIN", "UPDATE test.t SET v = 1 WHERE id = 1"][..],
+            "UPDATE test.t SET v = 2 WHERE id = 1",
+            "a row lock",
+            "COMMIT",
+        ),
+        (
+            &["BEGIN", "SELECT * FROM test.t"],
+            "ALTER TABLE test.t ADD w INT",
+            "a metadata lock",
+            "COMMIT",
+        ),
+        (&["LOCK TABLES test.t WRITE"], "SELECT * FROM test.t", "a metadata lock", "UNLOCK TABLES"),
+        (&["SELECT GET_LOCK('a', 0)"], "SELECT GET_LOCK('a', 600)", "lock", "DO RELEASE_LOCK('a')"),
+    ] {
+        let (mut owner, mut waiter) = (gate.user("owner"), gate.user("waiter"));
+        take.iter().for_each(|sql| owner.run(sql));
+        waiter.send_query(blocked).unwrap();
+        others_work(&gate, &waiter, "blocked", reason);
+        owner.run(release);
+        waiter.read_answer().unwrap();
+        owner.quit();
+        waiter.quit();
+    }
+    assert_eq!(gate.status().counter("stalls"), 0);
+    assert!(gate.status().counter("lent_blocked") >= 4);
+}
+
+#[test]
+fn a_session_that_sleeps_lends_its_permit() {
+    let Some(gate) = Setup::places(1).working().start() else { return };
+    let mut sleeper = gate.user("sleeper");
+    sleeper.send_query("SELECT SLEEP(600)").unwrap();
+    others_work(&gate, &sleeper, "blocked", "the end of a sleep");
+}
+
+#[test]
+fn a_client_that_thinks_lends_its_permit() {
+    let Some(gate) = Setup::places(1).working().start() else { return };
+    let mut thinker = gate.user("thinker");
+    thinker.run("BEGIN");
+    others_work(&gate, &thinker, "thinking", "inside a transaction");
+    thinker.run("SELECT 1");
+    thinker.run("COMMIT");
+}
+
+#[test]
+fn a_request_that_runs_for_long_is_not_counted_any_more() {
+    let Some(gate) = Setup::places(1).working().start() else { return };
+    let mut long = gate.user("long");
+    long.send_query("SELECT BENCHMARK(1000000000000, 1 + 1)").unwrap();
+    others_work(&gate, &long, "inside for long", "many times the usual length");
+    let id = long.connection_id();
+    gate.sql(&format!("KILL {id}"));
+}
