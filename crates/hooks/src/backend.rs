@@ -301,7 +301,8 @@ pub fn sent(bytes: &[u8]) {
 /// The backend has put `fd` into the epoll set `set`.
 pub fn watches(set: i32, fd: i32) {
     if serves(fd) {
-        WAIT_SET.store(set, Ordering::Relaxed);
+        // The first one is that of the whole connection. Others are made for a moment.
+        let _ = WAIT_SET.compare_exchange(NONE, set, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
@@ -311,8 +312,13 @@ pub fn about_to_sleep(set: i32) -> Option<(Nanos, Pause)> {
     if !LENDABLE.load(Ordering::Relaxed) {
         return None;
     }
-    if WAIT_SET.load(Ordering::Relaxed) != set {
-        return Some((Nanos(0), waits::pause()?));
+    let other = WAIT_SET.load(Ordering::Relaxed) != set;
+    // A TLS handshake waits for the client in a set of its own.
+    if other
+        && let why = waits::pause()?
+        && why != Pause::Client
+    {
+        return Some((waits::lent_after(why), why));
     }
     let mut sleep = None;
     with(|it| {

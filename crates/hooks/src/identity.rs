@@ -1,6 +1,10 @@
 //! Who a connection is, as told at its login.
 
 use core::fmt;
+use core::sync::atomic::Ordering;
+use headworks_region::layout::{Counter, Region};
+use headworks_region::rules;
+use headworks_region::user::UserSlot;
 
 /// A short string kept in place: up to 64 bytes, longer input is cut (at a character's border when shown).
 ///
@@ -105,5 +109,35 @@ impl Identity {
     /// most 64 bytes).
     pub fn application(&self) -> &[u8] {
         self.application.as_bytes()
+    }
+}
+
+/// Writes down who a user is, and puts it into the class that the rules say.
+pub(crate) fn apply_identity(region: &Region, user: u32, identity: &Identity) {
+    let Some(slot) = region.user(user) else { return };
+    slot.account.set(identity.account());
+    slot.database.set(identity.database());
+    slot.application.set(identity.application());
+    judge(region, user);
+}
+
+/// Puts a user into the class that the rules say.
+pub(crate) fn judge(region: &Region, user: u32) {
+    let Some(slot) = region.user(user) else { return };
+    let (verdict, epoch) = region.rules.classify(&identity_of(slot));
+    if verdict.bypass {
+        region.count(Counter::Administrator);
+    }
+    region.classify(user, verdict.class, verdict.bypass, epoch);
+}
+
+/// What the rules see of a user.
+pub fn identity_of(slot: &UserSlot) -> rules::Identity {
+    rules::Identity {
+        account: slot.account.get(),
+        database: slot.database.get(),
+        application: slot.application.get(),
+        address: slot.address.get(),
+        local_port: slot.local_port.load(Ordering::Relaxed),
     }
 }

@@ -15,7 +15,7 @@ pub use blocking::about_to_block;
 
 use crate::conn::{self, Conn, Framing, Use, Work};
 use crate::generic;
-use crate::identity::Identity as Names;
+use crate::identity::{apply_identity, judge};
 use crate::mysql::{ClientEvent, Command, Opaque, PassReason as Statement, RequestClass};
 use crate::peer::peer_of;
 use crate::process;
@@ -27,7 +27,6 @@ use headworks_policy::counterfactual::ObservedTurn;
 use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
-use headworks_region::rules::Identity;
 use headworks_region::user::{Encryption, State, UserSlot};
 use headworks_region::{Entered, PassReason, Pause, Protocol, clock};
 
@@ -457,36 +456,6 @@ fn classify(it: &Followed, inner: &mut Use<'_>) {
     inner.classified = Some(inner.session.identity_number());
     if let Some(identity) = inner.session.identity() {
         apply_identity(it.region, it.user, identity);
-    }
-}
-
-/// Writes down who a user is, and puts it into the class that the rules say.
-pub(crate) fn apply_identity(region: &Region, user: u32, identity: &Names) {
-    let Some(slot) = region.user(user) else { return };
-    slot.account.set(identity.account());
-    slot.database.set(identity.database());
-    slot.application.set(identity.application());
-    judge(region, user);
-}
-
-/// Puts a user into the class that the rules say.
-fn judge(region: &Region, user: u32) {
-    let Some(slot) = region.user(user) else { return };
-    let (verdict, epoch) = region.rules.classify(&identity_of(slot));
-    if verdict.bypass {
-        region.count(Counter::Administrator);
-    }
-    region.classify(user, verdict.class, verdict.bypass, epoch);
-}
-
-/// What the rules see of a user.
-pub fn identity_of(slot: &UserSlot) -> Identity {
-    Identity {
-        account: slot.account.get(),
-        database: slot.database.get(),
-        application: slot.application.get(),
-        address: slot.address.get(),
-        local_port: slot.local_port.load(Ordering::Relaxed),
     }
 }
 

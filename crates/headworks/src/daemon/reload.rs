@@ -5,7 +5,7 @@ use crate::config::{self, Config};
 use crate::log;
 use crate::profile::{Bypass, Profile, Profiles};
 use anyhow::{Result, bail};
-use headworks_hooks::ops::identity_of;
+use headworks_hooks::identity::identity_of;
 use headworks_policy::wrr::{ClassShare, Sharing};
 use headworks_region::rules::{Rule, Verdict};
 use headworks_region::text::Text;

@@ -194,10 +194,7 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
         ("space", "pause, go on"),
         ("q Ctrl-C", "quit"),
         ("", ""),
-        (
-            "inside",
-            "sessions that run, of at most P; blocked and thinking ones have lent their permit",
-        ),
+        ("inside", "sessions that run, at most P; paused ones have lent their permit"),
         ("ζ", "requests of a round over all users; each gets its weight's share"),
         ("latency", "of a request: its wait in the gate and its time in the database"),
         ("since", "how long it has been waiting, or inside, with this request"),

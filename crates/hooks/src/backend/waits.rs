@@ -5,6 +5,7 @@
 //! export nothing: whatever a backend sleeps for in the middle of a request is then taken for a wait of an unknown kind.
 
 use core::sync::atomic::{AtomicPtr, Ordering};
+use headworks_policy::Nanos;
 use headworks_region::Pause;
 
 /// The variable: a pointer to the word.
@@ -35,6 +36,12 @@ pub(super) fn pause() -> Option<Pause> {
     let word =
         unsafe { variable.read().as_ref().map(|word| core::ptr::from_ref(word).read_volatile()) };
     of_word(word?)
+}
+
+/// How long the backend may sleep for this reason before its permit is lent. Workers of a parallel
+/// query are waited for again and again, for a moment each.
+pub(super) fn lent_after(why: Pause) -> Nanos {
+    if why == Pause::Process { Nanos::from_millis(2) } else { Nanos(0) }
 }
 
 fn of_word(word: u32) -> Option<Pause> {

@@ -237,17 +237,12 @@ fn turn_over_elsewhere(set: i32, fd: i32, watch: &'static Watch) {
     let Some(conn) = conn::find(fd).filter(|conn| conn.user().is_some()) else { return };
     ops::about_to_wait(conn);
     let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
-    let keeps = region
-        .user(user)
-        .is_some_and(|slot| matches!(slot.state(), State::Inside | State::Overdraft));
-    if !keeps {
+    let Some(slot) = region.user(user) else { return };
+    if !matches!(slot.state(), State::Inside | State::Overdraft) {
         return;
     }
-    if let Some(section) = section::find_or_make(set).and_then(Set::enter)
-        && let Some(mut used) = watch.use_soon()
-        && let Some(inner) = used.inner()
-    {
-        inner.idle_since = clock::now();
+    if let Some(section) = section::find_or_make(set).and_then(Set::enter) {
+        region.begin_gap(slot, clock::now());
         section.lists().put(fd, watch, Place::Kept);
     }
 }

@@ -5,9 +5,8 @@ use super::control::{self, Way, way};
 use super::framing::{Following, Framing};
 use super::section::{self, Lists};
 use super::watch::{self, Channel, Inner, Place, Watch};
-use crate::ops::{apply_identity, note_turn};
 use crate::peer::peer_of;
-use crate::{conn, process};
+use crate::{conn, identity::apply_identity, ops::note_turn, process};
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_region::control::Mode;
@@ -121,7 +120,6 @@ fn answered_late(watch: &'static Watch, user: u32) {
                 if over {
                     turn.note_end(fresh);
                 } else {
-                    turn.inner.idle_since = turn.now;
                     turn.region.begin_gap(turn.slot, turn.now);
                     turn.put(Place::Kept);
                 }
@@ -295,14 +293,16 @@ impl Turn<'_> {
             }
             Place::Held => {}
             Place::Kept | Place::Out => match self.slot.state() {
-                State::Inside | State::Overdraft | State::Passing | State::Long => {
+                state @ (State::Inside
+                | State::Overdraft
+                | State::Passing
+                | State::Long
+                | State::Lent) => {
                     self.region.end_gap(self.slot, self.now);
                     self.arrives();
-                }
-                State::Lent => {
-                    self.region.end_gap(self.slot, self.now);
-                    self.arrives();
-                    self.region.reenter(self.user);
+                    if state == State::Lent {
+                        self.region.reenter(self.user);
+                    }
                 }
                 // There is no client any more that could be served out of turn.
                 _ if hung_up => self.arrives(),
@@ -399,7 +399,6 @@ impl Turn<'_> {
         // A server that does not want the client's next bytes has not done with its last.
         let unfinished = self.watch.asked().is_some_and(|(_, events, _)| events & IN == 0);
         if !holding.is_empty() || unfinished {
-            self.inner.idle_since = self.now;
             self.region.begin_gap(self.slot, self.now);
             self.put(Place::Kept);
             if more {
@@ -467,10 +466,10 @@ impl Turn<'_> {
 
     /// Lends the place out of a user that keeps it idly for too long; else says how long it may.
     pub(super) fn lend(&mut self) -> Option<Nanos> {
-        let idle = self.now.since(self.inner.idle_since);
-        let limit = self.region.keeps_for(self.slot);
-        if idle < limit {
-            return Some(Nanos(limit.0 - idle.0));
+        let idle = self.now.since(Nanos(self.slot.paused_ns.load(Ordering::Relaxed)));
+        let left = self.region.keeps_for(self.slot).since(idle);
+        if left > Nanos(0) {
+            return Some(left);
         }
         self.put(Place::Out);
         self.region.lend(self.user, Pause::Thinking);

@@ -40,8 +40,6 @@ pub(super) struct Inner {
     /// Commands that were accounted for, and those of them that pass.
     pub(super) seen: (u32, u32),
     pub(super) classified: Option<u8>,
-    /// Since when it keeps its place idly.
-    pub(super) idle_since: Nanos,
     pub(super) paused: bool,
     /// Requests whose answers a thread of their own is at ([`super::blocking`]).
     pub(super) unanswered: u32,
@@ -220,7 +218,6 @@ impl Watch {
             admitted: Nanos(0),
             seen: (0, 0),
             classified: None,
-            idle_since: Nanos(0),
             paused: false,
             unanswered: 0,
         };
