@@ -176,6 +176,7 @@ pub(crate) fn note_turn(region: &Region, user: u32, now: Nanos) {
         arrived: Nanos(slot.turn_arrived_ns.load(Ordering::Relaxed)),
         ended: now,
         requests: slot.used.load(Ordering::Relaxed),
+        paused: Nanos(slot.turn_paused_ns.swap(0, Ordering::Relaxed)),
     });
 }
 

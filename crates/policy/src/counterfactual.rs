@@ -13,6 +13,9 @@
 //! starts its next turn as long after the end of the previous one as it did in the record (a
 //! closed loop).
 //!
+//! In the parts of a turn in which its session did not work (it was blocked, or its client thought)
+//! it demands nothing and holds no token: they come after its work in the replay.
+//!
 //! The model conserves throughput: what the database gains by fewer conflicts inside is left out,
 //! so the counterfactual is cautious about throughput and honest about order and waiting.
 
@@ -33,6 +36,19 @@ pub struct ObservedTurn {
     pub ended: Nanos,
     /// Requests it was made of.
     pub requests: u32,
+    /// How long its session did not work meanwhile.
+    pub paused: Nanos,
+}
+
+impl ObservedTurn {
+    /// The part of its time in which it worked.
+    fn work_share(&self) -> f64 {
+        let length = self.ended.since(self.arrived);
+        if length == Nanos(0) {
+            return 1.0;
+        }
+        length.since(self.paused).0 as f64 / length.0 as f64
+    }
 }
 
 /// The gate that was not there.
@@ -71,19 +87,20 @@ fn demands(turns: &[ObservedTurn], capacity: f64) -> Vec<f64> {
     edges.sort_unstable_by_key(|&(time, opens, at)| (time, opens, at));
     // `work` is the integral of the rate since the start: a turn's demand is a difference of two
     // readings.
-    let (mut work, mut inside, mut last) = (0.0, 0u32, 0u64);
+    let (mut work, mut inside, mut last) = (0.0, 0.0, 0u64);
     let mut demand = vec![0.0; turns.len()];
     for (time, opens, at) in edges {
-        if inside > 0 {
-            work += (time - last) as f64 * (capacity / f64::from(inside)).min(1.0);
+        if inside > 0.0 {
+            work += (time - last) as f64 * (capacity / inside).min(1.0);
         }
         last = time;
+        let share = turns[at].work_share();
         if opens {
-            inside += 1;
-            demand[at] = -work;
+            inside += share;
+            demand[at] = -work * share;
         } else {
-            inside -= 1;
-            demand[at] += work;
+            inside -= share;
+            demand[at] += work * share;
         }
     }
     demand
@@ -151,10 +168,10 @@ pub fn replay(turns: &[ObservedTurn], setting: &Setting) -> Vec<ReplayedTurn> {
                 observed: turn,
                 arrived: Nanos(arrived),
                 admitted: Nanos(admitted),
-                ended: Nanos(now),
+                ended: Nanos(now) + turn.paused,
             });
             if let Some(next) = queue[turn.user as usize].pop() {
-                let think = turns[next].arrived.since(turn.ended);
+                let think = turns[next].arrived.since(turn.ended) + turn.paused;
                 arrivals.insert((now + think.0, next));
             }
         } else if let Some((_, at)) = arrivals.pop_first() {
@@ -175,6 +192,7 @@ mod tests {
             arrived: Nanos::from_millis(arrived_ms),
             ended: Nanos::from_millis(ended_ms),
             requests: 1,
+            paused: Nanos(0),
         }
     }
 
@@ -190,6 +208,17 @@ mod tests {
         // A database with room for both: 100 ms each.
         let demand = demands(&[turn(0, 0, 100), turn(1, 0, 100)], 2.0);
         assert!((demand[0] - 100e6).abs() < 10.0);
+    }
+
+    #[test]
+    fn a_turn_that_waits_for_its_client_holds_up_nobody() {
+        // Each works for 10 ms of 100. As they are, and one at a time with their tokens lent.
+        let thinks = |user| ObservedTurn { paused: Nanos::from_millis(90), ..turn(user, 0, 100) };
+        let turns: Vec<_> = (0..4).map(thinks).collect();
+        let demand = demands(&turns, 1.0);
+        assert!(demand.iter().all(|demand| (demand - 10e6).abs() < 10.0), "{demand:?}");
+        let ended = replay(&turns, &setting(1)).iter().map(|turn| turn.ended).max();
+        assert_eq!(ended.map(|ended| ended.0 / 1_000_000), Some(130));
     }
 
     #[test]

@@ -263,6 +263,7 @@ struct RingEntry {
     stamp: AtomicU32,
     arrived_ns: AtomicU64,
     ended_ns: AtomicU64,
+    paused_ns: AtomicU64,
 }
 
 /// Ended turns, for the replay of a dry run. Lossy: a reader that is too slow misses some.
@@ -284,6 +285,7 @@ impl Ring {
         entry.requests.store(turn.requests, Ordering::Relaxed);
         entry.arrived_ns.store(turn.arrived.0, Ordering::Relaxed);
         entry.ended_ns.store(turn.ended.0, Ordering::Relaxed);
+        entry.paused_ns.store(turn.paused.0, Ordering::Relaxed);
         entry.stamp.store((at as u32).wrapping_add(1), Ordering::Release);
     }
 
@@ -303,6 +305,7 @@ impl Ring {
                 requests: entry.requests.load(Ordering::Relaxed),
                 arrived: Nanos(entry.arrived_ns.load(Ordering::Relaxed)),
                 ended: Nanos(entry.ended_ns.load(Ordering::Relaxed)),
+                paused: Nanos(entry.paused_ns.load(Ordering::Relaxed)),
             };
             if entry.stamp.load(Ordering::Acquire) == wanted {
                 take(turn);

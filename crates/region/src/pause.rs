@@ -15,6 +15,7 @@
 //!   shares the processors as without a gate.
 
 use crate::clock;
+use crate::control::Mode;
 use crate::layout::{Counter, Region};
 use crate::tokens::{holder, named};
 use crate::user::{Pause, State, UserSlot};
@@ -74,7 +75,8 @@ impl Region {
         let token = slot.token.load(Ordering::Acquire);
         let was_owed = slot.state() == State::Overdraft;
         let from = if was_owed { State::Overdraft } else { State::Inside };
-        if why != Pause::Thinking && why != slot.pause() {
+        // These two began when the client or the thread did.
+        if !matches!(why, Pause::Thinking | Pause::Asleep) {
             slot.begin_pause(why, clock::now());
         }
         if !slot.move_state(from, State::Lent) {
@@ -105,12 +107,17 @@ impl Region {
     /// lent. Only for the thread that serves the session.
     pub fn unblock(&self, user: u32) {
         let Some(slot) = self.user(user) else { return };
-        if slot.state() != State::Lent {
-            return;
+        if slot.pause().is_blocked() {
+            let since = Nanos(slot.paused_ns.swap(0, Ordering::Relaxed));
+            if since > Nanos(0) {
+                let time = clock::now().since(since);
+                slot.served.was_blocked(time);
+                slot.paused_in_turn(time);
+            }
         }
-        let since = Nanos(slot.paused_ns.load(Ordering::Relaxed));
-        slot.served.was_blocked(clock::now().since(since));
-        self.reenter(user);
+        if slot.state() == State::Lent {
+            self.reenter(user);
+        }
     }
 
     /// A session runs for so long that it is not counted any more, until its turn ends. Says
@@ -192,6 +199,9 @@ impl Region {
         if slot.pause() == Pause::Thinking {
             let began = Nanos(slot.paused_ns.load(Ordering::Relaxed));
             learn(&slot.gap_us, now.since(began));
+            if self.control.mode() != Mode::Enforce {
+                slot.paused_in_turn(now.since(began));
+            }
         }
         slot.end_pause();
     }
@@ -211,6 +221,12 @@ impl UserSlot {
     fn begin_pause(&self, why: Pause, now: Nanos) {
         self.paused_ns.store(now.0, Ordering::Relaxed);
         self.pause.store(why as u32, Ordering::Relaxed);
+    }
+
+    /// For the replay of what was not enforced.
+    fn paused_in_turn(&self, time: Nanos) {
+        let before = self.turn_paused_ns.load(Ordering::Relaxed);
+        self.turn_paused_ns.store(before.wrapping_add(time.0), Ordering::Relaxed);
     }
 
     /// It works again. Only for the thread that serves the session.

@@ -345,6 +345,8 @@ pub struct UserSlot {
     /// Counters; the first of them end the slot's second cache line, and that is all that most
     /// requests touch beside one bucket.
     pub served: Served,
+    /// How long the session has not worked in its turn.
+    pub turn_paused_ns: AtomicU64,
     /// Version of the rules by which `class` was found.
     pub class_epoch: AtomicU32,
     /// Number of the reason why it was last let pass, plus one.
@@ -424,7 +426,13 @@ impl UserSlot {
         for user in &self.behind {
             user.store(0, Ordering::Relaxed);
         }
-        for time in [&self.arrived_ns, &self.admitted_ns, &self.turn_arrived_ns, &self.paused_ns] {
+        for time in [
+            &self.arrived_ns,
+            &self.admitted_ns,
+            &self.turn_arrived_ns,
+            &self.paused_ns,
+            &self.turn_paused_ns,
+        ] {
             time.store(0, Ordering::Relaxed);
         }
         self.gap_us.store(0, Ordering::Relaxed);

@@ -65,7 +65,11 @@ pub fn wakes_up() {
     if let Some((region, user, slot)) = served()
         && slot.pause() == Pause::Asleep
     {
-        slot.end_pause();
-        region.unblock(user);
+        if slot.state() == State::Lent {
+            region.unblock(user);
+        } else {
+            // It was storage, or not for long.
+            slot.end_pause();
+        }
     }
 }
