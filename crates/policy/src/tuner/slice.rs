@@ -11,6 +11,12 @@
 //! A slice has [`Limits::completions`] turns, or has lasted [`Limits::slice_max`] and has
 //! [`Limits::completions_min`]. With fewer it goes on, to [`Limits::slice_rare_max`]: the load is a slow one.
 //!
+//! # Leaving early
+//! A sample of a P that is surely worse than another, by its upper confidence bound, is over at once: after
+//! [`JUDGED_AFTER`], also while what is inside still turns over. Two things are not yet the rate of this P, and only half
+//! of the other's throughput ends the sample then: the surplus that leaves after P was lowered, and the
+//! first turnover after P was raised, when many have come in and few can have ended.
+//!
 //! # Silence
 //! If hardly a turn ends although what is inside should have turned over several times by now, nothing is to be found out
 //! about this P: perhaps a disk flushes. What was counted is forgotten.
@@ -27,6 +33,8 @@ pub(super) enum Worth {
     Few,
     /// Hardly a turn ended of those that should have.
     Silent,
+    /// This P is surely worse than another.
+    Worse,
 }
 
 /// What a slice showed.
@@ -61,11 +69,29 @@ const HARDLY: u64 = 10;
 const HARDLY_PART: f64 = 1.0 / 6.0;
 const EXPECTED_MIN: f64 = 12.0;
 
+/// Time after which a sample may be left.
+const JUDGED_AFTER: Nanos = Nanos::from_millis(150);
+
+/// Three deviations of a Poisson count, and a tenth for counts that scatter more than that: the upper bound of a rate.
+const DEVIATIONS: f64 = 3.0;
+const SCATTER: f64 = 1.1;
+
+/// What is known before a slice begins, in turns a second; zero is nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    /// What this P should give at least.
+    pub(super) expected: f64,
+    /// What another P gives at least.
+    pub(super) better: f64,
+}
+
 /// The slice under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
     /// When P was set, or when the surplus had left.
     set: Nanos,
+    /// When P was set.
+    begun: Nanos,
     /// It was set, and is not what it was from the start.
     settling: bool,
     /// Turns that had ended then; not known before the first look.
@@ -78,6 +104,10 @@ pub(super) struct Slice {
     from: Option<Sight>,
     /// Since when silence is looked for, and the turns until then.
     heard: (Nanos, u64),
+    /// Since when the P is judged, and the turns until then.
+    judged: (Nanos, u64),
+    /// P was raised, and what has come in has not turned over.
+    raised: bool,
     /// Rate of the latest slice that told one, and how many were inside.
     pace: (f64, u32),
 }
@@ -86,12 +116,15 @@ impl Slice {
     pub(super) const fn new() -> Slice {
         Slice {
             set: Nanos(0),
+            begun: Nanos(0),
             settling: false,
             base: None,
             surplus: 0,
             inside: 0,
             from: None,
             heard: (Nanos(0), 0),
+            judged: (Nanos(0), 0),
+            raised: false,
             pace: (0.0, 0),
         }
     }
@@ -100,9 +133,22 @@ impl Slice {
     /// if they are known.
     pub(super) fn begin(&mut self, now: Nanos, completed: Option<u64>, were: u64, inside: u32) {
         (self.set, self.settling, self.base, self.from) = (now, true, completed, None);
+        self.begun = now;
         self.surplus = were.saturating_sub(u64::from(inside));
         self.inside = inside;
         self.heard = (now, completed.unwrap_or(0));
+        self.judged = self.heard;
+        self.raised = u64::from(inside) > were;
+    }
+
+    /// P was set, and what is inside has not turned over.
+    pub(super) fn settling(&self) -> bool {
+        self.settling && self.from.is_none()
+    }
+
+    /// Time since P was set.
+    pub(super) fn since_set(&self, now: Nanos) -> Nanos {
+        now.since(self.begun)
     }
 
     /// Forgets how quick the load was.
@@ -116,22 +162,26 @@ impl Slice {
         self.surplus.saturating_sub(left)
     }
 
-    /// What the slice showed, if it is over; the next one follows at once. P lets in so many `inside`, and should give at
-    /// least the rate `expected` (turns a second; zero if nothing was measured), beside what the slice before says.
+    /// What the slice showed, if it is over; the next one follows at once. P lets in so many `inside`; what is known of it
+    /// is beside what the slice before says.
     pub(super) fn ended(
         &mut self,
         sight: &Sight,
         inside: u32,
-        expected: f64,
+        known: Known,
         limits: &Limits,
     ) -> Option<Shown> {
         self.inside = inside;
         if self.base.is_none() {
             self.base = Some(sight.completed);
             self.heard = (sight.now, sight.completed);
+            self.judged = self.heard;
         }
         let Some(from) = self.from else {
-            return self.settle(sight, limits).or_else(|| self.silence(sight, expected, limits));
+            return self
+                .settle(sight, limits)
+                .or_else(|| self.worse(sight, known.better))
+                .or_else(|| self.silence(sight, known.expected, limits));
         };
         let span = sight.now.since(from.now);
         let turns = sight.completed.saturating_sub(from.completed);
@@ -139,9 +189,11 @@ impl Slice {
             || span >= limits.slice_max && turns >= limits.completions_min
             || span >= limits.slice_rare_max;
         if !enough {
-            return self.silence(sight, expected, limits);
+            let worse = self.worse(sight, known.better);
+            return worse.or_else(|| self.silence(sight, known.expected, limits));
         }
         self.count_from(sight);
+        self.judged = self.heard;
         let worth = if turns >= TELLING { Worth::Telling } else { Worth::Few };
         let shown = Shown::between(&from, sight, worth);
         if worth == Worth::Telling {
@@ -170,6 +222,7 @@ impl Slice {
             if left || late {
                 self.surplus -= turns.min(self.surplus);
                 (self.set, self.base) = (sight.now, Some(sight.completed));
+                self.judged = (sight.now, sight.completed);
             }
             return (late && !left && turns < TELLING).then(|| Shown::few(turns, span));
         }
@@ -190,6 +243,29 @@ impl Slice {
     fn usual(&self) -> f64 {
         let (pace, at) = self.pace;
         least_rate(pace, at, self.inside)
+    }
+
+    /// Looks whether this P is surely worse than one that gives so much.
+    fn worse(&mut self, sight: &Sight, better: f64) -> Option<Shown> {
+        let (since, before) = self.judged;
+        let span = sight.now.since(since);
+        let turnover_s = if self.raised { f64::from(self.inside) / better } else { 0.0 };
+        if better <= 0.0 || span < JUDGED_AFTER || seconds(span) < turnover_s {
+            return None;
+        }
+        let turns = sight.completed.saturating_sub(before);
+        let most = SCATTER * (turns as f64 + DEVIATIONS * (turns as f64).sqrt() + DEVIATIONS);
+        let early = self.raised || self.surplus > 0;
+        if most < better * seconds(span) * if early { 0.5 } else { 1.0 } {
+            self.judged = (sight.now, sight.completed);
+            self.from = self.from.map(|_| *sight);
+            return Some(Shown { worth: Worth::Worse, ..Shown::few(turns, span) });
+        }
+        if early {
+            self.judged = (sight.now, sight.completed);
+            self.raised = false;
+        }
+        None
     }
 
     /// Looks whether hardly anything happens although much should.
@@ -256,7 +332,7 @@ mod tests {
     }
 
     fn look(slice: &mut Slice, ms: u64, completed: u64) -> Option<Shown> {
-        slice.ended(&sight(ms, completed), 16, 0.0, &Limits::default())
+        slice.ended(&sight(ms, completed), 16, Known::default(), &Limits::default())
     }
 
     /// A slice at P = 16 that begins at 1,000 ms, after 1,000 turns.
@@ -354,7 +430,7 @@ mod tests {
         for (turns, silent) in [(2, true), (3, false)] {
             let mut slice = begun(16);
             (slice.pace, slice.from) = ((1_000.0, 256), Some(sight(1_000, 1_000)));
-            let shown = slice.ended(&sight(3_000, 1_000 + turns), 2, 0.0, &Limits::default());
+            let shown = slice.ended(&sight(3_000, 1_000 + turns), 2, Known::default(), &Limits::default());
             assert_eq!(shown.is_some(), silent, "{turns}");
         }
     }
