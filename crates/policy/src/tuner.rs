@@ -270,7 +270,9 @@ impl Tuner {
         match shown.worth {
             Worth::Silent => return self.hush(&sight, &shown),
             Worth::Few => return self.starve(&sight, &shown),
-            Worth::Worse if self.current != self.held => return self.leave(&sight, &shown),
+            Worth::Worse if self.searching() || self.current != self.held => {
+                return self.leave(&sight, &shown);
+            }
             _ if self.phase == Phase::Silent => return self.go_on(&sight),
             _ => (self.silent, self.paused) = (0, (Phase::Waiting, 0)),
         }
@@ -281,10 +283,11 @@ impl Tuner {
             self.watches = Watches::default();
             return self.current;
         }
-        if let Some((parallelism, rate)) = self.doubted.take()
-            && shown.rate >= rate * DOUBTED
-        {
-            self.arms.record_left(parallelism, rate);
+        if let Some((parallelism, rate)) = self.doubted.take() {
+            match shown.rate >= rate * DOUBTED {
+                true => self.arms.record_left(parallelism, rate),
+                false => self.arms.record(parallelism, rate),
+            }
         }
         self.learn(&sight, &shown);
         // Whether as many as P holds are too many is still looked at.
@@ -326,11 +329,13 @@ impl Tuner {
 
     /// Turns a second that another P gives at least. With less the slice is over at once.
     fn better(&self) -> f64 {
-        match self.phase {
-            Phase::Waiting | Phase::Silent => 0.0,
-            Phase::Holding if self.current == self.held => FALLEN * self.held_rate,
-            _ if self.current == self.held => 0.0,
-            _ => self.arms.least_of_best(self.current).max(FALLEN * self.held_rate),
+        let best = self.arms.surest(self.current).map_or(0.0, |(_, least)| least);
+        let usual = FALLEN * self.held_rate;
+        match (self.phase, self.current == self.held) {
+            (Phase::Waiting | Phase::Silent, _) => 0.0,
+            (Phase::Holding, true) => usual,
+            (_, true) => best,
+            (_, false) => best.max(usual),
         }
     }
 
@@ -342,9 +347,10 @@ impl Tuner {
         self.set(sight, back)
     }
 
-    /// The best P of those that are surely known: the held one, or one that is better.
+    /// The best P other than the one in force, as far as is known: the held one, or one that is surely better.
     fn best_known(&self) -> u32 {
-        self.arms.better(self.held, 1.0).map_or(self.held, |(better, _)| better)
+        let surest = self.arms.surest(self.current).filter(|(_, least)| *least > self.held_rate);
+        surest.map_or(self.held, |(parallelism, _)| parallelism)
     }
 
     /// Whether the loss that is expected of a sample of this P is in the budget.

@@ -32,7 +32,7 @@ impl Arm {
     fn spread(&self) -> f64 {
         // Student's t for 1, 2, … degrees of freedom.
         const T: [f64; 9] = [12.7, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26];
-        if self.left > 0 {
+        if self.left > 0 && self.whole() < SLICES_MIN {
             return INTERVAL_LEFT;
         }
         if self.count < 2 || self.mean <= 0.0 {
@@ -45,8 +45,13 @@ impl Arm {
     }
 
     fn known(&self, enough: Enough) -> bool {
-        let well = self.count >= SLICES_MIN && self.spread() <= enough.precision;
-        self.left >= LEFT_MAX || self.left == 0 && (self.count >= enough.slices || well)
+        let well = self.whole() >= SLICES_MIN && self.spread() <= enough.precision;
+        self.left >= LEFT_MAX || self.whole() >= enough.slices || well
+    }
+
+    /// Slices that were not left early.
+    fn whole(&self) -> u32 {
+        self.count.saturating_sub(self.left)
     }
 
     /// Throughput that it has at least, as far as can be told.
@@ -218,10 +223,11 @@ impl Arms {
         self.at(parallelism).is_some_and(|at| self.arms[at].left > 0)
     }
 
-    /// What the best of them, other than this one, gives at least.
-    pub(super) fn least_of_best(&self, but: u32) -> f64 {
+    /// The best of them other than this one, by what each gives at least, and what that is.
+    pub(super) fn surest(&self, but: u32) -> Option<(u32, f64)> {
         let others = self.arms().iter().filter(|arm| arm.parallelism != but && arm.count > 0);
-        others.map(Arm::least).fold(0.0, f64::max)
+        let each = others.map(|arm| (arm.parallelism, arm.least()));
+        each.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
     /// What this P gives at least if it was not measured, by the nearest that was, or by `held` with its throughput:

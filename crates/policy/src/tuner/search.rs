@@ -213,7 +213,8 @@ impl Tuner {
         let told = count >= SLICES_MIN;
         // At the begin of a search it is enough to know which is more likely: the other one is looked for again.
         let enough = if self.first { SLICES_MIN } else { DUEL_MAX };
-        let wins = given_up(open) || told && gain >= OPEN_GAIN && gain - half > 1.0;
+        let sunk = given_up(open) || self.first && self.arms.left(open);
+        let wins = sunk || told && gain >= OPEN_GAIN && gain - half > 1.0;
         let loses = given_up(here) || told && gain + half < OPEN_GAIN || count >= enough;
         if wins || self.first && count >= enough && gain >= 1.0 {
             return if self.first {
