@@ -165,11 +165,7 @@ const SEEN_S: f64 = 0.25;
 /// Weight of a slice in what the held P is known to give.
 const FOLLOW: f64 = 0.3;
 
-/// A sample that was left early is believed if what follows it gives at least this much more: otherwise everything has
-/// slowed down.
-const DOUBTED: f64 = 1.25;
-
-/// Part of what the held P usually gives below which its slice is over at once: a load has turned.
+/// Part of what a P usually gives with less of which the load has turned. Of the held one the slice is over at once.
 const FALLEN: f64 = 0.7;
 
 impl Tuner {
@@ -283,13 +279,15 @@ impl Tuner {
             self.watches = Watches::default();
             return self.current;
         }
-        if let Some((parallelism, rate)) = self.doubted.take() {
-            match shown.rate >= rate * DOUBTED {
-                true => self.arms.record_left(parallelism, rate),
-                false => self.arms.record(parallelism, rate),
-            }
-        }
+        let usual = if self.current == self.held { self.held_rate } else { self.arms.mean(self.current) };
         self.learn(&sight, &shown);
+        if let Some((parallelism, rate)) = self.doubted.take() {
+            if self.searching() && shown.rate < usual * FALLEN {
+                // It was not that P: everything has slowed down, and what was measured is of another load.
+                return self.begin(&sight, Why::Throughput);
+            }
+            self.arms.record_left(parallelism, rate);
+        }
         // Whether as many as P holds are too many is still looked at.
         if self.phase == Phase::Holding && self.deserted() {
             return self.rest(&sight);
@@ -311,10 +309,11 @@ impl Tuner {
 
     /// Keeps in mind what a slice says of what is held, and how long it took.
     fn learn(&mut self, sight: &Sight, shown: &Shown) {
+        let usual = self.held_rate;
         if self.current != self.held {
             self.slice_s = self.slice.since_set(sight.now).0 as f64 / 1e9;
-        } else if self.held_rate > 0.0 {
-            self.held_rate += FOLLOW * (shown.rate - self.held_rate);
+        } else if (FALLEN * usual..usual / FALLEN).contains(&shown.rate) {
+            self.held_rate += FOLLOW * (shown.rate - usual);
         } else {
             self.held_rate = shown.rate;
         }
@@ -333,6 +332,8 @@ impl Tuner {
         let usual = FALLEN * self.held_rate;
         match (self.phase, self.current == self.held) {
             (Phase::Waiting | Phase::Silent, _) => 0.0,
+            // What follows a sample that was left has to tell whether it was the P.
+            _ if self.doubted.is_some() => 0.0,
             (Phase::Holding, true) => usual,
             (_, true) => best,
             (_, false) => best.max(usual),

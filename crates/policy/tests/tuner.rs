@@ -164,6 +164,7 @@ fn after_a_shift_it_finds_the_new_best_and_nobody_suffers_from_the_search() {
         let seconds = together(&mut tuner, &mut database, 90, 210);
         let after: f64 = seconds[60..].iter().sum::<f64>() / 60.0;
         good += u32::from(after >= 0.95);
+        if after < 0.9 && seed < 300 { println!("ZZ {seed} {after:.3} P {} {:?} open {:.3}", tuner.parallelism(), tuner.phase(), database.throughput(256)/database.best()); }
         // Of what P gave when the workload changed, which nobody can help.
         halved += u32::from(seconds.iter().any(|second| *second < 0.5 * start.min(1.0)));
     }
@@ -240,6 +241,7 @@ fn a_shift_under_the_search_is_seen() {
         let seconds = together(&mut tuner, &mut database, 3 + seed % 12, 200);
         let after: f64 = seconds[90..].iter().sum::<f64>() / (seconds.len() - 90) as f64;
         good += u32::from(after >= 0.95);
+        if after < 0.9 && seed < 300 { println!("ZZ {seed} {after:.3} P {} {:?} open {:.3}", tuner.parallelism(), tuner.phase(), database.throughput(256)/database.best()); }
         worst = worst.min(after);
     }
     println!("{good} of {seeds} at 0.95 of the new best or more, the worst at {worst:.3}");
@@ -487,6 +489,8 @@ fn zz_trace() {
     let (mut last, mut since) = (0, 0);
     for ms in (0..180_000u64).step_by(50) {
         let p = tuner.parallelism().min(256);
+        if ms == 3_000 + seed.parse::<u64>().unwrap() % 12 * 1000 && std::env::var("TURN").is_ok() || ms == 90_000 && std::env::var("LATE").is_ok() { database.shift(); println!("TURN best {} open {} at P {p} {}", database.best(), database.throughput(256), database.throughput(p)); }
+        let best = database.best();
         if p != last {
             println!("   {:7.2} s P {last} for {} ms ({:.2}) then {p} {:?}", ms as f64/1e3, ms - since, database.throughput(last.max(1))/best, tuner.phase());
             (last, since) = (p, ms);

@@ -46,7 +46,7 @@ impl Arm {
 
     fn known(&self, enough: Enough) -> bool {
         let well = self.whole() >= SLICES_MIN && self.spread() <= enough.precision;
-        self.left >= LEFT_MAX || self.whole() >= enough.slices || well
+        self.left >= enough.left || self.whole() >= enough.slices || well
     }
 
     /// Slices that were not left early.
@@ -67,15 +67,27 @@ pub(super) struct Enough {
     slices: u32,
     /// Half of the confidence interval at which fewer are.
     precision: f64,
+    /// Samples that were left early after which its throughput does not matter.
+    left: u32,
 }
 
 impl Enough {
     /// One slice: a first impression.
-    pub(super) const ONCE: Enough = Enough { slices: 1, precision: 0.0 };
+    pub(super) const ONCE: Enough = Enough { slices: 1, precision: 0.0, left: 1 };
 
     /// Known to this, or as well as five slices tell.
     pub(super) const fn to(precision: f64) -> Enough {
-        Enough { slices: SLICES_MAX, precision }
+        Enough { slices: SLICES_MAX, precision, left: LEFT_MAX }
+    }
+
+    /// A P that was left early is given up only if that happens again.
+    pub(super) const fn twice(self) -> Enough {
+        Enough { left: LEFT_MAX, ..self }
+    }
+
+    /// A P that was left early is given up.
+    pub(super) const fn once(self) -> Enough {
+        Enough { left: 1, ..self }
     }
 }
 

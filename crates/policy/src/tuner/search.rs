@@ -19,6 +19,9 @@ const RUNG: f64 = 1.6;
 /// Gain over the open gate with which a P is settled on, beyond what chance may give.
 const OPEN_GAIN: f64 = 1.02;
 
+/// Ratio of two throughputs that a single slice of each tells well enough to begin with one of them.
+const FAR: f64 = 1.25;
+
 /// Slices of a P and of the open gate after which their comparison ends. Counts that scatter by 5 % from slice to slice
 /// show a gain of 2.6 % after so many: 1.96 x 5 % x sqrt(2 / 30).
 const DUEL_MAX: u32 = 30;
@@ -81,8 +84,10 @@ impl Tuner {
     /// Measures the next P of those that are compared, or draws the conclusion.
     pub(super) fn search_on(&mut self, sight: &Sight) -> u32 {
         let enough = match self.phase {
+            // Without the first one below the open gate there is no search.
+            Phase::Sampling if self.arms.len() == 2 => Enough::ONCE.twice(),
             Phase::Sampling if self.rung.is_some() => Enough::ONCE,
-            Phase::Sampling => Enough::to(self.limits.precision * SAMPLES_COARSER),
+            Phase::Sampling => Enough::to(self.limits.precision * SAMPLES_COARSER).once(),
             Phase::Comparing => return self.judge(sight),
             _ => Enough::to(self.limits.precision),
         };
@@ -212,11 +217,15 @@ impl Tuner {
         let half = gain * self.arms.interval(here).hypot(self.arms.interval(open));
         let told = count >= SLICES_MIN;
         // At the begin of a search it is enough to know which is more likely: the other one is looked for again.
-        let enough = if self.first { SLICES_MIN } else { DUEL_MAX };
+        let enough = match self.first {
+            true if !(1.0 / FAR..=FAR).contains(&gain) => 1,
+            true => SLICES_MIN,
+            false => DUEL_MAX,
+        };
         let sunk = given_up(open) || self.first && self.arms.left(open);
         let wins = sunk || told && gain >= OPEN_GAIN && gain - half > 1.0;
         let loses = given_up(here) || told && gain + half < OPEN_GAIN || count >= enough;
-        if wins || self.first && count >= enough && gain >= 1.0 {
+        if wins || self.first && !given_up(here) && count >= enough && gain >= 1.0 {
             return if self.first {
                 self.begin_climb(sight, here, STEP_SHIFT)
             } else {
