@@ -168,6 +168,9 @@ const FOLLOW: f64 = 0.3;
 /// Part of what a P usually gives with less of which the load has turned. Of the held one the slice is over at once.
 const FALLEN: f64 = 0.7;
 
+/// Part of what the held P usually gives that it surely gives at the moment.
+const SURELY: f64 = 0.9;
+
 impl Tuner {
     /// Begins with `parallelism`: the open gate ([`Limits::most`]), or what another tuner has found.
     pub fn new(limits: Limits, parallelism: u32) -> Tuner {
@@ -329,14 +332,13 @@ impl Tuner {
     /// Turns a second that another P gives at least. With less the slice is over at once.
     fn better(&self) -> f64 {
         let best = self.arms.surest(self.current).map_or(0.0, |(_, least)| least);
-        let usual = FALLEN * self.held_rate;
         match (self.phase, self.current == self.held) {
             (Phase::Waiting | Phase::Silent, _) => 0.0,
             // What follows a sample that was left has to tell whether it was the P.
             _ if self.doubted.is_some() => 0.0,
-            (Phase::Holding, true) => usual,
+            (Phase::Holding, true) => FALLEN * self.held_rate,
             (_, true) => best,
-            (_, false) => best.max(usual),
+            (_, false) => best.max(SURELY * self.held_rate),
         }
     }
 

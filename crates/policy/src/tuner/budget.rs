@@ -17,7 +17,7 @@ pub(super) const SEARCHING: f64 = 0.02;
 pub(super) const HOLDING: f64 = 0.005;
 
 /// Largest debt. A single slice of a slow load may lose seconds, and its search must not stop for minutes because of that.
-const DEBT_S: f64 = 1.0;
+const DEBT_S: f64 = 0.5;
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]

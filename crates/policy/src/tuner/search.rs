@@ -19,9 +19,6 @@ const RUNG: f64 = 1.6;
 /// Gain over the open gate with which a P is settled on, beyond what chance may give.
 const OPEN_GAIN: f64 = 1.02;
 
-/// Ratio of two throughputs that a single slice of each tells well enough to begin with one of them.
-const FAR: f64 = 1.25;
-
 /// Slices of a P and of the open gate after which their comparison ends. Counts that scatter by 5 % from slice to slice
 /// show a gain of 2.6 % after so many: 1.96 x 5 % x sqrt(2 / 30).
 const DUEL_MAX: u32 = 30;
@@ -89,6 +86,8 @@ impl Tuner {
             Phase::Sampling if self.rung.is_some() => Enough::ONCE,
             Phase::Sampling => Enough::to(self.limits.precision * SAMPLES_COARSER).once(),
             Phase::Comparing => return self.judge(sight),
+            // Wide steps only show the direction; smaller ones follow.
+            Phase::Climbing if self.step >= STEP_SHIFT => Enough::ONCE.twice(),
             _ => Enough::to(self.limits.precision),
         };
         if !self.arms.known(enough) {
@@ -217,11 +216,7 @@ impl Tuner {
         let half = gain * self.arms.interval(here).hypot(self.arms.interval(open));
         let told = count >= SLICES_MIN;
         // At the begin of a search it is enough to know which is more likely: the other one is looked for again.
-        let enough = match self.first {
-            true if !(1.0 / FAR..=FAR).contains(&gain) => 1,
-            true => SLICES_MIN,
-            false => DUEL_MAX,
-        };
+        let enough = if self.first { 1 } else { DUEL_MAX };
         let sunk = given_up(open) || self.first && self.arms.left(open);
         let wins = sunk || told && gain >= OPEN_GAIN && gain - half > 1.0;
         let loses = given_up(here) || told && gain + half < OPEN_GAIN || count >= enough;

@@ -72,9 +72,10 @@ const EXPECTED_MIN: f64 = 12.0;
 /// Time after which a sample may be left.
 const JUDGED_AFTER: Nanos = Nanos::from_millis(150);
 
-/// Three deviations of a Poisson count, and a tenth for counts that scatter more than that: the upper bound of a rate.
+/// The upper bound of a rate: three deviations of a Poisson count, and for counts that scatter more than that 4 % of a second,
+/// 10 % of [`JUDGED_AFTER`].
 const DEVIATIONS: f64 = 3.0;
-const SCATTER: f64 = 1.1;
+const SCATTER: f64 = 0.04;
 
 /// What is known before a slice begins, in turns a second; zero is nothing.
 #[derive(Clone, Copy, Debug, Default)]
@@ -254,7 +255,8 @@ impl Slice {
             return None;
         }
         let turns = sight.completed.saturating_sub(before);
-        let most = SCATTER * (turns as f64 + DEVIATIONS * (turns as f64).sqrt() + DEVIATIONS);
+        let count = turns as f64 + DEVIATIONS * (turns as f64).sqrt() + DEVIATIONS;
+        let most = count * (1.0 + SCATTER / seconds(span).sqrt());
         let early = self.raised || self.surplus > 0;
         if most < better * seconds(span) * if early { 0.5 } else { 1.0 } {
             self.judged = (sight.now, sight.completed);
