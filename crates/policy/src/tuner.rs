@@ -49,7 +49,7 @@ mod watch;
 
 use crate::Nanos;
 use arm::Arms;
-use budget::Budget;
+use budget::{Budget, Means, Stands};
 pub use decision::{Decision, Lack, Why};
 pub use limits::Limits;
 use slice::{Known, Shown, Slice, Worth};
@@ -117,6 +117,8 @@ pub struct Tuner {
     slice: Slice,
     /// Time that the latest slice took, with what is inside turning over.
     slice_s: f64,
+    /// Time after which the latest one that was left early was.
+    seen_s: f64,
     budget: Budget,
     watches: Watches,
     /// A sample that was left early, and its throughput; not believed before others are known to be better still.
@@ -126,10 +128,12 @@ pub struct Tuner {
     searched: Nanos,
     /// Probes are wide ones.
     wide: bool,
-    /// Slices with hardly a request, one after the other.
+    /// Slices with hardly a request, and slices in which what is held gave much less than it does usually, one after the
+    /// other.
     silent: u32,
-    /// What goes on when requests do, and the P at which they stopped.
-    paused: (Phase, u32),
+    fallen: u32,
+    /// What goes on when requests do.
+    paused: Phase,
     log: [Option<Decision>; LOG],
     logged: u64,
 }
@@ -159,7 +163,7 @@ const FEW_PER_CORE: u32 = 8;
 /// A search begins again once there are more users than at the latest one by this factor.
 const GROWN: f64 = 1.5;
 
-/// Time until a P that is clearly worse has been seen to be, in seconds.
+/// Time until a P that is clearly worse is seen to be, in seconds, before one was.
 const SEEN_S: f64 = 0.25;
 
 /// Weight of a slice in what the held P is known to give.
@@ -167,6 +171,10 @@ const FOLLOW: f64 = 0.3;
 
 /// Part of what a P usually gives with less of which the load has turned. Of the held one the slice is over at once.
 const FALLEN: f64 = 0.7;
+
+/// Slices in which the held P gives much less than it does usually after which the load has turned. One may be a stall of the
+/// disk.
+const FALLEN_MAX: u32 = 2;
 
 /// Part of what the held P usually gives that it surely gives at the moment.
 const SURELY: f64 = 0.9;
@@ -191,6 +199,7 @@ impl Tuner {
             arms: Arms::default(),
             slice: Slice::new(),
             slice_s: 0.0,
+            seen_s: SEEN_S,
             budget: Budget::new(),
             watches: Watches::default(),
             doubted: None,
@@ -198,7 +207,8 @@ impl Tuner {
             searched: Nanos(0),
             wide: false,
             silent: 0,
-            paused: (Phase::Waiting, 0),
+            fallen: 0,
+            paused: Phase::Waiting,
             log: [None; LOG],
             logged: 0,
         }
@@ -252,9 +262,13 @@ impl Tuner {
     /// Looks, as often as one likes, and returns the P that shall be in force.
     pub fn look(&mut self, sight: Sight) -> u32 {
         self.users = sight.users;
-        let refill = if self.searching() { budget::SEARCHING } else { budget::HOLDING };
-        let passing = self.current != self.held || self.slice.settling();
-        self.budget.look(&sight, refill, passing.then_some(self.held_rate));
+        let means = if self.searching() { Means::SEARCHING } else { Means::HOLDING };
+        let stands = match (self.current == self.held, self.slice.settling()) {
+            (true, false) => Stands::Held,
+            (true, true) => Stands::Back(self.held_rate),
+            (false, _) => Stands::Tried(self.held_rate),
+        };
+        self.budget.look(&sight, means, stands);
         if self.searching() && self.deserted() {
             return self.abandon(&sight, Lack::Users);
         }
@@ -262,7 +276,12 @@ impl Tuner {
             return self.begin(&sight, Why::Grown);
         }
         let inside = self.inside(self.current);
-        let known = Known { expected: self.expected(inside), better: self.better() };
+        let known = Known {
+            expected: self.expected(inside),
+            better: self.better(),
+            // What was left for it has to end first, at whatever pace.
+            patient: self.doubted.is_some(),
+        };
         let Some(shown) = self.slice.ended(&sight, inside, known, &self.limits) else {
             return self.current;
         };
@@ -272,8 +291,10 @@ impl Tuner {
             Worth::Worse if self.searching() || self.current != self.held => {
                 return self.leave(&sight, &shown);
             }
+            // Hardly anything is silence, if it lasts.
+            Worth::Worse if shown.turns < slice::TELLING => return self.current,
             _ if self.phase == Phase::Silent => return self.go_on(&sight),
-            _ => (self.silent, self.paused) = (0, (Phase::Waiting, 0)),
+            _ => self.silent = 0,
         }
         let rare = shown.turns < self.limits.completions_min && shown.worth == Worth::Telling;
         if self.phase == Phase::Waiting && (self.few() || rare) {
@@ -301,7 +322,7 @@ impl Tuner {
         }
         match self.phase {
             Phase::Waiting => self.begin(&sight, Why::Users),
-            Phase::Sampling if rare => self.unsampled(&sight, &shown),
+            Phase::Sampling if rare && self.current != self.held => self.unsampled(&sight, &shown),
             Phase::Sampling | Phase::Climbing | Phase::Comparing | Phase::Silent => {
                 self.arms.record(self.current, shown.rate);
                 self.search_on(&sight)
@@ -336,7 +357,7 @@ impl Tuner {
             (Phase::Waiting | Phase::Silent, _) => 0.0,
             // What follows a sample that was left has to tell whether it was the P.
             _ if self.doubted.is_some() => 0.0,
-            (Phase::Holding, true) => FALLEN * self.held_rate,
+            (Phase::Holding, true) => FALLEN * self.watches.usual(),
             (_, true) => best,
             (_, false) => best.max(SURELY * self.held_rate),
         }
@@ -346,6 +367,7 @@ impl Tuner {
     /// whether it was the P.
     fn leave(&mut self, sight: &Sight, shown: &Shown) -> u32 {
         self.doubted = Some((self.current, shown.rate));
+        self.seen_s = self.slice.since_set(sight.now).0 as f64 / 1e9;
         let back = if self.phase == Phase::Holding { self.held } else { self.best_known() };
         self.set(sight, back)
     }
@@ -364,8 +386,8 @@ impl Tuner {
         let (rate, lasts_s) = match self.arms.count(parallelism) {
             // At the begin of a search nothing is certain but the open gate: what is held may do harm.
             0 if self.phase == Phase::Comparing && self.first => return true,
-            0 => (self.arms.guess(parallelism, (self.held, self.held_rate)), SEEN_S),
-            _ if self.arms.left(parallelism) => (self.arms.mean(parallelism), SEEN_S),
+            0 => (self.arms.guess(parallelism, (self.held, self.held_rate)), self.seen_s),
+            _ if self.arms.left(parallelism) => (self.arms.mean(parallelism), self.seen_s),
             _ => (self.arms.mean(parallelism), self.slice_s),
         };
         let part = 1.0 - rate / self.held_rate;
@@ -374,6 +396,10 @@ impl Tuner {
 
     /// Hardly a request, of many. What was found holds, and what is being measured was not.
     fn hush(&mut self, sight: &Sight, shown: &Shown) -> u32 {
+        if self.searching() && self.doubted.is_none() && self.best_known() != self.current {
+            // Perhaps it is this P that silences them.
+            return self.leave(sight, shown);
+        }
         self.silent += 1;
         self.doubted = None;
         let lasting = self.silent >= SILENT;
@@ -382,13 +408,9 @@ impl Tuner {
             Phase::Holding if lasting => self.wait(sight),
             Phase::Holding => self.set(sight, self.held),
             _ if lasting => self.abandon(sight, Lack::Requests),
-            // It is this P that silences them.
-            Phase::Sampling if self.paused.1 == self.current && self.current != self.held => {
-                self.unsampled(sight, shown)
-            }
             phase => {
                 if phase != Phase::Silent {
-                    self.paused = (phase, self.current);
+                    self.paused = phase;
                 }
                 self.phase = Phase::Silent;
                 self.set(sight, self.held)
@@ -398,17 +420,15 @@ impl Tuner {
 
     /// Requests go on, and the search does.
     fn go_on(&mut self, sight: &Sight) -> u32 {
-        self.phase = self.paused.0;
+        self.phase = self.paused;
         self.search_on(sight)
     }
 
     /// A handful of turns in the longest slice.
     fn starve(&mut self, sight: &Sight, shown: &Shown) -> u32 {
         match self.phase {
-            Phase::Sampling => self.unsampled(sight, shown),
-            Phase::Climbing | Phase::Comparing | Phase::Silent => {
-                self.abandon(sight, Lack::Requests)
-            }
+            Phase::Silent => self.abandon(sight, Lack::Requests),
+            Phase::Sampling | Phase::Climbing | Phase::Comparing => self.unsampled(sight, shown),
             Phase::Holding if self.current != self.held => self.set(sight, self.held),
             Phase::Waiting | Phase::Holding => self.wait(sight),
         }

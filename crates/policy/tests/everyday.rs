@@ -239,6 +239,9 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         noise,
         held: OPEN,
     };
+    let trace = std::env::var("TRACE").is_ok_and(|t| t == format!("{kind:?}{seed}"));
+    let (mut seen, mut last, mut since) = (0, 0, 0.0);
+    if trace { println!("{load:?} users {users} noise {noise} open {} ", load.speed(users)); }
     let (mut before, mut halved_s, mut usual) = ((0.0, 0.0), 0.0, 0.0);
     let looks = (END_S / LOOK_S) as u64;
     let every = |at: u64, seconds: f64| at % (seconds / LOOK_S) as u64 == 0;
@@ -248,7 +251,18 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         let ungated = open.done;
         gate.run(tuner.parallelism());
         open.run(OPEN);
+        let p = tuner.parallelism().min(gate.users);
+        if trace && p != last {
+            println!("  {now_s:8.2} P {last} for {:.2} ({:.3}) {:?}", now_s - since, gate.load.speed(last)/gate.load.speed(gate.users), tuner.phase());
+            (last, since) = (p, now_s);
+        }
         tuner.look(gate.sight());
+        let (latest, total) = tuner.decisions();
+        if trace && total != seen {
+            let latest: Vec<_> = latest.collect();
+            for d in &latest[latest.len() - (total - seen) as usize..] { println!("{now_s:8.2} {d:?}"); }
+            seen = total;
+        }
         usual += 0.1 * (open.done - ungated - usual);
         let half = gate.done - gated < 0.5 * usual && now_s > 1.0;
         halved_s = if half { halved_s + LOOK_S } else { 0.0 };
@@ -284,6 +298,7 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
                 Change::Load(kind) => {
                     let load = Load::drawn(kind, &mut random);
                     (gate.load, open.load) = (load, load);
+                    if trace { println!("TURN {load:?} open {}", load.speed(gate.users)); }
                 }
             }
         }

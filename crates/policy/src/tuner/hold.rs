@@ -1,7 +1,7 @@
 //! Holding what was found, with a probe to either side and of the open gate now and then.
 
-use super::slice::Shown;
-use super::{PROBE_GAIN, Phase, STEP_FIRST, STEP_LAST, Sight, Tuner, Why};
+use super::slice::{Shown, Worth};
+use super::{FALLEN_MAX, PROBE_GAIN, Phase, STEP_FIRST, STEP_LAST, Sight, Tuner, Why};
 use crate::Nanos;
 
 /// Ratio of P and a wide probe.
@@ -26,8 +26,15 @@ impl Tuner {
             self.arms.record(self.current, shown.rate);
             return self.set(sight, self.held);
         }
-        if let Some(why) = self.watches.shifted(shown) {
+        let fallen = shown.worth == Worth::Worse;
+        self.fallen = if fallen { self.fallen + 1 } else { 0 };
+        let turned = (self.fallen >= FALLEN_MAX).then_some(Why::Throughput);
+        if let Some(why) = self.watches.shifted(shown).or(turned) {
+            self.fallen = 0;
             return self.begin(sight, why);
+        }
+        if fallen {
+            return self.current;
         }
         if self.is_open(self.held) {
             let again = sight.now.since(self.searched) >= AGAIN;

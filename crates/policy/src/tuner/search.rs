@@ -12,9 +12,9 @@ use crate::matching::{Sample, fit_measured};
 /// neighbours.
 const SAMPLES_COARSER: f64 = 3.0;
 
-/// Ratio of a sample and the next one below it. If throughput grows in proportion to P, each has five eighths of what is
-/// known, so that none is below half.
-const RUNG: f64 = 1.6;
+/// Ratio of a sample and the next one below it. If throughput grows in proportion to P, the next one gives more than half of
+/// what is known, and so much less that it is seen in a quarter of a second.
+const RUNG: f64 = 1.8;
 
 /// Gain over the open gate with which a P is settled on, beyond what chance may give.
 const OPEN_GAIN: f64 = 1.02;
@@ -27,8 +27,12 @@ impl Tuner {
     /// Begins a search. From the open gate it takes samples downward; if a P is held, it first looks whether the open gate
     /// is better by now, and climbs from that P if not.
     pub(super) fn begin(&mut self, sight: &Sight, why: Why) -> u32 {
-        self.paused = (Phase::Waiting, 0);
         self.doubted = None;
+        if why == Why::Grown {
+            // What the held P gives is measured anew before anything else.
+            self.held_rate = 0.0;
+            self.slice.again(sight);
+        }
         self.searched_users = self.users;
         self.center = self.held;
         self.note(Decision::Began { parallelism: self.held, why });
@@ -80,6 +84,9 @@ impl Tuner {
 
     /// Measures the next P of those that are compared, or draws the conclusion.
     pub(super) fn search_on(&mut self, sight: &Sight) -> u32 {
+        if self.held_rate <= 0.0 {
+            return self.set(sight, self.held);
+        }
         let enough = match self.phase {
             // Without the first one below the open gate there is no search.
             Phase::Sampling if self.arms.len() == 2 => Enough::ONCE.twice(),
@@ -126,7 +133,7 @@ impl Tuner {
 
     /// Too few turns end at this P to tell its throughput, and fewer inside would give no more.
     pub(super) fn unsampled(&mut self, sight: &Sight, shown: &Shown) -> u32 {
-        if self.current == self.held {
+        if self.best_known() == self.current {
             return self.abandon(sight, Lack::Requests);
         }
         let &Shown { turns, seconds, .. } = shown;
@@ -203,8 +210,12 @@ impl Tuner {
         self.phase = Phase::Comparing;
         self.first = first;
         self.arms.clear(self.users);
-        self.arms.choose(&[self.center, self.limits.most]);
-        self.judge(sight)
+        self.arms.choose(&[self.limits.most, self.center]);
+        if first && self.held_rate > 0.0 {
+            // What the held P gives is known.
+            self.arms.record(self.held, self.held_rate);
+        }
+        self.search_on(sight)
     }
 
     /// Decides between the two, or measures on.

@@ -61,7 +61,7 @@ const TURNOVERS_LONG: u64 = 2;
 
 /// Turns that say something. Five slices of fewer scatter by more than 30 % (2.78 / sqrt(5 x 16), Student's t for five),
 /// which is more than a sample may to be fitted.
-const TELLING: u64 = 16;
+pub(super) const TELLING: u64 = 16;
 
 /// A load is silent with fewer turns than this, and than this part of what is expected. Less than twelve of them say nothing:
 /// of twelve, one or none ends by chance once in ten thousand times.
@@ -84,6 +84,8 @@ pub(super) struct Known {
     pub(super) expected: f64,
     /// What another P gives at least.
     pub(super) better: f64,
+    /// The surplus may have been slowed down by its number, and leave slowly: that is no silence.
+    pub(super) patient: bool,
 }
 
 /// The slice under way.
@@ -142,6 +144,11 @@ impl Slice {
         self.raised = u64::from(inside) > were;
     }
 
+    /// Forgets what was counted, at the same P.
+    pub(super) fn again(&mut self, sight: &Sight) {
+        self.begin(sight.now, Some(sight.completed), u64::from(self.inside), self.inside);
+    }
+
     /// P was set, and what is inside has not turned over.
     pub(super) fn settling(&self) -> bool {
         self.settling && self.from.is_none()
@@ -182,7 +189,7 @@ impl Slice {
             return self
                 .settle(sight, limits)
                 .or_else(|| self.worse(sight, known.better))
-                .or_else(|| self.silence(sight, known.expected, limits));
+                .or_else(|| self.silence(sight, known, limits));
         };
         let span = sight.now.since(from.now);
         let turns = sight.completed.saturating_sub(from.completed);
@@ -191,7 +198,7 @@ impl Slice {
             || span >= limits.slice_rare_max;
         if !enough {
             let worse = self.worse(sight, known.better);
-            return worse.or_else(|| self.silence(sight, known.expected, limits));
+            return worse.or_else(|| self.silence(sight, known, limits));
         }
         self.count_from(sight);
         self.judged = self.heard;
@@ -259,8 +266,10 @@ impl Slice {
         let most = count * (1.0 + SCATTER / seconds(span).sqrt());
         let early = self.raised || self.surplus > 0;
         if most < better * seconds(span) * if early { 0.5 } else { 1.0 } {
-            self.judged = (sight.now, sight.completed);
-            self.from = self.from.map(|_| *sight);
+            if turns >= TELLING {
+                self.judged = (sight.now, sight.completed);
+                self.from = self.from.map(|_| *sight);
+            }
             return Some(Shown { worth: Worth::Worse, ..Shown::few(turns, span) });
         }
         if early {
@@ -271,10 +280,13 @@ impl Slice {
     }
 
     /// Looks whether hardly anything happens although much should.
-    fn silence(&mut self, sight: &Sight, expected: f64, limits: &Limits) -> Option<Shown> {
+    fn silence(&mut self, sight: &Sight, known: Known, limits: &Limits) -> Option<Shown> {
+        if known.patient && self.surplus > 0 {
+            self.heard = (sight.now, sight.completed);
+        }
         let (since, before) = self.heard;
         let span = sight.now.since(since);
-        let expected = expected.max(self.usual()) * seconds(span);
+        let expected = known.expected.max(self.usual()) * seconds(span);
         let several = EXPECTED_MIN.max(TURNOVERS as f64 * f64::from(self.inside));
         if span < limits.slice_max || expected < several {
             return None;
