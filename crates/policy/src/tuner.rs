@@ -49,7 +49,7 @@ mod watch;
 
 use crate::Nanos;
 use arm::Arms;
-use budget::{Budget, Means, Stands};
+use budget::{Budget, Stands};
 pub use decision::{Decision, Lack, Why};
 pub use limits::Limits;
 use slice::{Known, Shown, Slice, Worth};
@@ -126,6 +126,9 @@ pub struct Tuner {
     /// When the latest probe began, and when the latest search ended.
     probed: Nanos,
     searched: Nanos,
+    /// What had been lost when the open gate was probed for the last time, and until when it is not probed again.
+    opened: Option<f64>,
+    closed: Nanos,
     /// Probes are wide ones.
     wide: bool,
     /// Slices with hardly a request, and slices in which what is held gave much less than it does usually, one after the
@@ -205,6 +208,8 @@ impl Tuner {
             doubted: None,
             probed: Nanos(0),
             searched: Nanos(0),
+            opened: None,
+            closed: Nanos(0),
             wide: false,
             silent: 0,
             fallen: 0,
@@ -262,13 +267,13 @@ impl Tuner {
     /// Looks, as often as one likes, and returns the P that shall be in force.
     pub fn look(&mut self, sight: Sight) -> u32 {
         self.users = sight.users;
-        let means = if self.searching() { Means::SEARCHING } else { Means::HOLDING };
+        let refill = if self.searching() { budget::SEARCHING } else { budget::HOLDING };
         let stands = match (self.current == self.held, self.slice.settling()) {
             (true, false) => Stands::Held,
             (true, true) => Stands::Back(self.held_rate),
             (false, _) => Stands::Tried(self.held_rate),
         };
-        self.budget.look(&sight, means, stands);
+        self.budget.look(&sight, refill, stands);
         if self.searching() && self.deserted() {
             return self.abandon(&sight, Lack::Users);
         }
@@ -374,6 +379,9 @@ impl Tuner {
 
     /// The best P other than the one in force, as far as is known: the held one, or one that is surely better.
     fn best_known(&self) -> u32 {
+        if self.phase == Phase::Comparing && self.current != self.center {
+            return self.center;
+        }
         let surest = self.arms.surest(self.current).filter(|(_, least)| *least > self.held_rate);
         surest.map_or(self.held, |(parallelism, _)| parallelism)
     }

@@ -322,6 +322,7 @@ fn it_does_not_stay_where_a_cold_server_was_best() {
             database.capacity = 2_000.0 + 700.0 * warm;
             (database.knee, database.harm) = (200.0 * 0.02f64.powf(warm), 0.068);
             let one = together(&mut tuner, &mut database, second, second + 1);
+            if seed == 3 && std::env::var("COLD").is_ok() { println!("{second} P {} held {} {:?} {:.3} open {:.3} decisions {}", tuner.parallelism(), tuner.held(), tuner.phase(), one[0], database.throughput(256)/database.best(), tuner.decisions().1); if second==399 { for d in tuner.decisions().0 { println!("{d:?}"); } } }
             late += one[0] * f64::from(u8::from(second >= 280));
             stuck += u32::from(
                 second == 65 && database.throughput(tuner.center()) < 0.95 * database.best(),

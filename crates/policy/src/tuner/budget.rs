@@ -12,23 +12,12 @@ use crate::Nanos;
 /// What the bucket holds.
 const CAPACITY_S: f64 = 0.25;
 
-/// How a bucket is filled.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Means {
-    /// Part of the time that runs in.
-    refill: f64,
-    /// Largest debt.
-    debt_s: f64,
-}
+/// Largest debt. A single slice of a slow load may lose seconds, and nothing else must wait for minutes because of that.
+const DEBT_S: f64 = 0.2;
 
-impl Means {
-    /// While P is searched for. A single slice of a slow load may lose seconds, and its search must not stop for minutes
-    /// because of that.
-    pub(super) const SEARCHING: Means = Means { refill: 0.02, debt_s: 0.5 };
-
-    /// While one is held and probed beside. Nothing is urgent.
-    pub(super) const HOLDING: Means = Means { refill: 0.005, debt_s: 5.0 };
-}
+/// Part of the time that runs in while P is searched for, and while one is held and probed beside.
+pub(super) const SEARCHING: f64 = 0.02;
+pub(super) const HOLDING: f64 = 0.005;
 
 /// What P is in force, and the turns a second that the held one gives (zero if that is not known).
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +34,8 @@ pub(super) enum Stands {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     left_s: f64,
+    /// What was lost, ever.
+    lost_s: f64,
     /// The latest look, and the turns until then.
     seen: Option<(Nanos, u64)>,
 }
@@ -52,7 +43,7 @@ pub(super) struct Budget {
 impl Budget {
     /// A full one.
     pub(super) const fn new() -> Budget {
-        Budget { left_s: CAPACITY_S, seen: None }
+        Budget { left_s: CAPACITY_S, lost_s: 0.0, seen: None }
     }
 
     /// Nothing is charged for the time until the next look.
@@ -61,20 +52,26 @@ impl Budget {
     }
 
     /// Time has passed: something has run in, and what was lost is taken out.
-    pub(super) fn look(&mut self, sight: &Sight, means: Means, stands: Stands) {
+    pub(super) fn look(&mut self, sight: &Sight, refill: f64, stands: Stands) {
         if let Some((then, before)) = self.seen {
             let seconds = sight.now.since(then).0 as f64 / 1e9;
             let turns = sight.completed.saturating_sub(before) as f64;
             let gained_s = |rate: f64| if rate > 0.0 { turns / rate - seconds } else { 0.0 };
             let gained_s = match stands {
                 Stands::Held => 0.0,
-                Stands::Back(rate) => gained_s(rate).min(0.0),
+                Stands::Back(rate) => gained_s(rate),
                 Stands::Tried(rate) => gained_s(rate),
             };
-            let left_s = self.left_s + means.refill * seconds + gained_s;
-            self.left_s = left_s.clamp(-means.debt_s, CAPACITY_S);
+            self.lost_s -= gained_s;
+            let left_s = self.left_s + refill * seconds + gained_s;
+            self.left_s = left_s.clamp(-DEBT_S, CAPACITY_S);
         }
         self.seen = Some((sight.now, sight.completed));
+    }
+
+    /// What was lost, ever, in seconds.
+    pub(super) fn lost_s(&self) -> f64 {
+        self.lost_s
     }
 
     /// Whether a sample may begin that is expected to lose so much. A full bucket is enough for any.
@@ -95,34 +92,34 @@ mod tests {
     #[test]
     fn what_a_sample_loses_is_taken_out_and_runs_in_again() {
         let mut budget = Budget::new();
-        budget.look(&sight(0, 0), Means::SEARCHING, Stands::Held);
+        budget.look(&sight(0, 0), SEARCHING, Stands::Held);
         assert!(budget.affords(CAPACITY_S));
         // 1 s at 800 of 1,000 turns a second: 0.25 - 0.2 + 0.02.
-        budget.look(&sight(1_000, 800), Means::SEARCHING, Stands::Tried(1_000.0));
+        budget.look(&sight(1_000, 800), SEARCHING, Stands::Tried(1_000.0));
         assert!(budget.affords(0.069) && !budget.affords(0.071));
         // 5 s with the held P: + 0.1.
-        budget.look(&sight(6_000, 5_000), Means::SEARCHING, Stands::Held);
+        budget.look(&sight(6_000, 5_000), SEARCHING, Stands::Held);
         assert!(budget.affords(0.169) && !budget.affords(0.171));
         // 1 s at 1,100: full, and no fuller.
-        budget.look(&sight(7_000, 6_100), Means::SEARCHING, Stands::Tried(1_000.0));
+        budget.look(&sight(7_000, 6_100), SEARCHING, Stands::Tried(1_000.0));
         assert!(budget.affords(9.0));
-        budget.look(&sight(8_000, 6_850), Means { refill: 0.0, debt_s: 1.0 }, Stands::Tried(1_000.0));
+        budget.look(&sight(8_000, 6_850), 0.0, Stands::Tried(1_000.0));
         assert!(budget.affords(0.0) && !budget.affords(0.001));
     }
 
     #[test]
     fn a_debt_is_paid_before_anything_is_tried_and_is_bounded() {
         let mut budget = Budget::new();
-        budget.look(&sight(0, 0), Means::SEARCHING, Stands::Held);
-        budget.look(&sight(60_000, 0), Means::SEARCHING, Stands::Tried(10.0));
+        budget.look(&sight(0, 0), SEARCHING, Stands::Held);
+        budget.look(&sight(60_000, 0), SEARCHING, Stands::Tried(10.0));
         // -0.5 s, and 25 s until it is paid.
-        budget.look(&sight(84_000, 240), Means::SEARCHING, Stands::Held);
+        budget.look(&sight(84_000, 240), SEARCHING, Stands::Held);
         assert!(!budget.affords(0.0));
-        budget.look(&sight(85_001, 250), Means::SEARCHING, Stands::Held);
+        budget.look(&sight(85_001, 250), SEARCHING, Stands::Held);
         assert!(budget.affords(0.0));
         // Nobody looked: nothing is known of that time.
         budget.skip();
-        budget.look(&sight(990_000, 0), Means::SEARCHING, Stands::Tried(10.0));
+        budget.look(&sight(990_000, 0), SEARCHING, Stands::Tried(10.0));
         assert!(budget.affords(0.0) && !budget.affords(0.001));
     }
 }

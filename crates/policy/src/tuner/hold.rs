@@ -1,7 +1,7 @@
 //! Holding what was found, with a probe to either side and of the open gate now and then.
 
 use super::slice::{Shown, Worth};
-use super::{FALLEN_MAX, PROBE_GAIN, Phase, STEP_FIRST, STEP_LAST, Sight, Tuner, Why};
+use super::{FALLEN_MAX, PROBE_GAIN, Phase, STEP_FIRST, STEP_LAST, Sight, Tuner, Why, budget};
 use crate::Nanos;
 
 /// Ratio of P and a wide probe.
@@ -46,6 +46,10 @@ impl Tuner {
         if let Some((better, gain)) = self.arms.better(self.held, PROBE_GAIN) {
             return self.improve(sight, better, gain);
         }
+        if let Some(before) = self.opened.take() {
+            let lost_s = (self.budget.lost_s() - before).max(0.0);
+            self.closed = sight.now + Nanos((lost_s / budget::HOLDING * 1e9) as u64);
+        }
         if sight.now.since(self.probed) < self.limits.probe_every {
             return self.current;
         }
@@ -55,13 +59,15 @@ impl Tuner {
             let up = self.bounded((f64::from(self.held) * ratio).ceil() as u32);
             let down = self.bounded((f64::from(self.held) / ratio).floor() as u32);
             // Near probes and wide ones take turns, and the open gate is one of the wide ones.
-            let open = if self.wide { self.limits.most } else { down };
+            let may_open = self.wide && sight.now >= self.closed;
+            let open = if may_open { self.limits.most } else { down };
             self.arms.clear(self.users);
             self.arms.choose(&[self.held, up, down, open]);
         }
         let may = |parallelism| self.affords(parallelism);
         let Some(next) = self.arms.least_measured(self.held, may) else { return self.current };
         self.probed = sight.now;
+        self.opened = self.is_open(next).then(|| self.budget.lost_s());
         self.set(sight, next)
     }
 
