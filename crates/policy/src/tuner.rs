@@ -126,6 +126,8 @@ pub struct Tuner {
     /// When the latest probe began, and when the latest search ended.
     probed: Nanos,
     searched: Nanos,
+    /// Time after which a search begins again while the gate is open.
+    again: Nanos,
     /// What had been lost when the open gate was probed for the last time, and until when it is not probed again.
     opened: Option<f64>,
     closed: Nanos,
@@ -208,6 +210,7 @@ impl Tuner {
             doubted: None,
             probed: Nanos(0),
             searched: Nanos(0),
+            again: hold::AGAIN,
             opened: None,
             closed: Nanos(0),
             wide: false,

@@ -7,10 +7,12 @@ use crate::Nanos;
 /// Ratio of P and a wide probe.
 const PROBE_WIDE: f64 = 1.6;
 
-/// Time after which a search begins again although nothing has shifted while the gate is open. There are no probes then, so
-/// a load that drifts to where fewer inside would be better is found by nothing else. A search costs up to 2 % of its time,
-/// and takes about a minute: less than half a percent of five.
-const AGAIN: Nanos = Nanos::from_millis(300_000);
+/// Times after which a search begins again although nothing has shifted while the gate is open: the first one, and, as it is
+/// doubled each time, the longest. There are no probes then, so a load that drifts to where fewer inside would be better is
+/// found by nothing else. The first search may have been misled, as a cold server swings. A search costs up to 2 % of its time
+/// and takes about half a minute: 0.2 % of five minutes.
+pub(super) const AGAIN: Nanos = Nanos::from_millis(20_000);
+const AGAIN_MAX: Nanos = Nanos::from_millis(300_000);
 
 impl Tuner {
     /// Keeps P without looking for a better one. What it gave is still expected of it when users come back.
@@ -37,8 +39,13 @@ impl Tuner {
             return self.current;
         }
         if self.is_open(self.held) {
-            let again = sight.now.since(self.searched) >= AGAIN;
-            return if again { self.begin(sight, Why::Time) } else { self.current };
+            if sight.now.since(self.searched) < self.again {
+                return self.current;
+            }
+            let again = Nanos(self.again.0 * 2).min(AGAIN_MAX);
+            self.begin(sight, Why::Time);
+            self.again = again;
+            return self.current;
         }
         if self.arms.len() > 0 {
             self.arms.record(self.current, shown.rate);

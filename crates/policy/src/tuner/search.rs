@@ -1,6 +1,7 @@
 //! The search: samples downward from the open gate, then a climb, then a comparison with the open gate.
 
 use super::arm::{ARMS, Enough, SLICES_MIN};
+use super::hold::AGAIN;
 use super::slice::Shown;
 use super::{
     AS_GOOD, Decision, Lack, PROBE_GAIN, Phase, STEP_FIRST, STEP_LAST, STEP_SHIFT, Sight, Tuner,
@@ -28,6 +29,7 @@ impl Tuner {
     /// is better by now, and climbs from that P if not.
     pub(super) fn begin(&mut self, sight: &Sight, why: Why) -> u32 {
         self.doubted = None;
+        self.again = AGAIN;
         if why == Why::Grown {
             // What the held P gives is measured anew before anything else.
             self.held_rate = 0.0;
