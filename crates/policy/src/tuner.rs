@@ -304,10 +304,8 @@ impl Tuner {
             _ if self.phase == Phase::Silent => return self.go_on(&sight),
             _ => self.silent = 0,
         }
-        let rare = shown.turns < self.limits.completions_min && shown.worth == Worth::Telling;
-        if self.phase == Phase::Waiting && (self.few() || rare) {
-            // Nothing to be gained while hardly anybody is held, unless so many are inside that fewer could be better; and
-            // nothing to be found out if even what is held gives hardly enough turns for a slice.
+        if self.phase == Phase::Waiting && self.few() {
+            // Nothing to be gained, unless so many are inside that fewer could be better.
             self.watches = Watches::default();
             return self.current;
         }
@@ -330,7 +328,6 @@ impl Tuner {
         }
         match self.phase {
             Phase::Waiting => self.begin(&sight, Why::Users),
-            Phase::Sampling if rare && self.current != self.held => self.unsampled(&sight, &shown),
             Phase::Sampling | Phase::Climbing | Phase::Comparing | Phase::Silent => {
                 self.arms.record(self.current, shown.rate);
                 self.search_on(&sight)
@@ -438,7 +435,9 @@ impl Tuner {
     /// A handful of turns in the longest slice.
     fn starve(&mut self, sight: &Sight, shown: &Shown) -> u32 {
         match self.phase {
+            // Also what is known to be good gives hardly anything.
             Phase::Silent => self.abandon(sight, Lack::Requests),
+            _ if self.searching() && self.doubted.is_some() => self.abandon(sight, Lack::Requests),
             Phase::Sampling | Phase::Climbing | Phase::Comparing => self.unsampled(sight, shown),
             Phase::Holding if self.current != self.held => self.set(sight, self.held),
             Phase::Waiting | Phase::Holding => self.wait(sight),

@@ -337,9 +337,9 @@ fn it_waits_while_nothing_happens() {
     for ms in (0..60_000).step_by(50) {
         let sight = Sight {
             now: Nanos::from_millis(ms),
-            completed: ms / 1_000,
-            requests: ms / 1_000,
-            run: Nanos::from_millis(ms / 1_000),
+            completed: ms / 2_000,
+            requests: ms / 2_000,
+            run: Nanos::from_millis(ms / 2_000),
             users: 256,
         };
         assert_eq!(tuner.look(sight), OPEN);

@@ -140,6 +140,10 @@ impl Tuner {
         }
         let &Shown { turns, seconds, .. } = shown;
         self.note(Decision::Unsampled { parallelism: self.current, turns, seconds });
+        if self.phase == Phase::Sampling && self.rung == Some(self.current) {
+            // It is not worse, only slow: fewer inside turn over sooner.
+            return self.descend(sight, self.current);
+        }
         self.arms.record_left(self.current, shown.rate);
         self.arms.give_up(self.current);
         self.search_on(sight)

@@ -3,8 +3,8 @@
 //! # Turning over
 //! By Little's law a turn spends inside / rate in the database. In that time as many turns end as are inside, so what is
 //! inside has turned over n times after n x inside turns: nothing has to be known of the rate in advance, and a load whose
-//! turns take seconds gets them. Four times are waited for, two if four take longer than [`Limits::slice_max`], and one if
-//! two take longer than [`Limits::slice_rare_max`]. After P was lowered the surplus leaves first. Places beyond P are not given again, so that
+//! turns take seconds gets them. Four times are waited for, two if four take longer than [`Limits::slice_max`], and half of one
+//! if two take longer than [`Limits::slice_rare_max`]. After P was lowered the surplus leaves first. Places beyond P are not given again, so that
 //! takes exactly as many turns as are too many.
 //!
 //! # Enough
@@ -71,6 +71,9 @@ const EXPECTED_MIN: f64 = 12.0;
 
 /// Time after which a sample may be left.
 const JUDGED_AFTER: Nanos = Nanos::from_millis(150);
+
+/// Longest slices for which the surplus of a P that was left may be silent.
+const PATIENCE: u64 = 3;
 
 /// The upper bound of a rate: three deviations of a Poisson count, and for counts that scatter more than that 4 % of a second,
 /// 10 % of [`JUDGED_AFTER`].
@@ -237,7 +240,7 @@ impl Slice {
         let inside = u64::from(self.inside);
         let over = turns >= TURNOVERS * inside && span.0 >= limits.slice.0 / 4
             || turns >= TURNOVERS_LONG * inside && span >= limits.slice_max
-            || turns >= inside && late;
+            || 2 * turns >= inside && late;
         if over {
             self.count_from(sight);
         } else if late {
@@ -281,7 +284,8 @@ impl Slice {
 
     /// Looks whether hardly anything happens although much should.
     fn silence(&mut self, sight: &Sight, known: Known, limits: &Limits) -> Option<Shown> {
-        if known.patient && self.surplus > 0 {
+        let lately = self.since_set(sight.now).0 < PATIENCE * limits.slice_max.0;
+        if known.patient && self.surplus > 0 && lately {
             self.heard = (sight.now, sight.completed);
         }
         let (since, before) = self.heard;
