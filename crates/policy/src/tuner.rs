@@ -440,6 +440,8 @@ impl Tuner {
             _ if self.searching() && self.doubted.is_some() => self.abandon(sight, Lack::Requests),
             Phase::Sampling | Phase::Climbing | Phase::Comparing => self.unsampled(sight, shown),
             Phase::Holding if self.current != self.held => self.set(sight, self.held),
+            // What a probe has let in still leaves.
+            Phase::Holding if self.slice.surplus(sight.completed) > 0 => self.current,
             Phase::Waiting | Phase::Holding => self.wait(sight),
         }
     }

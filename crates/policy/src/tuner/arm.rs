@@ -107,13 +107,24 @@ impl Arms {
         *self = Arms { users, ..Arms::default() };
     }
 
-    /// Forgets all but this P.
-    pub(super) fn keep(&mut self, parallelism: u32) {
-        let kept = self.at(parallelism).map(|at| self.arms[at]);
-        self.clear(self.users);
-        if let Some(arm) = kept {
-            (self.arms[0], self.len) = (arm, 1);
+    /// Forgets all but these.
+    pub(super) fn keep(&mut self, parallelisms: [u32; 2]) {
+        let all = std::mem::replace(self, Arms { users: self.users, ..Arms::default() });
+        let kept = all.arms().iter().filter(|arm| parallelisms.contains(&arm.parallelism));
+        for arm in kept {
+            self.arms[self.len] = *arm;
+            self.len += 1;
         }
+    }
+
+    /// Whether a P gives more than another by this factor, as far as can be told from few slices.
+    pub(super) fn far(&self, better: u32, than: u32, factor: f64) -> bool {
+        let both = self.at(better).zip(self.at(than)).map(|(a, b)| (self.arms[a], self.arms[b]));
+        both.is_some_and(|(a, b)| {
+            let interval = a.spread().min(INTERVAL_LEFT).hypot(b.spread().min(INTERVAL_LEFT));
+            let gain = a.mean / b.mean.max(1e-9);
+            b.count > 0 && gain >= factor && gain * (1.0 - interval) > 1.0
+        })
     }
 
     pub(super) fn len(&self) -> usize {

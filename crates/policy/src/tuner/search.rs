@@ -20,6 +20,9 @@ const RUNG: f64 = 1.8;
 /// Gain over the open gate with which a P is settled on, beyond what chance may give.
 const OPEN_GAIN: f64 = 1.02;
 
+/// Gain over the open gate for which the samples of a search are enough, though they were not taken in turns.
+const FAR: f64 = 1.4;
+
 /// Slices of a P and of the open gate after which their comparison ends. Counts that scatter by 5 % from slice to slice
 /// show a gain of 2.6 % after so many: 1.96 x 5 % x sqrt(2 / 30).
 const DUEL_MAX: u32 = 30;
@@ -161,7 +164,7 @@ impl Tuner {
         self.center = center;
         self.step = step;
         self.top = None;
-        self.arms.keep(self.held);
+        self.arms.keep([self.held, self.limits.most]);
         self.neighbours(sight)
     }
 
@@ -207,6 +210,11 @@ impl Tuner {
         }
         if self.is_open(self.center) {
             return self.stay_open(sight, None);
+        }
+        if self.arms.far(self.center, self.limits.most, FAR) {
+            // The samples of this search tell enough. With the open gate everybody comes in, and it may take long until they
+            // have left.
+            return self.settle(sight);
         }
         self.duel(sight, false)
     }

@@ -3,8 +3,8 @@
 //! # Turning over
 //! By Little's law a turn spends inside / rate in the database. In that time as many turns end as are inside, so what is
 //! inside has turned over n times after n x inside turns: nothing has to be known of the rate in advance, and a load whose
-//! turns take seconds gets them. Four times are waited for, two if four take longer than [`Limits::slice_max`], and half of one
-//! if two take longer than [`Limits::slice_rare_max`]. After P was lowered the surplus leaves first. Places beyond P are not given again, so that
+//! turns take seconds gets them. Four times are waited for, two if four take longer than [`Limits::slice_max`], and one if
+//! two take longer than [`Limits::slice_rare_max`]. After four times that nothing is waited for. After P was lowered the surplus leaves first. Places beyond P are not given again, so that
 //! takes exactly as many turns as are too many.
 //!
 //! # Enough
@@ -71,6 +71,9 @@ const EXPECTED_MIN: f64 = 12.0;
 
 /// Time after which a sample may be left.
 const JUDGED_AFTER: Nanos = Nanos::from_millis(150);
+
+/// Longest slices of rare turns that are given to what is inside to turn over once.
+const SETTLING_MAX: u64 = 4;
 
 /// Longest slices for which the surplus of a P that was left may be silent.
 const PATIENCE: u64 = 3;
@@ -227,7 +230,8 @@ impl Slice {
         }
         let base = self.base.unwrap_or(sight.completed);
         let (turns, span) = (sight.completed.saturating_sub(base), sight.now.since(self.set));
-        let late = span >= limits.slice_rare_max;
+        let late = span.0 >= SETTLING_MAX * limits.slice_rare_max.0;
+        let long = span >= limits.slice_rare_max;
         if self.surplus > 0 {
             let left = turns >= self.surplus;
             if left || late {
@@ -240,7 +244,7 @@ impl Slice {
         let inside = u64::from(self.inside);
         let over = turns >= TURNOVERS * inside && span.0 >= limits.slice.0 / 4
             || turns >= TURNOVERS_LONG * inside && span >= limits.slice_max
-            || 2 * turns >= inside && late;
+            || turns >= inside && long;
         if over {
             self.count_from(sight);
         } else if late {
