@@ -309,7 +309,8 @@ impl Tuner {
             self.watches = Watches::default();
             return self.current;
         }
-        let usual = if self.current == self.held { self.held_rate } else { self.arms.mean(self.current) };
+        let usual =
+            if self.current == self.held { self.held_rate } else { self.arms.mean(self.current) };
         self.learn(&sight, &shown);
         if let Some((parallelism, rate)) = self.doubted.take() {
             if self.searching() && shown.rate < usual * FALLEN {
@@ -470,10 +471,7 @@ impl Tuner {
     }
 
     fn searching(&self) -> bool {
-        matches!(
-            self.phase,
-            Phase::Sampling | Phase::Climbing | Phase::Comparing | Phase::Silent
-        )
+        matches!(self.phase, Phase::Sampling | Phase::Climbing | Phase::Comparing | Phase::Silent)
     }
 
     /// Users that this P lets in.

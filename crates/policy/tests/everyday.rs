@@ -47,8 +47,7 @@ enum Kind {
     Thinking,
 }
 
-const KINDS: [Kind; 5] =
-    [Kind::Flat, Kind::Rising, Kind::Peak, Kind::Collapse, Kind::Thinking];
+const KINDS: [Kind; 5] = [Kind::Flat, Kind::Rising, Kind::Peak, Kind::Collapse, Kind::Thinking];
 
 /// How fast so many inside are served together.
 #[derive(Clone, Copy, Debug)]

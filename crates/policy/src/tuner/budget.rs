@@ -112,10 +112,10 @@ mod tests {
         let mut budget = Budget::new();
         budget.look(&sight(0, 0), SEARCHING, Stands::Held);
         budget.look(&sight(60_000, 0), SEARCHING, Stands::Tried(10.0));
-        // -0.5 s, and 25 s until it is paid.
-        budget.look(&sight(84_000, 240), SEARCHING, Stands::Held);
+        // -0.2 s, and 10 s until it is paid.
+        budget.look(&sight(69_000, 90), SEARCHING, Stands::Held);
         assert!(!budget.affords(0.0));
-        budget.look(&sight(85_001, 250), SEARCHING, Stands::Held);
+        budget.look(&sight(70_001, 100), SEARCHING, Stands::Held);
         assert!(budget.affords(0.0));
         // Nobody looked: nothing is known of that time.
         budget.skip();

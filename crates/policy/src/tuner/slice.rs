@@ -4,7 +4,7 @@
 //! By Little's law a turn spends inside / rate in the database. In that time as many turns end as are inside, so what is
 //! inside has turned over n times after n x inside turns: nothing has to be known of the rate in advance, and a load whose
 //! turns take seconds gets them. Four times are waited for, two if four take longer than [`Limits::slice_max`], and one if
-//! two take longer than [`Limits::slice_rare_max`]. After four times that nothing is waited for. After P was lowered the surplus leaves first. Places beyond P are not given again, so that
+//! two take longer than [`Limits::slice_rare_max`]. After four times that it counts anyway. After P was lowered the surplus leaves first. Places beyond P are not given again, so that
 //! takes exactly as many turns as are too many.
 //!
 //! # Enough
@@ -244,7 +244,8 @@ impl Slice {
         let inside = u64::from(self.inside);
         let over = turns >= TURNOVERS * inside && span.0 >= limits.slice.0 / 4
             || turns >= TURNOVERS_LONG * inside && span >= limits.slice_max
-            || turns >= inside && long;
+            || turns >= inside && long
+            || turns >= TELLING && late;
         if over {
             self.count_from(sight);
         } else if late {
@@ -413,16 +414,40 @@ mod tests {
 
     #[test]
     fn what_does_not_turn_over_tells_nothing() {
-        // 8 turns in 20 s of 16 that are inside.
+        // 8 turns in 80 s of 16 that are inside.
         let mut slice = begun(16);
-        assert_eq!(look(&mut slice, 20_900, 1_008), None);
-        let shown = look(&mut slice, 21_000, 1_008).unwrap();
-        assert_eq!((shown.worth, shown.turns, shown.seconds), (Worth::Few, 8, 20.0));
+        assert_eq!(look(&mut slice, 80_900, 1_008), None);
+        let shown = look(&mut slice, 81_000, 1_008).unwrap();
+        assert_eq!((shown.worth, shown.turns, shown.seconds), (Worth::Few, 8, 80.0));
         // A surplus that leaves slowly is waited for, one that does not leave tells nothing.
         let mut slice = begun(256);
-        assert_eq!(look(&mut slice, 21_000, 1_120), None);
+        assert_eq!(look(&mut slice, 81_000, 1_120), None);
         assert_eq!(slice.surplus(1_120), 120);
-        assert_eq!(look(&mut slice, 41_000, 1_120).map(|shown| shown.worth), Some(Worth::Few));
+        assert_eq!(look(&mut slice, 161_000, 1_120).map(|shown| shown.worth), Some(Worth::Few));
+    }
+
+    #[test]
+    fn a_sample_that_is_surely_worse_is_left() {
+        // Another P gives 1,000 a second: after when this one is left, and with what worth.
+        let left = |were: u64, rate: u64| {
+            let mut slice = begun(were);
+            let known = Known { better: 1_000.0, ..Known::default() };
+            (1_050..1_600).step_by(50).find_map(|ms| {
+                let sight = sight(ms, 1_000 + (ms - 1_000) * rate / 1_000);
+                let shown = slice.ended(&sight, 16, known, &Limits::default())?;
+                (shown.worth == Worth::Worse).then_some(ms - 1_000)
+            })
+        };
+        // 150 ms: 15 + 3 sqrt(15) + 3 = 30, x 1.10 = 33 of 150; 90 -> 121 x 1.10 = 134.
+        // 450 ms: 360 -> 420 x 1.06 = 445 of 450.
+        assert_eq!(
+            [left(16, 100), left(16, 600), left(16, 800)],
+            [Some(150), Some(150), Some(450)]
+        );
+        // A surplus that leaves slowly is left at half, also before it has left.
+        assert_eq!([left(256, 100), left(256, 950)], [Some(150), None]);
+        // What came in has to turn over first: 16 turns, and then half would be 75 of 150.
+        assert_eq!([left(2, 100), left(2, 950)], [Some(150), None]);
     }
 
     #[test]
@@ -452,7 +477,8 @@ mod tests {
         for (turns, silent) in [(2, true), (3, false)] {
             let mut slice = begun(16);
             (slice.pace, slice.from) = ((1_000.0, 256), Some(sight(1_000, 1_000)));
-            let shown = slice.ended(&sight(3_000, 1_000 + turns), 2, Known::default(), &Limits::default());
+            let shown =
+                slice.ended(&sight(3_000, 1_000 + turns), 2, Known::default(), &Limits::default());
             assert_eq!(shown.is_some(), silent, "{turns}");
         }
     }
