@@ -9,24 +9,27 @@
 //! take seconds, gets slices of up to 20 s.
 //!
 //! # Nobody is worse off than without the gate
-//! The gate is open at first, and stays open until a P has beaten it: the largest P holds nobody. The open gate is sampled
-//! like any P, and is taken again whenever it turns out to be as good. A sample is left as soon as it is surely worse than
-//! what is known. What samples lose is paid from a [`budget`], so a search never costs more than a few percent.
+//! The gate is open at first, and stays open until a P has beaten it: the largest P holds nobody.
+//! The open gate is sampled like any P, and is taken again whenever it turns out to be as good. A
+//! sample is left as soon as it is surely worse than what is known. What samples lose is paid from
+//! a [`budget`], so a search never costs more than a few percent.
 //!
 //! # Phases
-//! 1. *Sample* downward from the open gate, P by P, until fewer inside are surely worse. The lowest, a middle one and the
-//!    open gate are P₀, P₁ and P₂ of [`crate::matching`]. If the fit is refused, the best sample is the start.
+//! 1. *Sample* downward from the open gate, P by P, until fewer inside are surely worse. The
+//!    lowest, a middle one and the open gate are P₀, P₁ and P₂ of [`crate::matching`]. If the fit
+//!    is refused, the best sample is the start.
 //! 2. *Climb*: compare P with its neighbours, go to the best, and make the steps smaller once the
 //!    middle is best; then with the top of a curve through all that was measured around it, which is
 //!    surer than the luck of one neighbour. The model is only trusted as a start: no P is settled on
 //!    that was not measured to be at least as good as its neighbours.
-//! 3. *Compare* that P with the open gate, in turns. It is settled on if it is better by more than both confidence
-//!    intervals, and by 2 %.
-//! 4. *Hold*. Beside a P there is a probe to either side now and then: near ones, and in turn with them wide ones and the
-//!    open gate, because on a gentle slope, where a server that has warmed up may have left P, neighbours look alike. Sums
-//!    of deviations (CUSUM) watch throughput, service time and the length of turns in requests, which tells the mix. A shift
-//!    of one begins a search. If a P is held, that first compares it with the open gate, and then climbs with wide steps
-//!    from where P stands.
+//! 3. *Compare* that P with the open gate, in turns. It is settled on if it is better by more than
+//!    both confidence intervals, and by 2 %.
+//! 4. *Hold*. Beside a P there is a probe to either side now and then: near ones, and in turn with
+//!    them wide ones and the open gate, because on a gentle slope, where a server that has warmed
+//!    up may have left P, neighbours look alike. Sums of deviations (CUSUM) watch throughput,
+//!    service time and the length of turns in requests, which tells the mix. A shift of one begins
+//!    a search. If a P is held, that first compares it with the open gate, and then climbs with
+//!    wide steps from where P stands.
 //!
 //! Of several P that are equally good the smallest is taken: it has the shorter tails.
 //!
@@ -121,20 +124,22 @@ pub struct Tuner {
     seen_s: f64,
     budget: Budget,
     watches: Watches,
-    /// A sample that was left early, and its throughput; not believed before others are known to be better still.
+    /// A sample that was left early, and its throughput; not believed before others are known to be
+    /// better still.
     doubted: Option<(u32, f64)>,
     /// When the latest probe began, and when the latest search ended.
     probed: Nanos,
     searched: Nanos,
     /// Time after which a search begins again while the gate is open.
     again: Nanos,
-    /// What had been lost when the open gate was probed for the last time, and until when it is not probed again.
+    /// What had been lost when the open gate was probed for the last time, and until when it is not
+    /// probed again.
     opened: Option<f64>,
     closed: Nanos,
     /// Probes are wide ones.
     wide: bool,
-    /// Slices with hardly a request, and slices in which what is held gave much less than it does usually, one after the
-    /// other.
+    /// Slices with hardly a request, and slices in which what is held gave much less than it does
+    /// usually, one after the other.
     silent: u32,
     fallen: u32,
     /// What goes on when requests do.
@@ -161,8 +166,8 @@ const PROBE_GAIN: f64 = 1.015;
 /// Slices of silence after which there is nothing to search for: a disk that flushes may keep everybody waiting for a few.
 const SILENT: u32 = 5;
 
-/// Users for each core up to whom a search is not worth its cost, unless they are a crowd: hardly more inside than the
-/// database serves side by side.
+/// Users for each core up to whom a search is not worth its cost, unless they are a crowd: hardly
+/// more inside than the database serves side by side.
 const FEW_PER_CORE: u32 = 8;
 
 /// A search begins again once there are more users than at the latest one by this factor.
@@ -174,18 +179,20 @@ const SEEN_S: f64 = 0.25;
 /// Weight of a slice in what the held P is known to give.
 const FOLLOW: f64 = 0.3;
 
-/// Part of what a P usually gives with less of which the load has turned. Of the held one the slice is over at once.
+/// Part of what a P usually gives with less of which the load has turned. Of the held one the slice
+/// is over at once.
 const FALLEN: f64 = 0.7;
 
-/// Slices in which the held P gives much less than it does usually after which the load has turned. One may be a stall of the
-/// disk.
+/// Slices in which the held P gives much less than it does usually after which the load has turned.
+/// One may be a stall of the disk.
 const FALLEN_MAX: u32 = 2;
 
 /// Part of what the held P usually gives that it surely gives at the moment.
 const SURELY: f64 = 0.9;
 
 impl Tuner {
-    /// Begins with `parallelism`: the open gate ([`Limits::most`]), or what another tuner has found.
+    /// Begins with `parallelism`: the open gate ([`Limits::most`]), or what another tuner has
+    /// found.
     pub fn new(limits: Limits, parallelism: u32) -> Tuner {
         let held = parallelism.min(limits.most);
         Tuner {
@@ -314,7 +321,8 @@ impl Tuner {
         self.learn(&sight, &shown);
         if let Some((parallelism, rate)) = self.doubted.take() {
             if self.searching() && shown.rate < usual * FALLEN {
-                // It was not that P: everything has slowed down, and what was measured is of another load.
+                // It was not that P: everything has slowed down, and what was measured is of
+                // another load.
                 return self.begin(&sight, Why::Throughput);
             }
             self.arms.record_left(parallelism, rate);
@@ -369,8 +377,8 @@ impl Tuner {
         }
     }
 
-    /// The P in force is surely worse than another one. What is known to be good is in force for a slice, which tells
-    /// whether it was the P.
+    /// The P in force is surely worse than another one. What is known to be good is in force for a
+    /// slice, which tells whether it was the P.
     fn leave(&mut self, sight: &Sight, shown: &Shown) -> u32 {
         self.doubted = Some((self.current, shown.rate));
         self.seen_s = self.slice.since_set(sight.now).0 as f64 / 1e9;
@@ -378,7 +386,8 @@ impl Tuner {
         self.set(sight, back)
     }
 
-    /// The best P other than the one in force, as far as is known: the held one, or one that is surely better.
+    /// The best P other than the one in force, as far as is known: the held one, or one that is
+    /// surely better.
     fn best_known(&self) -> u32 {
         if self.phase == Phase::Comparing && self.current != self.center {
             return self.center;
@@ -393,7 +402,8 @@ impl Tuner {
             return true;
         }
         let (rate, lasts_s) = match self.arms.count(parallelism) {
-            // At the begin of a search nothing is certain but the open gate: what is held may do harm.
+            // At the begin of a search nothing is certain but the open gate: what is held may do
+            // harm.
             0 if self.phase == Phase::Comparing && self.first => return true,
             0 => (self.arms.guess(parallelism, (self.held, self.held_rate)), self.seen_s),
             _ if self.arms.left(parallelism) => (self.arms.mean(parallelism), self.seen_s),
@@ -503,7 +513,8 @@ impl Tuner {
         self.users < self.crowd() && self.users <= self.unharmed()
     }
 
-    /// Most have left: all that are there may be inside, and would only be held for the sake of a search.
+    /// Most have left: all that are there may be inside, and would only be held for the sake of a
+    /// search.
     fn deserted(&self) -> bool {
         let most = f64::from(self.users) * STEP_LAST;
         self.users < self.crowd() && most < f64::from(self.unharmed())

@@ -1,7 +1,8 @@
-//! The tuner on ordinary days: whatever the load is, nobody is worse off than with the open gate, from the first second on.
+//! The tuner on ordinary days: whatever the load is, nobody is worse off than with the open gate,
+//! from the first second on.
 //!
-//! Simulated turn by turn: those inside share the database's speed, which depends on their number. Beside each run there is
-//! one of the same seed with the gate open. More seeds:
+//! Simulated turn by turn: those inside share the database's speed, which depends on their number.
+//! Beside each run there is one of the same seed with the gate open. More seeds:
 //! `HEADWORKS_SEEDS=2000 cargo test --release -p headworks-policy --test everyday -- --nocapture`.
 
 use headworks_policy::Nanos;
@@ -201,15 +202,15 @@ enum Change {
 struct Day {
     kind: Kind,
     seed: u64,
-    /// Throughput of each window, relative to the open gate's in the same one, and how much of that may be chance. Without
-    /// the window in which the load turned.
+    /// Throughput of each window, relative to the open gate's in the same one, and how much of that
+    /// may be chance. Without the window in which the load turned.
     windows: Vec<(f64, f64)>,
     /// That window.
     turned: Option<f64>,
     /// Longest time at less than half of the open gate's throughput, in seconds.
     halved_s: f64,
-    /// For a load that has a P which is better than the open gate by 5 %: what the held P gives, relative to the best, two
-    /// minutes after the begin, and at the end.
+    /// For a load that has a P which is better than the open gate by 5 %: what the held P gives,
+    /// relative to the best, two minutes after the begin, and at the end.
     found: Vec<f64>,
     /// The least that a P gives, relative to the open gate, while it is held.
     held_least: f64,
@@ -263,7 +264,8 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
             if change != Change::Nothing && (now_s - WINDOW_S - CHANGE_S).abs() < 1.0 {
                 day.turned = Some(ratio);
             } else {
-                // Where clients think, what comes in is chance in both runs; else both are the same.
+                // Where clients think, what comes in is chance in both runs; else both are the
+                // same.
                 let turns = if gate.load.think_s > 0.0 { open.done - before.1 } else { 1e9 };
                 day.windows.push((ratio, 4.0 * (2.0 / turns).sqrt()));
             }

@@ -446,8 +446,8 @@ fn the_first_samples_leave_no_processor_idle() {
     assert_eq!(least, 16);
 }
 
-/// The throughput of Eq. 2 with P₀ = 16, B = 0.5, gamma = 0.2 rises up to 256: P is never below 100 for longer than it takes to
-/// see that it loses, and the gate is open at the end.
+/// The throughput of Eq. 2 with P₀ = 16, B = 0.5, gamma = 0.2 rises up to 256: P is never below 100
+/// for longer than it takes to see that it loses, and the gate is open at the end.
 #[test]
 fn a_curve_that_still_rises_with_everybody_inside_leaves_the_gate_open() {
     let curve = |p: f64| {

@@ -152,7 +152,7 @@ fn settled(tuner: &Tuner) -> usize {
 }
 
 fn searching(tuner: &Tuner) -> bool {
-    matches!(tuner.phase(), Phase::Sampling | Phase::Climbing | Phase::Silent)
+    !matches!(tuner.phase(), Phase::Waiting | Phase::Holding)
 }
 
 fn limits() -> Limits {
@@ -340,7 +340,8 @@ fn silence_in_the_middle_of_a_search_is_sat_out_with_what_was_held() {
     assert!(median < 10.0 && gone_on * 10 >= of * 9, "{median}, {gone_on} of {of}");
 }
 
-/// A probe of a slow load takes as long as the time between two of a quick one. All together cost a percent or two.
+/// A probe of a slow load takes as long as the time between two of a quick one. All together cost a
+/// percent or two.
 #[test]
 fn probes_cost_hardly_anything() {
     let (mut given, mut held, mut worst) = (0.0, 0.0, f64::INFINITY);

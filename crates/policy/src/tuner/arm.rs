@@ -204,8 +204,8 @@ impl Arms {
         open.min_by_key(|arm| arm.count).map(|arm| arm.parallelism)
     }
 
-    /// Of those that are compared the ones, other than `center`, that have not been measured often, least first, are
-    /// taken in turn.
+    /// Of those that are compared the ones, other than `center`, that have not been measured often,
+    /// least first, are taken in turn.
     pub(super) fn least_measured(&self, center: u32, may: impl Fn(u32) -> bool) -> Option<u32> {
         let others = self.compared().filter(|arm| {
             let open = arm.count < SLICES_MAX && arm.left < LEFT_MAX;
@@ -253,8 +253,8 @@ impl Arms {
         each.max_by(|a, b| a.1.total_cmp(&b.1))
     }
 
-    /// What this P gives at least if it was not measured, by the nearest that was, or by `held` with its throughput:
-    /// throughput does not change by more than P does.
+    /// What this P gives at least if it was not measured, by the nearest that was, or by `held`
+    /// with its throughput: throughput does not change by more than P does.
     pub(super) fn guess(&self, parallelism: u32, held: (u32, f64)) -> f64 {
         let p = f64::from(parallelism.min(self.users));
         let measured = self.arms().iter().filter(|arm| arm.count > 0);
@@ -267,7 +267,8 @@ impl Arms {
         nearest.map_or(0.0, |(part, rate)| part * rate)
     }
 
-    /// Whether each P that is compared has been measured so often, or is so bad, that all may be forgotten.
+    /// Whether each P that is compared has been measured so often, or is so bad, that all may be
+    /// forgotten.
     pub(super) fn crowded(&self) -> bool {
         self.compared().all(|arm| arm.count >= SLICES_MAX || arm.left >= LEFT_MAX)
     }

@@ -1,10 +1,12 @@
 //! What looking for a better P may cost: a token bucket in seconds of lost throughput.
 //!
-//! A second at nine tenths of what the held P gives loses 0.1 s. The bucket refills with time, and every look takes out
-//! what the P in force has really lost since the look before; a P that gives more than the held one puts it back in.
-//! A sample begins only if the loss that is expected of it is in the bucket. Until then the best known P is in force.
+//! A second at nine tenths of what the held P gives loses 0.1 s. The bucket refills with time, and
+//! every look takes out what the P in force has really lost since the look before; a P that gives
+//! more than the held one puts it back in. A sample begins only if the loss that is expected of it
+//! is in the bucket. Until then the best known P is in force.
 //!
-//! In any 10 s a search therefore loses what the bucket holds and what runs in: 0.25 + 10 x 0.02 = 0.45 s, 4.5 %.
+//! In any 10 s a search therefore loses what the bucket holds and what runs in: 0.25 + 10 x 0.02 =
+//! 0.45 s, 4.5 %.
 
 use super::Sight;
 use crate::Nanos;
@@ -12,7 +14,8 @@ use crate::Nanos;
 /// What the bucket holds.
 const CAPACITY_S: f64 = 0.25;
 
-/// Largest debt. A single slice of a slow load may lose seconds, and nothing else must wait for minutes because of that.
+/// Largest debt. A single slice of a slow load may lose seconds, and nothing else must wait for
+/// minutes because of that.
 const DEBT_S: f64 = 0.2;
 
 /// Part of the time that runs in while P is searched for, and while one is held and probed beside.
@@ -74,7 +77,8 @@ impl Budget {
         self.lost_s
     }
 
-    /// Whether a sample may begin that is expected to lose so much. A full bucket is enough for any.
+    /// Whether a sample may begin that is expected to lose so much. A full bucket is enough for
+    /// any.
     pub(super) fn affords(&self, loss_s: f64) -> bool {
         self.left_s >= loss_s.min(CAPACITY_S)
     }

@@ -7,15 +7,17 @@ use crate::Nanos;
 /// Ratio of P and a wide probe.
 const PROBE_WIDE: f64 = 1.6;
 
-/// Times after which a search begins again although nothing has shifted while the gate is open: the first one, and, as it is
-/// doubled each time, the longest. There are no probes then, so a load that drifts to where fewer inside would be better is
-/// found by nothing else. The first search may have been misled, as a cold server swings. A search costs up to 2 % of its time
-/// and takes about half a minute: 0.2 % of five minutes.
+/// Times after which a search begins again although nothing has shifted while the gate is open: the
+/// first one, and, as it is doubled each time, the longest. There are no probes then, so a load
+/// that drifts to where fewer inside would be better is found by nothing else. The first search may
+/// have been misled, as a cold server swings. A search costs up to 2 % of its time and takes about
+/// half a minute: 0.2 % of five minutes.
 pub(super) const AGAIN: Nanos = Nanos::from_millis(20_000);
 const AGAIN_MAX: Nanos = Nanos::from_millis(300_000);
 
 impl Tuner {
-    /// Keeps P without looking for a better one. What it gave is still expected of it when users come back.
+    /// Keeps P without looking for a better one. What it gave is still expected of it when users
+    /// come back.
     pub(super) fn rest(&mut self, sight: &Sight) -> u32 {
         self.phase = Phase::Holding;
         self.probed = sight.now;

@@ -1,4 +1,5 @@
-//! The search: samples downward from the open gate, then a climb, then a comparison with the open gate.
+//! The search: samples downward from the open gate, then a climb, then a comparison with the open
+//! gate.
 
 use super::arm::{ARMS, Enough, SLICES_MIN};
 use super::hold::AGAIN;
@@ -9,27 +10,29 @@ use super::{
 };
 use crate::matching::{Sample, fit_measured};
 
-/// The three samples of the model only say where the climb begins: they need not be as precise as a comparison of
-/// neighbours.
+/// The three samples of the model only say where the climb begins: they need not be as precise as a
+/// comparison of neighbours.
 const SAMPLES_COARSER: f64 = 3.0;
 
-/// Ratio of a sample and the next one below it. If throughput grows in proportion to P, the next one gives more than half of
-/// what is known, and so much less that it is seen in a quarter of a second.
+/// Ratio of a sample and the next one below it. If throughput grows in proportion to P, the next
+/// one gives more than half of what is known, and so much less that it is seen in a quarter of a
+/// second.
 const RUNG: f64 = 1.8;
 
 /// Gain over the open gate with which a P is settled on, beyond what chance may give.
 const OPEN_GAIN: f64 = 1.02;
 
-/// Gain over the open gate for which the samples of a search are enough, though they were not taken in turns.
+/// Gain over the open gate for which the samples of a search are enough, though they were not taken
+/// in turns.
 const FAR: f64 = 1.4;
 
-/// Slices of a P and of the open gate after which their comparison ends. Counts that scatter by 5 % from slice to slice
-/// show a gain of 2.6 % after so many: 1.96 x 5 % x sqrt(2 / 30).
+/// Slices of a P and of the open gate after which their comparison ends. Counts that scatter by 5 %
+/// from slice to slice show a gain of 2.6 % after so many: 1.96 x 5 % x sqrt(2 / 30).
 const DUEL_MAX: u32 = 30;
 
 impl Tuner {
-    /// Begins a search. From the open gate it takes samples downward; if a P is held, it first looks whether the open gate
-    /// is better by now, and climbs from that P if not.
+    /// Begins a search. From the open gate it takes samples downward; if a P is held, it first
+    /// looks whether the open gate is better by now, and climbs from that P if not.
     pub(super) fn begin(&mut self, sight: &Sight, why: Why) -> u32 {
         self.doubted = None;
         self.again = AGAIN;
@@ -55,8 +58,8 @@ impl Tuner {
         self.descend(sight, self.users)
     }
 
-    /// Samples the next P below this one, or takes the samples of the model once there is none. The model says nothing of
-    /// fewer inside than there are processors.
+    /// Samples the next P below this one, or takes the samples of the model once there is none. The
+    /// model says nothing of fewer inside than there are processors.
     fn descend(&mut self, sight: &Sight, above: u32) -> u32 {
         let open = self.limits.most;
         let floor = self.limits.least.max(self.limits.cores);
@@ -69,7 +72,8 @@ impl Tuner {
         self.search_on(sight)
     }
 
-    /// Takes the three samples of the model: P₀ is the lowest, P₂ the open gate, with as many inside as there are users.
+    /// Takes the three samples of the model: P₀ is the lowest, P₂ the open gate, with as many
+    /// inside as there are users.
     fn sample(&mut self, sight: &Sight, least: u32) -> u32 {
         self.rung = None;
         let open = self.limits.most;
@@ -212,8 +216,8 @@ impl Tuner {
             return self.stay_open(sight, None);
         }
         if self.arms.far(self.center, self.limits.most, FAR) {
-            // The samples of this search tell enough. With the open gate everybody comes in, and it may take long until they
-            // have left.
+            // The samples of this search tell enough. With the open gate everybody comes in, and it
+            // may take long until they have left.
             return self.settle(sight);
         }
         self.duel(sight, false)
@@ -240,7 +244,8 @@ impl Tuner {
         let gain = self.arms.mean(here) / self.arms.mean(open).max(1e-9);
         let half = gain * self.arms.interval(here).hypot(self.arms.interval(open));
         let told = count >= SLICES_MIN;
-        // At the begin of a search it is enough to know which is more likely: the other one is looked for again.
+        // At the begin of a search it is enough to know which is more likely: the other one is
+        // looked for again.
         let enough = if self.first { 1 } else { DUEL_MAX };
         let sunk = given_up(open) || self.first && self.arms.left(open);
         let wins = sunk || told && gain >= OPEN_GAIN && gain - half > 1.0;

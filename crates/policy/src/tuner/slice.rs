@@ -1,21 +1,24 @@
 //! Slices of time: P is set, what is inside turns over, then it is counted until there is enough.
 //!
 //! # Turning over
-//! By Little's law a turn spends inside / rate in the database. In that time as many turns end as are inside, so what is
-//! inside has turned over n times after n x inside turns: nothing has to be known of the rate in advance, and a load whose
-//! turns take seconds gets them. Four times are waited for, two if four take longer than [`Limits::slice_max`], and one if
-//! two take longer than [`Limits::slice_rare_max`]. After four times that it counts anyway. After P was lowered the surplus leaves first. Places beyond P are not given again, so that
-//! takes exactly as many turns as are too many.
+//! By Little's law a turn spends inside / rate in the database. In that time as many turns end as
+//! are inside, so what is inside has turned over n times after n x inside turns: nothing has to be
+//! known of the rate in advance, and a load whose turns take seconds gets them. Four times are
+//! waited for, two if four take longer than [`Limits::slice_max`], and one if two take longer than
+//! [`Limits::slice_rare_max`]. After four times that it counts anyway. After P was lowered the
+//! surplus leaves first. Places beyond P are not given again, so that takes exactly as many turns
+//! as are too many.
 //!
 //! # Enough
 //! A slice has [`Limits::completions`] turns, or has lasted [`Limits::slice_max`] and has
 //! [`Limits::completions_min`]. With fewer it goes on, to [`Limits::slice_rare_max`]: the load is a slow one.
 //!
 //! # Leaving early
-//! A sample of a P that is surely worse than another, by its upper confidence bound, is over at once: after
-//! [`JUDGED_AFTER`], also while what is inside still turns over. Two things are not yet the rate of this P, and only half
-//! of the other's throughput ends the sample then: the surplus that leaves after P was lowered, and the
-//! first turnover after P was raised, when many have come in and few can have ended.
+//! A sample of a P that is surely worse than another, by its upper confidence bound, is over at
+//! once: after [`JUDGED_AFTER`], also while what is inside still turns over. Two things are not yet
+//! the rate of this P, and only half of the other's throughput ends the sample then: the surplus
+//! that leaves after P was lowered, and the first turnover after P was raised, when many have come
+//! in and few can have ended.
 //!
 //! # Silence
 //! If hardly a turn ends although what is inside should have turned over several times by now, nothing is to be found out
@@ -78,8 +81,8 @@ const SETTLING_MAX: u64 = 4;
 /// Longest slices for which the surplus of a P that was left may be silent.
 const PATIENCE: u64 = 3;
 
-/// The upper bound of a rate: three deviations of a Poisson count, and for counts that scatter more than that 4 % of a second,
-/// 10 % of [`JUDGED_AFTER`].
+/// The upper bound of a rate: three deviations of a Poisson count, and for counts that scatter more
+/// than that 4 % of a second, 10 % of [`JUDGED_AFTER`].
 const DEVIATIONS: f64 = 3.0;
 const SCATTER: f64 = 0.04;
 
@@ -176,8 +179,8 @@ impl Slice {
         self.surplus.saturating_sub(left)
     }
 
-    /// What the slice showed, if it is over; the next one follows at once. P lets in so many `inside`; what is known of it
-    /// is beside what the slice before says.
+    /// What the slice showed, if it is over; the next one follows at once. P lets in so many
+    /// `inside`; what is known of it is beside what the slice before says.
     pub(super) fn ended(
         &mut self,
         sight: &Sight,
