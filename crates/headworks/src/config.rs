@@ -70,11 +70,7 @@ impl Default for Config {
     /// What an empty file means on this machine.
     fn default() -> Self {
         Config {
-            settings: Settings {
-                parallelism: OPEN,
-                auto: true,
-                ..Settings::default()
-            },
+            settings: Settings { parallelism: OPEN, auto: true, ..Settings::default() },
             classes: vec![ClassConfig::default_class()],
             rules: Vec::new(),
             metrics: None,

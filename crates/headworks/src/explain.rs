@@ -4,9 +4,9 @@ mod picture;
 mod user;
 
 use crate::cli::{ExplainGate, ExplainWhat};
+use crate::config::OPEN;
 use crate::control::{self, Request, Response};
 use crate::instance::Instance;
-use crate::config::OPEN;
 use crate::tuning::{Fitted, Measured, TuningReport};
 use anyhow::{Context, Result, bail};
 use std::fmt::Write;
@@ -94,7 +94,11 @@ fn text(report: &TuningReport) -> String {
         for each in &measured {
             line(format!(
                 "{:>6} {:>10.1} {:>8} {:>7}{}{}",
-                if each.parallelism == OPEN { "open".to_owned() } else { each.parallelism.to_string() },
+                if each.parallelism == OPEN {
+                    "open".to_owned()
+                } else {
+                    each.parallelism.to_string()
+                },
                 each.turns_per_s,
                 each.interval.map_or(String::new(), |part| format!("{:.1} %", part * 100.0)),
                 each.slices,

@@ -207,6 +207,15 @@ impl Tuning {
         }
     }
 
+    /// Whether another P than the one that is held is in force, or is about to be.
+    pub fn tries(&self) -> bool {
+        let tries = |tuner: &Tuner| {
+            let searches = !matches!(tuner.phase(), Phase::Waiting | Phase::Holding);
+            searches || tuner.parallelism() != tuner.held()
+        };
+        self.tuner.as_ref().is_some_and(tries)
+    }
+
     /// Looks, several times a second.
     pub fn tick(&mut self, region: &Region, now: Nanos) {
         self.take_over(region);
@@ -246,7 +255,8 @@ impl Tuning {
             (Phase::Climbing, Phase::Comparing | Phase::Holding) => self.last_search = measured,
             // Of the two that were compared, the comparison knows better.
             (Phase::Comparing, Phase::Holding) => {
-                let again = |each: &Measured| measured.iter().any(|m| m.parallelism == each.parallelism);
+                let again =
+                    |each: &Measured| measured.iter().any(|m| m.parallelism == each.parallelism);
                 self.last_search.retain(|each| !again(each));
                 self.last_search.extend(measured);
                 self.last_search.sort_by_key(|each| each.parallelism);
@@ -271,8 +281,7 @@ impl Tuning {
         for decision in &latest[latest.len() - fresh..] {
             // A wide probe that is better begins a climb without a word; that another one settles tells of it.
             let ends = matches!(decision, Decision::Settled { .. } | Decision::Open { .. });
-            let again = ends
-                && std::mem::replace(&mut self.settled, true);
+            let again = ends && std::mem::replace(&mut self.settled, true);
             if again || matches!(decision, Decision::Began { .. }) {
                 self.fitted.iter_mut().for_each(|fitted| fitted.outdated = true);
             }

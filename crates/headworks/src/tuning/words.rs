@@ -175,7 +175,10 @@ mod tests {
                 Decision::Moved { from: 16, to: 24, gain: 1.1, interval: 0.015 },
                 "P = 24 gives 1.100 x (+- 1.5 %) the throughput of P = 16",
             ),
-            (settled(0.012), "settled at P = 24 with 990 turns/s (+- 1.2 %); the open gate gives 700 (+- 2.0 %)"),
+            (
+                settled(0.012),
+                "settled at P = 24 with 990 turns/s (+- 1.2 %); the open gate gives 700 (+- 2.0 %)",
+            ),
             (settled(f64::INFINITY), "990 turns/s"),
         ] {
             let text = decision(&each);
