@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use headworks_policy::Nanos;
 use headworks_policy::tuner::{Decision, Limits, Sight, Tuner};
 
-use super::model::Database;
 use super::random::Random;
 
 /// How long a search is watched.
@@ -148,6 +147,7 @@ fn settled(seconds: &[f64]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::model::Database;
     use super::*;
 
     #[test]
