@@ -238,7 +238,7 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
     };
     let (mut before, mut halved_s, mut usual) = ((0.0, 0.0), 0.0, 0.0);
     let looks = (END_S / LOOK_S) as u64;
-    let every = |at: u64, seconds: f64| at % (seconds / LOOK_S) as u64 == 0;
+    let every = |at: u64, seconds: f64| at.is_multiple_of((seconds / LOOK_S) as u64);
     for at in 1..=looks {
         let now_s = at as f64 * LOOK_S;
         let gated = gate.done;
