@@ -253,7 +253,8 @@ pub struct Run {
     /// Configuration file (TOML): settings, classes, rules
     #[arg(long, short = 'c', value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// P: users inside at once, or `auto` to look for the best [default: auto, from 8 x cores]
+    /// P: users inside at once, or `auto` to look for the best [default: auto, from the open gate
+    /// on]
     #[arg(long, short = 'p', value_name = "P|auto", value_parser = parallelism)]
     pub parallelism: Option<Parallelism>,
     /// ζ: requests of one scheduling round over all users; 0 for the least that gives each one

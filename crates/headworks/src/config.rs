@@ -21,9 +21,6 @@ use headworks_region::rules::Rule;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// P for each core, unless the configuration or the command line says something else.
-pub const PARALLELISM_PER_CORE: u32 = 8;
-
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -73,11 +70,7 @@ impl Default for Config {
     /// What an empty file means on this machine.
     fn default() -> Self {
         Config {
-            settings: Settings {
-                parallelism: default_parallelism(),
-                auto: true,
-                ..Settings::default()
-            },
+            settings: Settings { parallelism: OPEN, auto: true, ..Settings::default() },
             classes: vec![ClassConfig::default_class()],
             rules: Vec::new(),
             metrics: None,
@@ -92,10 +85,8 @@ pub fn cores() -> u32 {
         .map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(u32::MAX))
 }
 
-/// 8 × the cores that this process may use, within what a region can hold.
-pub fn default_parallelism() -> u32 {
-    cores().saturating_mul(PARALLELISM_PER_CORE).clamp(1, TOKENS as u32)
-}
+/// The open gate, with which a search begins: P that holds nobody, the most that a region can hold.
+pub const OPEN: u32 = TOKENS as u32;
 
 /// Reads and checks a configuration file.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {

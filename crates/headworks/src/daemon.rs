@@ -34,6 +34,9 @@ use std::time::Duration;
 /// Longest time between two looks of the loops that set P and ζ, in milliseconds.
 const LOOK_MS: i32 = 100;
 
+/// The same while a P is tried: a sample that loses is left after 150 ms.
+const LOOK_TRIED_MS: i32 = 50;
+
 /// Time between two snapshots.
 const TICK: Nanos = Nanos::from_millis(500);
 
@@ -251,8 +254,9 @@ pub fn run(
             events: libc::POLLIN,
             revents: 0,
         });
+        let look_ms = if daemon.tuning.tries() { LOOK_TRIED_MS } else { LOOK_MS };
         // SAFETY: the array and its length belong together.
-        unsafe { libc::poll(fds.as_mut_ptr(), 3, LOOK_MS) };
+        unsafe { libc::poll(fds.as_mut_ptr(), 3, look_ms) };
         if fds[0].revents != 0 {
             if !daemon.note.attended {
                 daemon.remove_instance();

@@ -4,6 +4,7 @@ mod picture;
 mod user;
 
 use crate::cli::{ExplainGate, ExplainWhat};
+use crate::config::OPEN;
 use crate::control::{self, Request, Response};
 use crate::instance::Instance;
 use crate::tuning::{Fitted, Measured, TuningReport};
@@ -81,7 +82,7 @@ fn text(report: &TuningReport) -> String {
     let outdated = report.fitted.as_ref().is_some_and(|fitted| fitted.outdated);
     let measured = measured(report);
     if measured.is_empty() && report.auto {
-        line("Nothing was measured yet: a search begins when more users work than P.".to_owned());
+        line("Nothing was measured yet: a search begins when there are users enough.".to_owned());
     }
     if !measured.is_empty() {
         line(String::new());
@@ -93,7 +94,11 @@ fn text(report: &TuningReport) -> String {
         for each in &measured {
             line(format!(
                 "{:>6} {:>10.1} {:>8} {:>7}{}{}",
-                each.parallelism,
+                if each.parallelism == OPEN {
+                    "open".to_owned()
+                } else {
+                    each.parallelism.to_string()
+                },
                 each.turns_per_s,
                 each.interval.map_or(String::new(), |part| format!("{:.1} %", part * 100.0)),
                 each.slices,

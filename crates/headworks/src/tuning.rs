@@ -207,6 +207,15 @@ impl Tuning {
         }
     }
 
+    /// Whether another P than the one that is held is in force, or is about to be.
+    pub fn tries(&self) -> bool {
+        let tries = |tuner: &Tuner| {
+            let searches = !matches!(tuner.phase(), Phase::Waiting | Phase::Holding);
+            searches || tuner.parallelism() != tuner.held()
+        };
+        self.tuner.as_ref().is_some_and(tries)
+    }
+
     /// Looks, several times a second.
     pub fn tick(&mut self, region: &Region, now: Nanos) {
         self.take_over(region);
@@ -219,7 +228,7 @@ impl Tuning {
             return;
         }
         let limits = Limits {
-            most: headworks_region::control::TOKENS as u32,
+            most: crate::config::OPEN,
             cores: crate::config::cores(),
             ..Limits::default()
         };
@@ -242,8 +251,17 @@ impl Tuning {
             run: work.run,
             users: self.active[0].max(self.active[1]),
         });
-        if before == Phase::Climbing && tuner.phase() == Phase::Holding {
-            self.last_search = measured;
+        match (before, tuner.phase()) {
+            (Phase::Climbing, Phase::Comparing | Phase::Holding) => self.last_search = measured,
+            // Of the two that were compared, the comparison knows better.
+            (Phase::Comparing, Phase::Holding) => {
+                let again =
+                    |each: &Measured| measured.iter().any(|m| m.parallelism == each.parallelism);
+                self.last_search.retain(|each| !again(each));
+                self.last_search.extend(measured);
+                self.last_search.sort_by_key(|each| each.parallelism);
+            }
+            _ => {}
         }
         let held = tuner.held();
         // What is in force may be what it is, and stand for something else than before: a sample that is held now.
@@ -262,8 +280,8 @@ impl Tuning {
         self.seen = total;
         for decision in &latest[latest.len() - fresh..] {
             // A wide probe that is better begins a climb without a word; that another one settles tells of it.
-            let again = matches!(decision, Decision::Settled { .. })
-                && std::mem::replace(&mut self.settled, true);
+            let ends = matches!(decision, Decision::Settled { .. } | Decision::Open { .. });
+            let again = ends && std::mem::replace(&mut self.settled, true);
             if again || matches!(decision, Decision::Began { .. }) {
                 self.fitted.iter_mut().for_each(|fitted| fitted.outdated = true);
             }

@@ -8,28 +8,41 @@
 //! results demands: sampling ends when each mean is known well enough, not after a fixed time. A slow load, whose turns
 //! take seconds, gets slices of up to 20 s.
 //!
+//! # Nobody is worse off than without the gate
+//! The gate is open at first, and stays open until a P has beaten it: the largest P holds nobody.
+//! The open gate is sampled like any P, and is taken again whenever it turns out to be as good. A
+//! sample is left as soon as it is surely worse than what is known. What samples lose is paid from
+//! a [`budget`], so a search never costs more than a few percent.
+//!
 //! # Phases
-//! 1. *Sample* P₀, P₁ and P₂ and fit [`crate::matching`]. If the fit is refused, the best of the
-//!    three is the start.
+//! 1. *Sample* downward from the open gate, P by P, until fewer inside are surely worse. The
+//!    lowest, a middle one and the open gate are P₀, P₁ and P₂ of [`crate::matching`]. If the fit
+//!    is refused, the best sample is the start.
 //! 2. *Climb*: compare P with its neighbours, go to the best, and make the steps smaller once the
 //!    middle is best; then with the top of a curve through all that was measured around it, which is
 //!    surer than the luck of one neighbour. The model is only trusted as a start: no P is settled on
 //!    that was not measured to be at least as good as its neighbours.
-//! 3. *Hold*, with a probe to either side now and then: near ones, and in turn with them wide ones, because on a gentle
-//!    slope, where a server that has warmed up may have left P, neighbours look alike. Sums of deviations (CUSUM) watch
-//!    throughput, service time and the length of turns in requests, which tells the mix; a shift of one starts a climb
-//!    with wide steps from where P stands, never from an extreme, so that nobody suffers from the search.
+//! 3. *Compare* that P with the open gate, in turns. It is settled on if it is better by more than
+//!    both confidence intervals, and by 2 %.
+//! 4. *Hold*. Beside a P there is a probe to either side now and then: near ones, and in turn with
+//!    them wide ones and the open gate, because on a gentle slope, where a server that has warmed
+//!    up may have left P, neighbours look alike. Sums of deviations (CUSUM) watch throughput,
+//!    service time and the length of turns in requests, which tells the mix. A shift of one begins
+//!    a search. If a P is held, that first compares it with the open gate, and then climbs with
+//!    wide steps from where P stands.
 //!
 //! Of several P that are equally good the smallest is taken: it has the shorter tails.
 //!
 //! # Searches that come to nothing
 //! Users leave, requests stop, or so few turns end that they tell nothing. What was held before the search is in force
 //! then, never what was just tried: at once when users have left, for as long as it lasts when requests stop for a moment.
+//! Where nothing is held, and where too little happens to judge what is held, the gate is open.
 //!
 //! Time and counts are arguments, nothing is allocated, and the same seed of a simulated database
 //! gives the same decisions.
 
 mod arm;
+mod budget;
 mod decision;
 mod hold;
 mod limits;
@@ -39,9 +52,10 @@ mod watch;
 
 use crate::Nanos;
 use arm::Arms;
+use budget::{Budget, Stands};
 pub use decision::{Decision, Lack, Why};
 pub use limits::Limits;
-use slice::{Shown, Slice, Worth};
+use slice::{Known, Shown, Slice, Worth};
 use watch::Watches;
 
 /// What the tuner sees.
@@ -62,12 +76,14 @@ pub struct Sight {
 /// What the tuner is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Too little happens to measure anything.
+    /// Too little happens to measure anything, and the gate is open.
     Waiting,
-    /// Measuring P₀, P₁ and P₂.
+    /// Measuring downward from the open gate, for P₀, P₁ and P₂.
     Sampling,
     /// Comparing neighbours.
     Climbing,
+    /// Comparing a P with the open gate.
+    Comparing,
     /// Requests have stopped in the middle of a search: what was held before is in force until they go on.
     Silent,
     /// Staying.
@@ -83,31 +99,51 @@ pub struct Tuner {
     phase: Phase,
     /// P in force.
     current: u32,
-    /// P that is held or climbed from.
+    /// P that is in force again if the search under way ends here.
+    held: u32,
+    /// Turns a second that it gives.
+    held_rate: f64,
+    /// P that is climbed from; the one that is held otherwise.
     center: u32,
-    /// P that was held when the search under way began.
-    before: u32,
-    /// Users at the latest look.
+    /// Users at the latest look, and when the latest search began.
     users: u32,
+    searched_users: u32,
     /// Ratio between neighbours.
     step: f64,
     /// The climb is at its last comparison: with this top of the curve.
     top: Option<u32>,
+    /// The lowest P of the samples that go downward.
+    rung: Option<u32>,
+    /// The comparison with the open gate is the one at the begin of a search.
+    first: bool,
     arms: Arms,
     slice: Slice,
+    /// Time that the latest slice took, with what is inside turning over.
+    slice_s: f64,
+    /// Time after which the latest one that was left early was.
+    seen_s: f64,
+    budget: Budget,
     watches: Watches,
-    /// When the latest probe began, and how long it took.
+    /// A sample that was left early, and its throughput; not believed before others are known to be
+    /// better still.
+    doubted: Option<(u32, f64)>,
+    /// When the latest probe began, and when the latest search ended.
     probed: Nanos,
-    probe_took: Nanos,
+    searched: Nanos,
+    /// Time after which a search begins again while the gate is open.
+    again: Nanos,
+    /// What had been lost when the open gate was probed for the last time, and until when it is not
+    /// probed again.
+    opened: Option<f64>,
+    closed: Nanos,
     /// Probes are wide ones.
     wide: bool,
-    /// When sampling began, and before when it does not begin again.
-    sampling: Nanos,
-    spared: Nanos,
-    /// Slices with hardly a request, one after the other.
+    /// Slices with hardly a request, and slices in which what is held gave much less than it does
+    /// usually, one after the other.
     silent: u32,
-    /// What goes on when requests do, and the P at which they stopped.
-    paused: (Phase, u32),
+    fallen: u32,
+    /// What goes on when requests do.
+    paused: Phase,
     log: [Option<Decision>; LOG],
     logged: u64,
 }
@@ -130,32 +166,64 @@ const PROBE_GAIN: f64 = 1.015;
 /// Slices of silence after which there is nothing to search for: a disk that flushes may keep everybody waiting for a few.
 const SILENT: u32 = 5;
 
-/// After a probe, and after first samples, P stays what it was for at least so many times as long as they took: most of
-/// the time it is the one that is held, however slow the load is.
-const PAUSE: u64 = 4;
+/// Users for each core up to whom a search is not worth its cost, unless they are a crowd: hardly
+/// more inside than the database serves side by side.
+const FEW_PER_CORE: u32 = 8;
+
+/// A search begins again once there are more users than at the latest one by this factor.
+const GROWN: f64 = 1.5;
+
+/// Time until a P that is clearly worse is seen to be, in seconds, before one was.
+const SEEN_S: f64 = 0.25;
+
+/// Weight of a slice in what the held P is known to give.
+const FOLLOW: f64 = 0.3;
+
+/// Part of what a P usually gives with less of which the load has turned. Of the held one the slice
+/// is over at once.
+const FALLEN: f64 = 0.7;
+
+/// Slices in which the held P gives much less than it does usually after which the load has turned.
+/// One may be a stall of the disk.
+const FALLEN_MAX: u32 = 2;
+
+/// Part of what the held P usually gives that it surely gives at the moment.
+const SURELY: f64 = 0.9;
 
 impl Tuner {
-    /// Begins at `parallelism`, which it keeps until something happens.
+    /// Begins with `parallelism`: the open gate ([`Limits::most`]), or what another tuner has
+    /// found.
     pub fn new(limits: Limits, parallelism: u32) -> Tuner {
+        let held = parallelism.min(limits.most);
         Tuner {
             limits,
             phase: Phase::Waiting,
-            current: parallelism,
-            center: parallelism,
-            before: parallelism,
+            current: held,
+            held,
+            held_rate: 0.0,
+            center: held,
             users: 0,
+            searched_users: 0,
             step: STEP_FIRST,
             top: None,
+            rung: None,
+            first: false,
             arms: Arms::default(),
             slice: Slice::new(),
+            slice_s: 0.0,
+            seen_s: SEEN_S,
+            budget: Budget::new(),
             watches: Watches::default(),
+            doubted: None,
             probed: Nanos(0),
-            probe_took: Nanos(0),
+            searched: Nanos(0),
+            again: hold::AGAIN,
+            opened: None,
+            closed: Nanos(0),
             wide: false,
-            sampling: Nanos(0),
-            spared: Nanos(0),
             silent: 0,
-            paused: (Phase::Waiting, 0),
+            fallen: 0,
+            paused: Phase::Waiting,
             log: [None; LOG],
             logged: 0,
         }
@@ -173,7 +241,7 @@ impl Tuner {
 
     /// P that is in force again if the search ends here: while one is under way, what was held before it.
     pub fn held(&self) -> u32 {
-        if self.searching() { self.before } else { self.center }
+        self.held
     }
 
     /// What it is at.
@@ -203,54 +271,89 @@ impl Tuner {
     pub fn resume(&mut self, now: Nanos, instead: u32) {
         let (were, inside) = (self.inside(instead), self.inside(self.current));
         self.slice.begin(now, None, u64::from(were), inside);
-        // A probe that was interrupted has not taken that long.
-        self.probed = if self.current == self.center { self.probed } else { now };
+        self.budget.skip();
     }
 
     /// Looks, as often as one likes, and returns the P that shall be in force.
     pub fn look(&mut self, sight: Sight) -> u32 {
         self.users = sight.users;
-        if self.searching() && self.deserted(self.before) {
+        let refill = if self.searching() { budget::SEARCHING } else { budget::HOLDING };
+        let stands = match (self.current == self.held, self.slice.settling()) {
+            (true, false) => Stands::Held,
+            (true, true) => Stands::Back(self.held_rate),
+            (false, _) => Stands::Tried(self.held_rate),
+        };
+        self.budget.look(&sight, refill, stands);
+        if self.searching() && self.deserted() {
             return self.abandon(&sight, Lack::Users);
         }
+        if self.grown() {
+            return self.begin(&sight, Why::Grown);
+        }
         let inside = self.inside(self.current);
-        let expected = self.expected(inside);
-        let Some(shown) = self.slice.ended(&sight, inside, expected, &self.limits) else {
+        let known = Known {
+            expected: self.expected(inside),
+            better: self.better(),
+            // What was left for it has to end first, at whatever pace.
+            patient: self.doubted.is_some(),
+        };
+        let Some(shown) = self.slice.ended(&sight, inside, known, &self.limits) else {
             return self.current;
         };
         match shown.worth {
             Worth::Silent => return self.hush(&sight, &shown),
             Worth::Few => return self.starve(&sight, &shown),
-            Worth::Telling if self.phase == Phase::Silent => return self.go_on(&sight),
-            Worth::Telling => (self.silent, self.paused) = (0, (Phase::Waiting, 0)),
+            Worth::Worse if self.searching() || self.current != self.held => {
+                return self.leave(&sight, &shown);
+            }
+            // Hardly anything is silence, if it lasts.
+            Worth::Worse if shown.turns < slice::TELLING => return self.current,
+            _ if self.phase == Phase::Silent => return self.go_on(&sight),
+            _ => self.silent = 0,
         }
-        let few = self.users <= self.center && self.users < self.crowd();
-        let rare = shown.turns < self.limits.completions_min;
-        if self.phase == Phase::Waiting && (few || rare || sight.now < self.spared) {
-            // No need while P holds nobody, unless so many are inside that fewer could be better; and nothing to be
-            // found out if even what is held gives hardly enough turns for a slice.
+        if self.phase == Phase::Waiting && self.few() {
+            // Nothing to be gained, unless so many are inside that fewer could be better.
             self.watches = Watches::default();
             return self.current;
         }
+        let usual =
+            if self.current == self.held { self.held_rate } else { self.arms.mean(self.current) };
+        self.learn(&sight, &shown);
+        if let Some((parallelism, rate)) = self.doubted.take() {
+            if self.searching() && shown.rate < usual * FALLEN {
+                // It was not that P: everything has slowed down, and what was measured is of
+                // another load.
+                return self.begin(&sight, Why::Throughput);
+            }
+            self.arms.record_left(parallelism, rate);
+        }
         // Whether as many as P holds are too many is still looked at.
-        if self.phase == Phase::Holding && self.deserted(self.center) {
+        if self.phase == Phase::Holding && self.deserted() {
             return self.rest(&sight);
         }
         if self.watches.mix_shifted(&shown) {
             // What was measured before is of another load.
-            return match self.phase {
-                Phase::Waiting | Phase::Sampling => self.begin_sampling(&sight, Why::Mix),
-                _ => self.begin_again(&sight, Why::Mix),
-            };
+            return self.begin(&sight, Why::Mix);
         }
         match self.phase {
-            Phase::Waiting => self.begin_sampling(&sight, Why::Users),
-            Phase::Sampling if rare => self.unsampled(&sight, &shown),
-            Phase::Sampling | Phase::Climbing | Phase::Silent => {
+            Phase::Waiting => self.begin(&sight, Why::Users),
+            Phase::Sampling | Phase::Climbing | Phase::Comparing | Phase::Silent => {
                 self.arms.record(self.current, shown.rate);
                 self.search_on(&sight)
             }
             Phase::Holding => self.hold(&sight, &shown),
+        }
+    }
+
+    /// Keeps in mind what a slice says of what is held, and how long it took.
+    fn learn(&mut self, sight: &Sight, shown: &Shown) {
+        let usual = self.held_rate;
+        if self.current != self.held {
+            self.slice_s = self.slice.since_set(sight.now).0 as f64 / 1e9;
+        } else if (FALLEN * usual..usual / FALLEN).contains(&shown.rate) {
+            self.held_rate += FOLLOW * (shown.rate - usual);
+        } else {
+            self.held_rate = shown.rate;
         }
     }
 
@@ -261,39 +364,95 @@ impl Tuner {
         self.arms.iter().map(each).fold(0.0, f64::max)
     }
 
+    /// Turns a second that another P gives at least. With less the slice is over at once.
+    fn better(&self) -> f64 {
+        let best = self.arms.surest(self.current).map_or(0.0, |(_, least)| least);
+        match (self.phase, self.current == self.held) {
+            (Phase::Waiting | Phase::Silent, _) => 0.0,
+            // What follows a sample that was left has to tell whether it was the P.
+            _ if self.doubted.is_some() => 0.0,
+            (Phase::Holding, true) => FALLEN * self.watches.usual(),
+            (_, true) => best,
+            (_, false) => best.max(SURELY * self.held_rate),
+        }
+    }
+
+    /// The P in force is surely worse than another one. What is known to be good is in force for a
+    /// slice, which tells whether it was the P.
+    fn leave(&mut self, sight: &Sight, shown: &Shown) -> u32 {
+        self.doubted = Some((self.current, shown.rate));
+        self.seen_s = self.slice.since_set(sight.now).0 as f64 / 1e9;
+        let back = if self.phase == Phase::Holding { self.held } else { self.best_known() };
+        self.set(sight, back)
+    }
+
+    /// The best P other than the one in force, as far as is known: the held one, or one that is
+    /// surely better.
+    fn best_known(&self) -> u32 {
+        if self.phase == Phase::Comparing && self.current != self.center {
+            return self.center;
+        }
+        let surest = self.arms.surest(self.current).filter(|(_, least)| *least > self.held_rate);
+        surest.map_or(self.held, |(parallelism, _)| parallelism)
+    }
+
+    /// Whether the loss that is expected of a sample of this P is in the budget.
+    fn affords(&self, parallelism: u32) -> bool {
+        if parallelism == self.held || self.held_rate <= 0.0 {
+            return true;
+        }
+        let (rate, lasts_s) = match self.arms.count(parallelism) {
+            // At the begin of a search nothing is certain but the open gate: what is held may do
+            // harm.
+            0 if self.phase == Phase::Comparing && self.first => return true,
+            0 => (self.arms.guess(parallelism, (self.held, self.held_rate)), self.seen_s),
+            _ if self.arms.left(parallelism) => (self.arms.mean(parallelism), self.seen_s),
+            _ => (self.arms.mean(parallelism), self.slice_s),
+        };
+        let part = 1.0 - rate / self.held_rate;
+        self.budget.affords(part.max(0.0) * lasts_s)
+    }
+
     /// Hardly a request, of many. What was found holds, and what is being measured was not.
     fn hush(&mut self, sight: &Sight, shown: &Shown) -> u32 {
+        if self.searching() && self.doubted.is_none() && self.best_known() != self.current {
+            // Perhaps it is this P that silences them.
+            return self.leave(sight, shown);
+        }
         self.silent += 1;
+        self.doubted = None;
         let lasting = self.silent >= SILENT;
         match self.phase {
             Phase::Waiting => self.wait(sight),
             Phase::Holding if lasting => self.wait(sight),
-            Phase::Holding => self.end_probe(sight),
+            Phase::Holding => self.set(sight, self.held),
             _ if lasting => self.abandon(sight, Lack::Requests),
-            // It is this P that silences them.
-            Phase::Sampling if self.paused.1 == self.current => self.unsampled(sight, shown),
             phase => {
                 if phase != Phase::Silent {
-                    self.paused = (phase, self.current);
+                    self.paused = phase;
                 }
                 self.phase = Phase::Silent;
-                self.set(sight, self.before)
+                self.set(sight, self.held)
             }
         }
     }
 
     /// Requests go on, and the search does.
     fn go_on(&mut self, sight: &Sight) -> u32 {
-        self.phase = self.paused.0;
+        self.phase = self.paused;
         self.search_on(sight)
     }
 
     /// A handful of turns in the longest slice.
     fn starve(&mut self, sight: &Sight, shown: &Shown) -> u32 {
         match self.phase {
-            Phase::Sampling => self.unsampled(sight, shown),
-            Phase::Climbing | Phase::Silent => self.abandon(sight, Lack::Requests),
-            Phase::Holding if self.current != self.center => self.end_probe(sight),
+            // Also what is known to be good gives hardly anything.
+            Phase::Silent => self.abandon(sight, Lack::Requests),
+            _ if self.searching() && self.doubted.is_some() => self.abandon(sight, Lack::Requests),
+            Phase::Sampling | Phase::Climbing | Phase::Comparing => self.unsampled(sight, shown),
+            Phase::Holding if self.current != self.held => self.set(sight, self.held),
+            // What a probe has let in still leaves.
+            Phase::Holding if self.slice.surplus(sight.completed) > 0 => self.current,
             Phase::Waiting | Phase::Holding => self.wait(sight),
         }
     }
@@ -310,18 +469,19 @@ impl Tuner {
         self.current
     }
 
-    /// Nothing is searched for until there is something to be found out.
+    /// Nothing is held until there is something to be found out.
     fn wait(&mut self, sight: &Sight) -> u32 {
         self.phase = Phase::Waiting;
         self.silent = 0;
+        (self.held, self.center, self.held_rate) = (self.limits.most, self.limits.most, 0.0);
         self.watches = Watches::default();
-        self.arms.clear();
+        self.arms.clear(self.users);
         self.slice.forget();
-        self.set(sight, self.center)
+        self.set(sight, self.held)
     }
 
     fn searching(&self) -> bool {
-        matches!(self.phase, Phase::Sampling | Phase::Climbing | Phase::Silent)
+        matches!(self.phase, Phase::Sampling | Phase::Climbing | Phase::Comparing | Phase::Silent)
     }
 
     /// Users that this P lets in.
@@ -329,9 +489,41 @@ impl Tuner {
         parallelism.min(self.users)
     }
 
-    /// Most have left: all that are there may be inside at this P, and would only be held for the sake of a search.
-    fn deserted(&self, parallelism: u32) -> bool {
-        self.users < self.crowd() && f64::from(self.users) * STEP_LAST < f64::from(parallelism)
+    /// This P holds nobody, however many there are.
+    fn is_open(&self, parallelism: u32) -> bool {
+        parallelism >= self.limits.most
+    }
+
+    /// This P, within the limits; if all users are inside with it, it is the open gate.
+    fn bounded(&self, parallelism: u32) -> u32 {
+        if parallelism >= self.users {
+            return self.limits.most;
+        }
+        parallelism.clamp(self.limits.least, self.limits.most)
+    }
+
+    /// Users who all can be inside without harm, or are all inside with what is held.
+    fn unharmed(&self) -> u32 {
+        let few = self.limits.cores.saturating_mul(FEW_PER_CORE);
+        if self.is_open(self.held) { few } else { self.held }
+    }
+
+    /// So few are there that a search is not worth its cost.
+    fn few(&self) -> bool {
+        self.users < self.crowd() && self.users <= self.unharmed()
+    }
+
+    /// Most have left: all that are there may be inside, and would only be held for the sake of a
+    /// search.
+    fn deserted(&self) -> bool {
+        let most = f64::from(self.users) * STEP_LAST;
+        self.users < self.crowd() && most < f64::from(self.unharmed())
+    }
+
+    /// Many more have come since the latest search began.
+    fn grown(&self) -> bool {
+        let grown = f64::from(self.users) >= GROWN * f64::from(self.searched_users);
+        self.phase != Phase::Waiting && self.phase != Phase::Silent && grown && !self.few()
     }
 
     fn most(&self) -> u32 {

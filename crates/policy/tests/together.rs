@@ -22,8 +22,8 @@ const QUANTILE: f64 = 0.99;
 const LOOK_S: f64 = 0.05;
 const LOOKS_OF_A_TICK: u64 = 10;
 /// Until the load changes, and until the end; what comes before `LEARNT_S` after either is learning.
-const HALF_S: f64 = 180.0;
-const LEARNT_S: f64 = 60.0;
+const HALF_S: f64 = 210.0;
+const LEARNT_S: f64 = 90.0;
 
 struct Random(u64);
 
@@ -147,7 +147,7 @@ impl Site {
             away: BinaryHeap::new(),
             given: 0.0,
             now: 0.0,
-            parallelism: 16,
+            parallelism: 1_024,
             turns: 0,
             requests: 0,
             inside_s: 0.0,
@@ -270,7 +270,7 @@ impl Controllers {
     fn new(site: &Site) -> Controllers {
         let share = f64::from(SENSITIVE) / site.users.len() as f64;
         Controllers {
-            tuner: Tuner::new(Limits { cores: 2, ..Limits::default() }, 16),
+            tuner: Tuner::new(Limits { cores: 2, ..Limits::default() }, 1_024),
             quota: QuotaControl::default(),
             window_since: 0.0,
             slo: SloControl::new(&[share], &SloLimits::USUAL),

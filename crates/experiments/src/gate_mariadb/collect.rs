@@ -300,7 +300,7 @@ fn warm_buffer_pool(server: &Server, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// P of the gated arms: 8 × cores, where a search begins too.
+/// P of the gated arms: 8 × cores.
 fn default_parallelism() -> u32 {
     std::thread::available_parallelism().map_or(8, |cores| 8 * cores.get() as u32)
 }

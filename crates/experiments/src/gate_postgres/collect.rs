@@ -109,7 +109,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     Ok(record)
 }
 
-/// P of the gated arms: 8 × cores, where a search begins too.
+/// P of the gated arms: 8 × cores.
 fn default_parallelism() -> u32 {
     std::thread::available_parallelism().map_or(8, |cores| 8 * cores.get() as u32)
 }

@@ -63,7 +63,7 @@ fn the_defaults_that_the_example_documents_are_those_of_the_code() {
     let in_force = example_in_force();
     let gate = in_force.split("[[class]]").next().unwrap();
     let config = parse(gate).unwrap();
-    let parallelism = default_parallelism();
+    let parallelism = OPEN;
     assert_eq!(Settings { parallelism, ..config.settings }, Config::default().settings);
     for number in schema::WHOLE_NUMBERS {
         let range = format!("{} to {}", number.least, number.most);
@@ -389,7 +389,7 @@ fn a_reload_leaves_p_to_the_search_and_a_p_that_is_fixed_is_there_to_stay() {
     let region = region();
     let searched = parse("").unwrap();
     searched.apply(&region);
-    assert_eq!(region.control.settings().parallelism, default_parallelism());
+    assert_eq!(region.control.settings().parallelism, OPEN);
     let passing = Passing { parallelism: 24, back: 12 };
     region.beat.set_passing(Some(passing));
     assert!(region.retune(&region.control.settings(), 24));

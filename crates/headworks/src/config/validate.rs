@@ -3,7 +3,7 @@
 use super::error::{ConfigError, Place, nearest};
 use super::rules::rules;
 use super::schema::{ClassSection, File, GateSection, Number, NumberOrAuto, WholeNumber, Words};
-use super::{ClassConfig, Config, default_parallelism, millis};
+use super::{ClassConfig, Config, OPEN, millis};
 use headworks_policy::slo::TARGETS;
 use headworks_policy::wrr::WEIGHT_ONE;
 use headworks_policy::{CLASSES, Nanos};
@@ -84,7 +84,7 @@ fn settings(gate: &GateSection, place: &Place<'_>) -> Result<Settings, ConfigErr
     let settings = Settings {
         mode: mode.map_or(standard.mode, |at| MODES[at]),
         off: false,
-        parallelism: parallelism(gate, place)?.unwrap_or_else(default_parallelism),
+        parallelism: parallelism(gate, place)?.unwrap_or(OPEN),
         auto: parallelism(gate, place)?.is_none(),
         zeta: words("quota_requests", &gate.quota_requests, standard.zeta)?,
         unfairness_max_mille: bound("unfairness_max", &gate.unfairness_max, place)?,

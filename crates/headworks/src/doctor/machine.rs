@@ -1,7 +1,6 @@
 //! Kernel, cores, C library, clock, limits.
 
 use super::Finding;
-use crate::config::default_parallelism;
 use std::path::Path;
 
 /// Oldest kernel on which every part of the gate is known to be there.
@@ -38,11 +37,7 @@ fn judge_kernel(release: &str) -> Finding {
 
 pub(super) fn cores() -> Finding {
     let cores = crate::config::cores();
-    let p = default_parallelism();
-    Finding::ok(
-        "cores",
-        format!("{cores} may be used; P is {p} unless the configuration says something else"),
-    )
+    Finding::ok("cores", format!("{cores} may be used"))
 }
 
 pub(super) fn c_library() -> Finding {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::config::OPEN;
 use headworks_region::State;
 use std::sync::atomic::Ordering;
 
@@ -17,12 +18,17 @@ struct Stage {
 
 impl Stage {
     fn new(auto: bool) -> Stage {
+        Stage::with(HELD, auto)
+    }
+
+    /// With this P in force.
+    fn with(parallelism: u32, auto: bool) -> Stage {
         // SAFETY: all zero bytes are a valid region.
         let region = unsafe {
             let layout = std::alloc::Layout::new::<Region>();
             Box::from_raw(std::alloc::alloc_zeroed(layout).cast::<Region>())
         };
-        region.apply(&Settings { parallelism: HELD, auto, ..Settings::default() });
+        region.apply(&Settings { parallelism, auto, ..Settings::default() });
         let now = Nanos::from_millis(1_000_000);
         for _ in 0..USERS {
             let user = region.register(std::process::id(), now).expect("there is room");
@@ -209,7 +215,8 @@ fn settings_from_before_do_not_undo_what_the_search_has_set() {
 
 #[test]
 fn a_model_is_outdated_by_the_next_search() {
-    let mut stage = Stage::new(true);
+    // Only a search that begins with the open gate asks the model.
+    let mut stage = Stage::with(OPEN, true);
     let outdated = |stage: &Stage| stage.tuning.fitted.as_ref().map(|fitted| fitted.outdated);
     stage.until("a model", |stage| outdated(stage).is_some());
     stage.until("the end of the search", |stage| {

@@ -1,14 +1,16 @@
 //! What the tuner is at and what it decides, in words.
 
-use headworks_policy::matching::Misfit;
+use crate::config::OPEN;
+use headworks_policy::matching::{Misfit, Sample};
 use headworks_policy::tuner::{Decision, Lack, Phase, Why};
 
 /// What it is at.
 pub(super) fn phase(phase: Phase) -> &'static str {
     match phase {
-        Phase::Waiting => "waiting for more users or requests",
+        Phase::Waiting => "open, waiting for more users or requests",
         Phase::Sampling => "sampling",
         Phase::Climbing => "climbing",
+        Phase::Comparing => "comparing with the open gate",
         Phase::Silent => "waiting for requests to go on",
         Phase::Holding => "holding",
     }
@@ -36,11 +38,14 @@ pub(super) fn decision(decision: &Decision) -> String {
         Decision::Began { parallelism, why } => {
             let why = match why {
                 Why::Users => "there are users enough",
+                Why::Grown => "there are half as many users again",
+                Why::Time => "the latest search is long ago",
+                Why::Probe => "the open gate is better than what was held",
                 Why::Throughput => "throughput has shifted",
                 Why::ServiceTime => "the time that turns spend inside has shifted",
                 Why::Mix => "the length of turns, in requests, has shifted: another mix",
             };
-            format!("{why}: a search begins at P = {parallelism}")
+            format!("{why}: a search begins at {}", named(*parallelism))
         }
         Decision::Fitted { samples, intervals, fit, rising, start } => {
             let samples = samples.iter().zip(intervals).map(|(sample, interval)| {
@@ -56,24 +61,49 @@ pub(super) fn decision(decision: &Decision) -> String {
             format!("{}: {why}{rising}; the climb begins at P = {start}", samples.join(", "))
         }
         Decision::Unsampled { parallelism, turns, seconds } => format!(
-            "P = {parallelism} could not be sampled ({turns} turns in {seconds:.0} s say nothing of it): \
-             no curve, and the climb begins at what was held"
+            "P = {parallelism} could not be sampled ({turns} turns in {seconds:.0} s say nothing of it)"
         ),
         Decision::Abandoned { parallelism, lack } => {
             let lack = match lack {
                 Lack::Users => "most users have left",
                 Lack::Requests => "hardly a request is answered",
             };
-            format!("{lack}: the search is given up, with P = {parallelism} as before it")
+            format!("{lack}: the search is given up, with {} as before it", named(*parallelism))
         }
         Decision::Moved { from, to, gain, interval } => {
-            format!("P = {to} gives {gain:.3} x{} the throughput of P = {from}", known(*interval))
+            let (from, to) = (named(*from), named(*to));
+            format!("{to} gives {gain:.3} x{} the throughput of {from}", known(*interval))
         }
-        Decision::Settled { parallelism, throughput_per_s, interval } => {
-            let known = known(*interval);
-            format!("settled at P = {parallelism} with {throughput_per_s:.0} turns/s{known}")
+        Decision::Open { throughput_per_s, interval, best, best_interval } => {
+            let open = format!("open {throughput_per_s:.0}/s{}", known(*interval));
+            match best {
+                Some(Sample { parallelism, throughput_per_s }) => format!(
+                    "the gate stays open: no P was better by more than the noise ({open}, P = {parallelism} \
+                     {throughput_per_s:.0}/s{})",
+                    known(*best_interval)
+                ),
+                None => format!("the gate stays open: fewer inside give less ({open})"),
+            }
+        }
+        Decision::Settled {
+            parallelism,
+            throughput_per_s,
+            interval,
+            open_per_s,
+            open_interval,
+        } => {
+            let (here, open) = (known(*interval), known(*open_interval));
+            format!(
+                "settled at P = {parallelism} with {throughput_per_s:.0} turns/s{here}; the open gate gives \
+                 {open_per_s:.0}{open}"
+            )
         }
     }
+}
+
+/// A P, or the open gate.
+fn named(parallelism: u32) -> String {
+    if parallelism >= OPEN { "the open gate".to_owned() } else { format!("P = {parallelism}") }
 }
 
 /// How well something is known (half of the 95 % confidence interval), to follow a number.
@@ -84,7 +114,6 @@ fn known(interval: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use headworks_policy::matching::Sample;
 
     #[test]
     fn every_decision_is_said_in_words() {
@@ -95,11 +124,34 @@ mod tests {
         let fitted = |fit, rising| Decision::Fitted { samples, intervals, fit, rising, start: 23 };
         let began = |why| Decision::Began { parallelism: 16, why };
         let (flat, noise) = (Misfit::Flat, Misfit::Noise { interval: 0.4 });
-        let settled =
-            |interval| Decision::Settled { parallelism: 24, throughput_per_s: 990.0, interval };
+        let settled = |interval| Decision::Settled {
+            parallelism: 24,
+            throughput_per_s: 990.0,
+            interval,
+            open_per_s: 700.0,
+            open_interval: 0.02,
+        };
+        let open = |best| Decision::Open {
+            throughput_per_s: 1_020.0,
+            interval: 0.01,
+            best,
+            best_interval: 0.02,
+        };
         for (each, part) in [
             (began(Why::Users), "users enough: a search begins at P = 16"),
             (began(Why::Throughput), "throughput has shifted"),
+            (began(Why::Grown), "half as many users again"),
+            (began(Why::Time), "long ago"),
+            (began(Why::Probe), "the open gate is better"),
+            (
+                Decision::Began { parallelism: OPEN, why: Why::Users },
+                "a search begins at the open gate",
+            ),
+            (
+                open(Some(sample(16, 1_010.0))),
+                "stays open: no P was better by more than the noise (open 1020/s (+- 1.0 %), P = 16 1010/s (+- 2.0 %))",
+            ),
+            (open(None), "stays open: fewer inside give less (open 1020/s"),
             (began(Why::ServiceTime), "spend inside has shifted"),
             (began(Why::Mix), "another mix"),
             (fitted(fit, false), "400/s (+- 2.0 %) at P = 23"),
@@ -123,7 +175,10 @@ mod tests {
                 Decision::Moved { from: 16, to: 24, gain: 1.1, interval: 0.015 },
                 "P = 24 gives 1.100 x (+- 1.5 %) the throughput of P = 16",
             ),
-            (settled(0.012), "settled at P = 24 with 990 turns/s (+- 1.2 %)"),
+            (
+                settled(0.012),
+                "settled at P = 24 with 990 turns/s (+- 1.2 %); the open gate gives 700 (+- 2.0 %)",
+            ),
             (settled(f64::INFINITY), "990 turns/s"),
         ] {
             let text = decision(&each);

@@ -7,6 +7,12 @@ use crate::matching::{Curve, Misfit, Sample};
 pub enum Why {
     /// There are users enough for the first time.
     Users,
+    /// There are half as many users again as when the latest search began.
+    Grown,
+    /// The latest search is long ago.
+    Time,
+    /// The open gate was better than the P that was held.
+    Probe,
     /// Throughput at the P that is held has shifted.
     Throughput,
     /// The time that a turn spends inside has shifted, at the P that is held.
@@ -48,7 +54,7 @@ pub enum Decision {
         /// Where the climb begins.
         start: u32,
     },
-    /// The first samples could not be taken: one of them tells nothing. The climb begins at the P that was held before.
+    /// Too few turns end at this P to tell its throughput. The samples end above it.
     Unsampled {
         /// P of that sample.
         parallelism: u32,
@@ -75,7 +81,18 @@ pub enum Decision {
         /// How well the gain is known.
         interval: f64,
     },
-    /// The search is over.
+    /// The gate stays open, or is opened: no P was surely better.
+    Open {
+        /// Throughput of the open gate.
+        throughput_per_s: f64,
+        /// How well that is known.
+        interval: f64,
+        /// The best other P with its throughput; `None` if each was clearly worse.
+        best: Option<Sample>,
+        /// How well that is known.
+        best_interval: f64,
+    },
+    /// The search is over: this P is better than the open gate.
     Settled {
         /// P.
         parallelism: u32,
@@ -83,5 +100,9 @@ pub enum Decision {
         throughput_per_s: f64,
         /// How well that is known.
         interval: f64,
+        /// The same of the open gate, as far as it was measured.
+        open_per_s: f64,
+        /// How well that is known.
+        open_interval: f64,
     },
 }

@@ -1,78 +1,98 @@
-//! Holding what was found, with a probe to either side now and then.
+//! Holding what was found, with a probe to either side and of the open gate now and then.
 
-use super::slice::Shown;
-use super::watch::Watches;
-use super::{PAUSE, PROBE_GAIN, Phase, STEP_FIRST, STEP_LAST, Sight, Tuner};
+use super::slice::{Shown, Worth};
+use super::{FALLEN_MAX, PROBE_GAIN, Phase, STEP_FIRST, STEP_LAST, Sight, Tuner, Why, budget};
 use crate::Nanos;
 
 /// Ratio of P and a wide probe.
 const PROBE_WIDE: f64 = 1.6;
 
-/// Part of the throughput that probes may cost.
-const PROBE_COST: f64 = 0.005;
+/// Times after which a search begins again although nothing has shifted while the gate is open: the
+/// first one, and, as it is doubled each time, the longest. There are no probes then, so a load
+/// that drifts to where fewer inside would be better is found by nothing else. The first search may
+/// have been misled, as a cold server swings. A search costs up to 2 % of its time and takes about
+/// half a minute: 0.2 % of five minutes.
+pub(super) const AGAIN: Nanos = Nanos::from_millis(20_000);
+const AGAIN_MAX: Nanos = Nanos::from_millis(300_000);
 
 impl Tuner {
-    /// Keeps P without looking for a better one.
+    /// Keeps P without looking for a better one. What it gave is still expected of it when users
+    /// come back.
     pub(super) fn rest(&mut self, sight: &Sight) -> u32 {
         self.phase = Phase::Holding;
         self.probed = sight.now;
-        self.arms.clear();
-        self.watches = Watches::default();
-        self.set(sight, self.center)
-    }
-
-    /// What is held is in force again, if another P was.
-    pub(super) fn end_probe(&mut self, sight: &Sight) -> u32 {
-        if self.current != self.center {
-            self.probe_took = sight.now.since(self.probed);
-        }
-        self.set(sight, self.center)
+        self.arms.clear(self.users);
+        self.set(sight, self.held)
     }
 
     pub(super) fn hold(&mut self, sight: &Sight, shown: &Shown) -> u32 {
-        let &Shown { rate, seconds, .. } = shown;
-        let probing = self.current != self.center;
-        if !probing && let Some(why) = self.watches.shifted(shown) {
-            return self.begin_again(sight, why);
+        if self.current != self.held {
+            self.arms.record(self.current, shown.rate);
+            return self.set(sight, self.held);
         }
-        if probing || self.arms.len() > 0 {
-            self.arms.record(self.current, rate);
+        let fallen = shown.worth == Worth::Worse;
+        self.fallen = if fallen { self.fallen + 1 } else { 0 };
+        let turned = (self.fallen >= FALLEN_MAX).then_some(Why::Throughput);
+        if let Some(why) = self.watches.shifted(shown).or(turned) {
+            self.fallen = 0;
+            return self.begin(sight, why);
         }
-        if probing {
-            return self.end_probe(sight);
-        }
-        if let Some((better, gain)) = self.arms.better(self.center, PROBE_GAIN) {
-            self.before = self.center;
-            self.moved(self.center, better, gain);
-            if self.wide {
-                return self.begin_climb(sight, better, STEP_FIRST);
-            }
-            self.watches.moved(self.arms.mean(better));
-            self.arms.clear();
-            return self.set(sight, better);
-        }
-        let rested = sight.now.since(self.probed);
-        // From the begin of one probe to the begin of the next.
-        let pause = Nanos(self.probe_took.0.saturating_mul(1 + PAUSE));
-        if rested < self.limits.probe_every.max(pause) {
+        if fallen {
             return self.current;
         }
-        let (least, most) = (self.limits.least, self.most());
+        if self.is_open(self.held) {
+            if sight.now.since(self.searched) < self.again {
+                return self.current;
+            }
+            let again = Nanos(self.again.0 * 2).min(AGAIN_MAX);
+            self.begin(sight, Why::Time);
+            self.again = again;
+            return self.current;
+        }
+        if self.arms.len() > 0 {
+            self.arms.record(self.current, shown.rate);
+        }
+        if let Some((better, gain)) = self.arms.better(self.held, PROBE_GAIN) {
+            return self.improve(sight, better, gain);
+        }
+        if let Some(before) = self.opened.take() {
+            let lost_s = (self.budget.lost_s() - before).max(0.0);
+            self.closed = sight.now + Nanos((lost_s / budget::HOLDING * 1e9) as u64);
+        }
+        if sight.now.since(self.probed) < self.limits.probe_every {
+            return self.current;
+        }
         if self.arms.len() == 0 || self.arms.crowded() {
             self.wide = self.arms.len() > 0 && !self.wide;
             let ratio = if self.wide { PROBE_WIDE } else { STEP_LAST };
-            let up = ((f64::from(self.center) * ratio).ceil() as u32).clamp(least, most);
-            let down = ((f64::from(self.center) / ratio).floor() as u32).clamp(least, most);
-            self.arms.clear();
-            self.arms.choose([self.center, up, down]);
+            let up = self.bounded((f64::from(self.held) * ratio).ceil() as u32);
+            let down = self.bounded((f64::from(self.held) / ratio).floor() as u32);
+            // Near probes and wide ones take turns, and the open gate is one of the wide ones.
+            let may_open = self.wide && sight.now >= self.closed;
+            let open = if may_open { self.limits.most } else { down };
+            self.arms.clear(self.users);
+            self.arms.choose(&[self.held, up, down, open]);
         }
-        let Some(next) = self.arms.least_measured(self.center) else { return self.current };
-        // A slice where P is known to be worse is taken more seldom.
-        let lost_s = self.arms.loss(self.center, next) * seconds;
-        if (rested.0 as f64) < lost_s / PROBE_COST * 1e9 {
-            return self.current;
-        }
+        let may = |parallelism| self.affords(parallelism);
+        let Some(next) = self.arms.least_measured(self.held, may) else { return self.current };
         self.probed = sight.now;
+        self.opened = self.is_open(next).then(|| self.budget.lost_s());
         self.set(sight, next)
+    }
+
+    /// A probe is surely better than what is held.
+    fn improve(&mut self, sight: &Sight, better: u32, gain: f64) -> u32 {
+        if self.is_open(better) {
+            self.stay_open(sight, Some(self.held));
+            return self.begin(sight, Why::Probe);
+        }
+        self.moved(self.held, better, gain);
+        (self.held, self.held_rate) = (better, self.arms.mean(better));
+        if self.wide {
+            return self.begin_climb(sight, better, STEP_FIRST);
+        }
+        self.watches.moved(self.held_rate);
+        self.arms.clear(self.users);
+        self.set(sight, better)
     }
 }

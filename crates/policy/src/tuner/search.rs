@@ -1,87 +1,138 @@
-//! The search: first samples, then a climb.
+//! The search: samples downward from the open gate, then a climb, then a comparison with the open
+//! gate.
 
-use super::arm::ARMS;
+use super::arm::{ARMS, Enough, SLICES_MIN};
+use super::hold::AGAIN;
 use super::slice::Shown;
 use super::{
-    AS_GOOD, Decision, Lack, PAUSE, PROBE_GAIN, Phase, STEP_FIRST, STEP_LAST, STEP_SHIFT, Sight,
-    Tuner, Why,
+    AS_GOOD, Decision, Lack, PROBE_GAIN, Phase, STEP_FIRST, STEP_LAST, STEP_SHIFT, Sight, Tuner,
+    Why,
 };
-use crate::Nanos;
-use crate::matching::{Misfit, Sample, fit_measured};
+use crate::matching::{Sample, fit_measured};
 
-/// The three first samples only say where the climb begins, and two of them cost throughput while they
-/// are taken: they need not be as precise as a comparison of neighbours.
+/// The three samples of the model only say where the climb begins: they need not be as precise as a
+/// comparison of neighbours.
 const SAMPLES_COARSER: f64 = 3.0;
 
+/// Ratio of a sample and the next one below it. If throughput grows in proportion to P, the next
+/// one gives more than half of what is known, and so much less that it is seen in a quarter of a
+/// second.
+const RUNG: f64 = 1.8;
+
+/// Gain over the open gate with which a P is settled on, beyond what chance may give.
+const OPEN_GAIN: f64 = 1.02;
+
+/// Gain over the open gate for which the samples of a search are enough, though they were not taken
+/// in turns.
+const FAR: f64 = 1.4;
+
+/// Slices of a P and of the open gate after which their comparison ends. Counts that scatter by 5 %
+/// from slice to slice show a gain of 2.6 % after so many: 1.96 x 5 % x sqrt(2 / 30).
+const DUEL_MAX: u32 = 30;
+
 impl Tuner {
-    fn begin(&mut self, why: Why) {
-        if !self.searching() {
-            self.before = self.center;
+    /// Begins a search. From the open gate it takes samples downward; if a P is held, it first
+    /// looks whether the open gate is better by now, and climbs from that P if not.
+    pub(super) fn begin(&mut self, sight: &Sight, why: Why) -> u32 {
+        self.doubted = None;
+        self.again = AGAIN;
+        if why == Why::Grown {
+            // What the held P gives is measured anew before anything else.
+            self.held_rate = 0.0;
+            self.slice.again(sight);
         }
-        self.paused = (Phase::Waiting, 0);
-        self.note(Decision::Began { parallelism: self.center, why });
+        self.searched_users = self.users;
+        self.center = self.held;
+        self.note(Decision::Began { parallelism: self.held, why });
+        if self.is_open(self.held) {
+            return self.begin_sampling(sight);
+        }
+        self.duel(sight, true)
     }
 
-    /// P₀ and P₂. The model says nothing of fewer inside than there are processors.
-    fn extremes(&self) -> (u32, u32) {
-        let most = self.most();
-        (self.limits.least.max(self.limits.cores).min(most), most)
-    }
-
-    pub(super) fn begin_sampling(&mut self, sight: &Sight, why: Why) -> u32 {
-        self.begin(why);
-        let (least, most) = self.extremes();
-        let middle = (f64::from(least) * f64::from(most)).sqrt().round() as u32;
-        if middle <= least + 1 || middle >= most {
-            return self.begin_climb(sight, self.center.clamp(least, most), STEP_FIRST);
-        }
-        if self.phase != Phase::Sampling {
-            self.sampling = sight.now;
-        }
+    /// From the open gate downward.
+    fn begin_sampling(&mut self, sight: &Sight) -> u32 {
         self.phase = Phase::Sampling;
-        self.arms.clear();
-        for parallelism in [least, middle, most] {
-            self.arms.add(parallelism);
-        }
-        self.set(sight, middle)
+        self.arms.clear(self.users);
+        self.rung = Some(self.users);
+        self.descend(sight, self.users)
     }
 
-    /// Sampling is over, whatever came of it, and not soon done again: it costs throughput.
-    fn sampled(&mut self, sight: &Sight) {
-        let took = sight.now.since(self.sampling).0;
-        self.spared = sight.now + Nanos(took.saturating_mul(PAUSE));
+    /// Samples the next P below this one, or takes the samples of the model once there is none. The
+    /// model says nothing of fewer inside than there are processors.
+    fn descend(&mut self, sight: &Sight, above: u32) -> u32 {
+        let open = self.limits.most;
+        let floor = self.limits.least.max(self.limits.cores);
+        let next = floor.max((f64::from(above) / RUNG).round() as u32);
+        if next >= above || self.arms.left(above) || self.arms.len() >= ARMS - 1 {
+            return self.sample(sight, above);
+        }
+        self.rung = Some(next);
+        self.arms.choose(&[open, next]);
+        self.search_on(sight)
+    }
+
+    /// Takes the three samples of the model: P₀ is the lowest, P₂ the open gate, with as many
+    /// inside as there are users.
+    fn sample(&mut self, sight: &Sight, least: u32) -> u32 {
+        self.rung = None;
+        let open = self.limits.most;
+        let middle = (f64::from(least) * f64::from(self.users)).sqrt();
+        let far = |p: u32| (f64::from(p) / middle).ln().abs();
+        let others = self.arms.iter().map(|(p, ..)| p).filter(|p| ![least, open].contains(p));
+        let Some(middle) = others.min_by(|a, b| far(*a).total_cmp(&far(*b))) else {
+            // The first one below the open gate was given up, or is the last one.
+            return match self.arms.left(least) || least == self.users {
+                true => self.stay_open(sight, None),
+                false => self.begin_climb(sight, least, STEP_FIRST),
+            };
+        };
+        self.arms.choose(&[least, middle, open]);
+        self.search_on(sight)
     }
 
     /// Measures the next P of those that are compared, or draws the conclusion.
     pub(super) fn search_on(&mut self, sight: &Sight) -> u32 {
-        let sampling = self.phase == Phase::Sampling;
-        let coarser = if sampling { SAMPLES_COARSER } else { 1.0 };
-        match self.arms.next(self.limits.precision * coarser) {
-            Some(next) => self.set(sight, next),
-            None if sampling => self.fit(sight),
-            None => self.compare(sight),
+        if self.held_rate <= 0.0 {
+            return self.set(sight, self.held);
+        }
+        let enough = match self.phase {
+            // Without the first one below the open gate there is no search.
+            Phase::Sampling if self.arms.len() == 2 => Enough::ONCE.twice(),
+            Phase::Sampling if self.rung.is_some() => Enough::ONCE,
+            Phase::Sampling => Enough::to(self.limits.precision * SAMPLES_COARSER).once(),
+            Phase::Comparing => return self.judge(sight),
+            // Wide steps only show the direction; smaller ones follow.
+            Phase::Climbing if self.step >= STEP_SHIFT => Enough::ONCE.twice(),
+            _ => Enough::to(self.limits.precision),
+        };
+        if !self.arms.known(enough) {
+            let next = self.arms.next(enough, |parallelism| self.affords(parallelism));
+            return self.set(sight, next.unwrap_or_else(|| self.best_known()));
+        }
+        match (self.phase, self.rung) {
+            (Phase::Sampling, Some(rung)) => self.descend(sight, rung),
+            (Phase::Sampling, None) => self.fit(sight),
+            _ => self.compare(sight),
         }
     }
 
     fn fit(&mut self, sight: &Sight) -> u32 {
-        self.sampled(sight);
         let mut samples = [Sample { parallelism: 0, throughput_per_s: 0.0 }; 3];
         let mut intervals = [0.0; 3];
         let each = samples.iter_mut().zip(&mut intervals);
-        for ((sample, interval), (parallelism, mean, spread, _)) in each.zip(self.arms.iter()) {
-            *sample = Sample { parallelism, throughput_per_s: mean };
+        let users = self.users.max(1);
+        for ((sample, interval), (parallelism, mean, spread)) in each.zip(self.arms.chosen()) {
+            *sample = Sample { parallelism: parallelism.min(users), throughput_per_s: mean };
             *interval = spread;
         }
-        let (least, most) = self.extremes();
+        let mut both: Vec3 = std::array::from_fn(|at| (samples[at], intervals[at]));
+        both.sort_unstable_by_key(|(sample, _)| sample.parallelism);
+        (samples, intervals) = (both.map(|each| each.0), both.map(|each| each.1));
+        let (least, most) = (samples[0].parallelism, users);
         let fitted = fit_measured(samples, intervals);
-        let best = match fitted {
-            // All are as good, as far as can be told: the smallest is taken.
-            Err(Misfit::Flat) => samples.first(),
-            // Which one was best is chance.
-            Err(Misfit::Noise { .. }) => samples.get(1),
-            _ => samples.iter().max_by(|a, b| a.throughput_per_s.total_cmp(&b.throughput_per_s)),
-        };
-        let best = best.map_or(self.center, |best| best.parallelism);
+        // Where no curve fits, the best of all samples is as good a start as any.
+        let best = self.arms.best_of_all().unwrap_or(self.held);
         let peak = fitted.ok().map(|curve| curve.matching_point(curve.base.parallelism, most));
         let start = peak.map_or(best, |peak| peak.unwrap_or(most)).clamp(least, most);
         let rising = peak == Some(None);
@@ -89,29 +140,27 @@ impl Tuner {
         self.begin_climb(sight, start, STEP_FIRST)
     }
 
-    /// One of the first samples tells nothing, and others would cost as much: the search climbs from what was held.
+    /// Too few turns end at this P to tell its throughput, and fewer inside would give no more.
     pub(super) fn unsampled(&mut self, sight: &Sight, shown: &Shown) -> u32 {
-        self.sampled(sight);
+        if self.best_known() == self.current {
+            return self.abandon(sight, Lack::Requests);
+        }
         let &Shown { turns, seconds, .. } = shown;
         self.note(Decision::Unsampled { parallelism: self.current, turns, seconds });
-        self.begin_climb(sight, self.before, STEP_FIRST)
+        if self.phase == Phase::Sampling && self.rung == Some(self.current) {
+            // It is not worse, only slow: fewer inside turn over sooner.
+            return self.descend(sight, self.current);
+        }
+        self.arms.record_left(self.current, shown.rate);
+        self.arms.give_up(self.current);
+        self.search_on(sight)
     }
 
     /// Gives the search up.
     pub(super) fn abandon(&mut self, sight: &Sight, lack: Lack) -> u32 {
-        let sampling = Phase::Sampling;
-        if self.phase == sampling || self.phase == Phase::Silent && self.paused.0 == sampling {
-            self.sampled(sight);
-        }
-        self.center = self.before;
-        self.note(Decision::Abandoned { parallelism: self.center, lack });
-        self.wait(sight)
-    }
-
-    /// Searches from where P stands: the load is another one.
-    pub(super) fn begin_again(&mut self, sight: &Sight, why: Why) -> u32 {
-        self.begin(why);
-        self.begin_climb(sight, self.center, STEP_SHIFT)
+        self.center = self.held;
+        self.note(Decision::Abandoned { parallelism: self.held, lack });
+        if self.is_open(self.held) { self.wait(sight) } else { self.rest(sight) }
     }
 
     pub(super) fn begin_climb(&mut self, sight: &Sight, center: u32, step: f64) -> u32 {
@@ -119,24 +168,23 @@ impl Tuner {
         self.center = center;
         self.step = step;
         self.top = None;
-        self.arms.clear();
+        self.arms.keep([self.held, self.limits.most]);
         self.neighbours(sight)
     }
 
     /// Adds the middle and its neighbours to what is measured, and begins with whichever has been
     /// measured least.
     fn neighbours(&mut self, sight: &Sight) -> u32 {
-        let (least, most) = (self.limits.least, self.most());
-        let center = self.center.clamp(least, most);
-        self.center = center;
+        let center = self.center.clamp(self.limits.least, self.most());
         let up = ((f64::from(center) * self.step).round() as u32).max(center + 1);
         let down = ((f64::from(center) / self.step).round() as u32).min(center.saturating_sub(1));
-        self.measure(sight, [center, up.clamp(least, most), down.clamp(least, most)])
+        self.center = self.bounded(center);
+        self.measure(sight, [self.center, self.bounded(up), self.bounded(down)])
     }
 
     /// Compares these, which takes nothing for those that are known.
     fn measure(&mut self, sight: &Sight, chosen: [u32; 3]) -> u32 {
-        self.arms.choose(chosen);
+        self.arms.choose(&chosen);
         self.search_on(sight)
     }
 
@@ -160,22 +208,109 @@ impl Tuner {
                 self.step = STEP_LAST.max(self.step.sqrt());
                 return self.neighbours(sight);
             }
-            let top = self.arms.peak(best).unwrap_or(best);
+            let top = self.arms.peak(best).map_or(best, |top| self.bounded(top));
             self.top = Some(top);
             return self.measure(sight, [best, top, top]);
         }
-        let interval = self.arms.interval(self.center);
+        if self.is_open(self.center) {
+            return self.stay_open(sight, None);
+        }
+        if self.arms.far(self.center, self.limits.most, FAR) {
+            // The samples of this search tell enough. With the open gate everybody comes in, and it
+            // may take long until they have left.
+            return self.settle(sight);
+        }
+        self.duel(sight, false)
+    }
+
+    /// Compares what the climb found, or first of all what is held, with the open gate.
+    fn duel(&mut self, sight: &Sight, first: bool) -> u32 {
+        self.phase = Phase::Comparing;
+        self.first = first;
+        self.arms.clear(self.users);
+        self.arms.choose(&[self.limits.most, self.center]);
+        if first && self.held_rate > 0.0 {
+            // What the held P gives is known.
+            self.arms.record(self.held, self.held_rate);
+        }
+        self.search_on(sight)
+    }
+
+    /// Decides between the two, or measures on.
+    fn judge(&mut self, sight: &Sight) -> u32 {
+        let (here, open) = (self.center, self.limits.most);
+        let count = self.arms.count(here).min(self.arms.count(open));
+        let given_up = |parallelism| self.arms.given_up(parallelism);
+        let gain = self.arms.mean(here) / self.arms.mean(open).max(1e-9);
+        let half = gain * self.arms.interval(here).hypot(self.arms.interval(open));
+        let told = count >= SLICES_MIN;
+        // At the begin of a search it is enough to know which is more likely: the other one is
+        // looked for again.
+        let enough = if self.first { 1 } else { DUEL_MAX };
+        let sunk = given_up(open) || self.first && self.arms.left(open);
+        let wins = sunk || told && gain >= OPEN_GAIN && gain - half > 1.0;
+        let loses = given_up(here) || told && gain + half < OPEN_GAIN || count >= enough;
+        if wins || self.first && !given_up(here) && count >= enough && gain >= 1.0 {
+            return if self.first {
+                self.begin_climb(sight, here, STEP_SHIFT)
+            } else {
+                self.settle(sight)
+            };
+        }
+        if loses && self.first {
+            // What was held is worse than no gate at all. The search goes on from the open gate.
+            self.stay_open(sight, Some(here));
+            return self.begin_sampling(sight);
+        }
+        if loses {
+            return self.stay_open(sight, Some(here));
+        }
+        let next = self.arms.fewest(|parallelism| self.affords(parallelism));
+        self.set(sight, next.unwrap_or_else(|| self.best_known()))
+    }
+
+    /// Holds the middle, which is better than the open gate.
+    fn settle(&mut self, sight: &Sight) -> u32 {
+        let (here, open) = (self.center, self.limits.most);
         self.note(Decision::Settled {
-            parallelism: self.center,
-            throughput_per_s: after,
-            interval,
+            parallelism: here,
+            throughput_per_s: self.arms.mean(here),
+            interval: self.arms.interval(here),
+            open_per_s: self.arms.mean(open),
+            open_interval: self.arms.interval(open),
         });
+        self.take(sight, here, self.arms.mean(here))
+    }
+
+    /// Holds the open gate, as no P was surely better; `than` was the best of them.
+    pub(super) fn stay_open(&mut self, sight: &Sight, than: Option<u32>) -> u32 {
+        let open = self.limits.most;
+        let best = than.map(|parallelism| Sample {
+            parallelism,
+            throughput_per_s: self.arms.mean(parallelism),
+        });
+        let throughput_per_s = match self.arms.count(open) {
+            0 => self.held_rate,
+            _ => self.arms.mean(open),
+        };
+        self.note(Decision::Open {
+            throughput_per_s,
+            interval: self.arms.interval(open),
+            best,
+            best_interval: than.map_or(f64::INFINITY, |than| self.arms.interval(than)),
+        });
+        self.take(sight, open, throughput_per_s)
+    }
+
+    /// Holds this P, which gives so much.
+    fn take(&mut self, sight: &Sight, parallelism: u32, rate: f64) -> u32 {
         self.phase = Phase::Holding;
-        self.probed = sight.now;
+        (self.held, self.center, self.held_rate) = (parallelism, parallelism, rate);
+        (self.probed, self.searched) = (sight.now, sight.now);
         // If the load has changed while it was searched for, this is not what P gives.
-        self.watches.moved(after);
-        self.arms.clear();
-        self.set(sight, self.center)
+        self.watches.moved(rate);
+        self.arms.clear(self.users);
+        self.set(sight, parallelism)
     }
 
     /// Goes to a P that is better by this factor.
@@ -186,3 +321,6 @@ impl Tuner {
         self.center = to;
     }
 }
+
+/// Three samples with how well they are known.
+type Vec3 = [(Sample, f64); 3];

@@ -1,15 +1,24 @@
 //! Slices of time: P is set, what is inside turns over, then it is counted until there is enough.
 //!
 //! # Turning over
-//! By Little's law a turn spends inside / rate in the database. In that time as many turns end as are inside, so what is
-//! inside has turned over n times after n x inside turns: nothing has to be known of the rate in advance, and a load whose
-//! turns take seconds gets them. Four times are waited for, two if four take longer than [`Limits::slice_max`], and one if
-//! two take longer than [`Limits::slice_rare_max`]. After P was lowered the surplus leaves first. Places beyond P are not given again, so that
-//! takes exactly as many turns as are too many.
+//! By Little's law a turn spends inside / rate in the database. In that time as many turns end as
+//! are inside, so what is inside has turned over n times after n x inside turns: nothing has to be
+//! known of the rate in advance, and a load whose turns take seconds gets them. Four times are
+//! waited for, two if four take longer than [`Limits::slice_max`], and one if two take longer than
+//! [`Limits::slice_rare_max`]. After four times that it counts anyway. After P was lowered the
+//! surplus leaves first. Places beyond P are not given again, so that takes exactly as many turns
+//! as are too many.
 //!
 //! # Enough
 //! A slice has [`Limits::completions`] turns, or has lasted [`Limits::slice_max`] and has
 //! [`Limits::completions_min`]. With fewer it goes on, to [`Limits::slice_rare_max`]: the load is a slow one.
+//!
+//! # Leaving early
+//! A sample of a P that is surely worse than another, by its upper confidence bound, is over at
+//! once: after [`JUDGED_AFTER`], also while what is inside still turns over. Two things are not yet
+//! the rate of this P, and only half of the other's throughput ends the sample then: the surplus
+//! that leaves after P was lowered, and the first turnover after P was raised, when many have come
+//! in and few can have ended.
 //!
 //! # Silence
 //! If hardly a turn ends although what is inside should have turned over several times by now, nothing is to be found out
@@ -27,6 +36,8 @@ pub(super) enum Worth {
     Few,
     /// Hardly a turn ended of those that should have.
     Silent,
+    /// This P is surely worse than another.
+    Worse,
 }
 
 /// What a slice showed.
@@ -53,7 +64,7 @@ const TURNOVERS_LONG: u64 = 2;
 
 /// Turns that say something. Five slices of fewer scatter by more than 30 % (2.78 / sqrt(5 x 16), Student's t for five),
 /// which is more than a sample may to be fitted.
-const TELLING: u64 = 16;
+pub(super) const TELLING: u64 = 16;
 
 /// A load is silent with fewer turns than this, and than this part of what is expected. Less than twelve of them say nothing:
 /// of twelve, one or none ends by chance once in ten thousand times.
@@ -61,11 +72,38 @@ const HARDLY: u64 = 10;
 const HARDLY_PART: f64 = 1.0 / 6.0;
 const EXPECTED_MIN: f64 = 12.0;
 
+/// Time after which a sample may be left.
+const JUDGED_AFTER: Nanos = Nanos::from_millis(150);
+
+/// Longest slices of rare turns that are given to what is inside to turn over once.
+const SETTLING_MAX: u64 = 4;
+
+/// Longest slices for which the surplus of a P that was left may be silent.
+const PATIENCE: u64 = 3;
+
+/// The upper bound of a rate: three deviations of a Poisson count, and for counts that scatter more
+/// than that 4 % of a second, 10 % of [`JUDGED_AFTER`].
+const DEVIATIONS: f64 = 3.0;
+const SCATTER: f64 = 0.04;
+
+/// What is known before a slice begins, in turns a second; zero is nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    /// What this P should give at least.
+    pub(super) expected: f64,
+    /// What another P gives at least.
+    pub(super) better: f64,
+    /// The surplus may have been slowed down by its number, and leave slowly: that is no silence.
+    pub(super) patient: bool,
+}
+
 /// The slice under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slice {
     /// When P was set, or when the surplus had left.
     set: Nanos,
+    /// When P was set.
+    begun: Nanos,
     /// It was set, and is not what it was from the start.
     settling: bool,
     /// Turns that had ended then; not known before the first look.
@@ -78,6 +116,10 @@ pub(super) struct Slice {
     from: Option<Sight>,
     /// Since when silence is looked for, and the turns until then.
     heard: (Nanos, u64),
+    /// Since when the P is judged, and the turns until then.
+    judged: (Nanos, u64),
+    /// P was raised, and what has come in has not turned over.
+    raised: bool,
     /// Rate of the latest slice that told one, and how many were inside.
     pace: (f64, u32),
 }
@@ -86,12 +128,15 @@ impl Slice {
     pub(super) const fn new() -> Slice {
         Slice {
             set: Nanos(0),
+            begun: Nanos(0),
             settling: false,
             base: None,
             surplus: 0,
             inside: 0,
             from: None,
             heard: (Nanos(0), 0),
+            judged: (Nanos(0), 0),
+            raised: false,
             pace: (0.0, 0),
         }
     }
@@ -100,9 +145,27 @@ impl Slice {
     /// if they are known.
     pub(super) fn begin(&mut self, now: Nanos, completed: Option<u64>, were: u64, inside: u32) {
         (self.set, self.settling, self.base, self.from) = (now, true, completed, None);
+        self.begun = now;
         self.surplus = were.saturating_sub(u64::from(inside));
         self.inside = inside;
         self.heard = (now, completed.unwrap_or(0));
+        self.judged = self.heard;
+        self.raised = u64::from(inside) > were;
+    }
+
+    /// Forgets what was counted, at the same P.
+    pub(super) fn again(&mut self, sight: &Sight) {
+        self.begin(sight.now, Some(sight.completed), u64::from(self.inside), self.inside);
+    }
+
+    /// P was set, and what is inside has not turned over.
+    pub(super) fn settling(&self) -> bool {
+        self.settling && self.from.is_none()
+    }
+
+    /// Time since P was set.
+    pub(super) fn since_set(&self, now: Nanos) -> Nanos {
+        now.since(self.begun)
     }
 
     /// Forgets how quick the load was.
@@ -116,22 +179,26 @@ impl Slice {
         self.surplus.saturating_sub(left)
     }
 
-    /// What the slice showed, if it is over; the next one follows at once. P lets in so many `inside`, and should give at
-    /// least the rate `expected` (turns a second; zero if nothing was measured), beside what the slice before says.
+    /// What the slice showed, if it is over; the next one follows at once. P lets in so many
+    /// `inside`; what is known of it is beside what the slice before says.
     pub(super) fn ended(
         &mut self,
         sight: &Sight,
         inside: u32,
-        expected: f64,
+        known: Known,
         limits: &Limits,
     ) -> Option<Shown> {
         self.inside = inside;
         if self.base.is_none() {
             self.base = Some(sight.completed);
             self.heard = (sight.now, sight.completed);
+            self.judged = self.heard;
         }
         let Some(from) = self.from else {
-            return self.settle(sight, limits).or_else(|| self.silence(sight, expected, limits));
+            return self
+                .settle(sight, limits)
+                .or_else(|| self.worse(sight, known.better))
+                .or_else(|| self.silence(sight, known, limits));
         };
         let span = sight.now.since(from.now);
         let turns = sight.completed.saturating_sub(from.completed);
@@ -139,9 +206,11 @@ impl Slice {
             || span >= limits.slice_max && turns >= limits.completions_min
             || span >= limits.slice_rare_max;
         if !enough {
-            return self.silence(sight, expected, limits);
+            let worse = self.worse(sight, known.better);
+            return worse.or_else(|| self.silence(sight, known, limits));
         }
         self.count_from(sight);
+        self.judged = self.heard;
         let worth = if turns >= TELLING { Worth::Telling } else { Worth::Few };
         let shown = Shown::between(&from, sight, worth);
         if worth == Worth::Telling {
@@ -164,19 +233,22 @@ impl Slice {
         }
         let base = self.base.unwrap_or(sight.completed);
         let (turns, span) = (sight.completed.saturating_sub(base), sight.now.since(self.set));
-        let late = span >= limits.slice_rare_max;
+        let late = span.0 >= SETTLING_MAX * limits.slice_rare_max.0;
+        let long = span >= limits.slice_rare_max;
         if self.surplus > 0 {
             let left = turns >= self.surplus;
             if left || late {
                 self.surplus -= turns.min(self.surplus);
                 (self.set, self.base) = (sight.now, Some(sight.completed));
+                self.judged = (sight.now, sight.completed);
             }
             return (late && !left && turns < TELLING).then(|| Shown::few(turns, span));
         }
         let inside = u64::from(self.inside);
         let over = turns >= TURNOVERS * inside && span.0 >= limits.slice.0 / 4
             || turns >= TURNOVERS_LONG * inside && span >= limits.slice_max
-            || turns >= inside && late;
+            || turns >= inside && long
+            || turns >= TELLING && late;
         if over {
             self.count_from(sight);
         } else if late {
@@ -192,11 +264,41 @@ impl Slice {
         least_rate(pace, at, self.inside)
     }
 
+    /// Looks whether this P is surely worse than one that gives so much.
+    fn worse(&mut self, sight: &Sight, better: f64) -> Option<Shown> {
+        let (since, before) = self.judged;
+        let span = sight.now.since(since);
+        let turnover_s = if self.raised { f64::from(self.inside) / better } else { 0.0 };
+        if better <= 0.0 || span < JUDGED_AFTER || seconds(span) < turnover_s {
+            return None;
+        }
+        let turns = sight.completed.saturating_sub(before);
+        let count = turns as f64 + DEVIATIONS * (turns as f64).sqrt() + DEVIATIONS;
+        let most = count * (1.0 + SCATTER / seconds(span).sqrt());
+        let early = self.raised || self.surplus > 0;
+        if most < better * seconds(span) * if early { 0.5 } else { 1.0 } {
+            if turns >= TELLING {
+                self.judged = (sight.now, sight.completed);
+                self.from = self.from.map(|_| *sight);
+            }
+            return Some(Shown { worth: Worth::Worse, ..Shown::few(turns, span) });
+        }
+        if early {
+            self.judged = (sight.now, sight.completed);
+            self.raised = false;
+        }
+        None
+    }
+
     /// Looks whether hardly anything happens although much should.
-    fn silence(&mut self, sight: &Sight, expected: f64, limits: &Limits) -> Option<Shown> {
+    fn silence(&mut self, sight: &Sight, known: Known, limits: &Limits) -> Option<Shown> {
+        let lately = self.since_set(sight.now).0 < PATIENCE * limits.slice_max.0;
+        if known.patient && self.surplus > 0 && lately {
+            self.heard = (sight.now, sight.completed);
+        }
         let (since, before) = self.heard;
         let span = sight.now.since(since);
-        let expected = expected.max(self.usual()) * seconds(span);
+        let expected = known.expected.max(self.usual()) * seconds(span);
         let several = EXPECTED_MIN.max(TURNOVERS as f64 * f64::from(self.inside));
         if span < limits.slice_max || expected < several {
             return None;
@@ -256,7 +358,7 @@ mod tests {
     }
 
     fn look(slice: &mut Slice, ms: u64, completed: u64) -> Option<Shown> {
-        slice.ended(&sight(ms, completed), 16, 0.0, &Limits::default())
+        slice.ended(&sight(ms, completed), 16, Known::default(), &Limits::default())
     }
 
     /// A slice at P = 16 that begins at 1,000 ms, after 1,000 turns.
@@ -315,16 +417,40 @@ mod tests {
 
     #[test]
     fn what_does_not_turn_over_tells_nothing() {
-        // 8 turns in 20 s of 16 that are inside.
+        // 8 turns in 80 s of 16 that are inside.
         let mut slice = begun(16);
-        assert_eq!(look(&mut slice, 20_900, 1_008), None);
-        let shown = look(&mut slice, 21_000, 1_008).unwrap();
-        assert_eq!((shown.worth, shown.turns, shown.seconds), (Worth::Few, 8, 20.0));
+        assert_eq!(look(&mut slice, 80_900, 1_008), None);
+        let shown = look(&mut slice, 81_000, 1_008).unwrap();
+        assert_eq!((shown.worth, shown.turns, shown.seconds), (Worth::Few, 8, 80.0));
         // A surplus that leaves slowly is waited for, one that does not leave tells nothing.
         let mut slice = begun(256);
-        assert_eq!(look(&mut slice, 21_000, 1_120), None);
+        assert_eq!(look(&mut slice, 81_000, 1_120), None);
         assert_eq!(slice.surplus(1_120), 120);
-        assert_eq!(look(&mut slice, 41_000, 1_120).map(|shown| shown.worth), Some(Worth::Few));
+        assert_eq!(look(&mut slice, 161_000, 1_120).map(|shown| shown.worth), Some(Worth::Few));
+    }
+
+    #[test]
+    fn a_sample_that_is_surely_worse_is_left() {
+        // Another P gives 1,000 a second: after when this one is left, and with what worth.
+        let left = |were: u64, rate: u64| {
+            let mut slice = begun(were);
+            let known = Known { better: 1_000.0, ..Known::default() };
+            (1_050..1_600).step_by(50).find_map(|ms| {
+                let sight = sight(ms, 1_000 + (ms - 1_000) * rate / 1_000);
+                let shown = slice.ended(&sight, 16, known, &Limits::default())?;
+                (shown.worth == Worth::Worse).then_some(ms - 1_000)
+            })
+        };
+        // 150 ms: 15 + 3 sqrt(15) + 3 = 30, x 1.10 = 33 of 150; 90 -> 121 x 1.10 = 134.
+        // 450 ms: 360 -> 420 x 1.06 = 445 of 450.
+        assert_eq!(
+            [left(16, 100), left(16, 600), left(16, 800)],
+            [Some(150), Some(150), Some(450)]
+        );
+        // A surplus that leaves slowly is left at half, also before it has left.
+        assert_eq!([left(256, 100), left(256, 950)], [Some(150), None]);
+        // What came in has to turn over first: 16 turns, and then half would be 75 of 150.
+        assert_eq!([left(2, 100), left(2, 950)], [Some(150), None]);
     }
 
     #[test]
@@ -354,7 +480,8 @@ mod tests {
         for (turns, silent) in [(2, true), (3, false)] {
             let mut slice = begun(16);
             (slice.pace, slice.from) = ((1_000.0, 256), Some(sight(1_000, 1_000)));
-            let shown = slice.ended(&sight(3_000, 1_000 + turns), 2, 0.0, &Limits::default());
+            let shown =
+                slice.ended(&sight(3_000, 1_000 + turns), 2, Known::default(), &Limits::default());
             assert_eq!(shown.is_some(), silent, "{turns}");
         }
     }

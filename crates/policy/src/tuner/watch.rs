@@ -37,6 +37,11 @@ impl Watches {
         self.service = Watch::default();
     }
 
+    /// Throughput that the P that is held usually has; zero while that is learnt.
+    pub(super) fn usual(&self) -> f64 {
+        if self.throughput.count >= LEARN { self.throughput.mean } else { 0.0 }
+    }
+
     /// Takes what a slice showed of the mix, at whatever P; says whether that has shifted.
     pub(super) fn mix_shifted(&mut self, shown: &Shown) -> bool {
         let shifted = shown.requests.is_some_and(|requests| self.mix.shifted(requests));

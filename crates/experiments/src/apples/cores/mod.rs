@@ -183,7 +183,7 @@ fn panels() -> Vec<Panel> {
             "Until P has settled, 512 users",
             "s",
             &[
-                ("from 8 x cores", "settling_s", 512.0),
+                ("from the open gate", "settling_s", 512.0),
                 ("from P = 16", "settling_s_from_16", 512.0),
             ],
         ),
@@ -191,7 +191,7 @@ fn panels() -> Vec<Panel> {
             "λ_max error, 512 users",
             "",
             &[
-                ("from 8 x cores", "error", 512.0),
+                ("from the open gate", "error", 512.0),
                 ("from P = 16", "error_from_16", 512.0),
                 ("the model alone", "model_error", 512.0),
             ],
@@ -257,7 +257,7 @@ fn simulate_one(seed: u64, arms: &mut [ArmRecord]) {
             point.runs.push(run(BTreeMap::from([(SHARE.to_owned(), share)])));
         }
         for (point, users) in arms[1].points.iter_mut().zip(USERS) {
-            let start = simulate::daemon_start(&database);
+            let start = simulate::daemon_start();
             let mut numbers =
                 simulate::search(&curve, *cores, users, start, &mut random).numbers(&curve);
             let low =

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use headworks_policy::Nanos;
 use headworks_policy::tuner::{Decision, Limits, Sight, Tuner};
 
-use super::model::Database;
 use super::random::Random;
 
 /// How long a search is watched.
@@ -17,9 +16,6 @@ const STEP_MS: u64 = 50;
 /// Settled: from then on the mean of so many seconds is never below this part of the best.
 const SETTLED: f64 = 0.97;
 const SETTLED_OVER_S: usize = 10;
-
-/// Places for each core with which the gate begins.
-const PLACES_PER_CORE: u32 = 8;
 
 /// How much what is measured scatters: from slice to slice, and slowly.
 #[derive(Debug, Clone, Copy)]
@@ -74,10 +70,9 @@ impl Search {
     }
 }
 
-/// P with which the daemon begins on a machine like the database's.
-pub(super) fn daemon_start(database: &Database) -> u32 {
-    // Whole numbers of cores.
-    database.cores as u32 * PLACES_PER_CORE
+/// P with which the daemon begins: the open gate.
+pub(super) fn daemon_start() -> u32 {
+    Limits::default().most
 }
 
 /// Lets the tuner look for P from a cold start, with so many users without pauses. `curve` is the database's
@@ -152,6 +147,7 @@ fn settled(seconds: &[f64]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::model::Database;
     use super::*;
 
     #[test]
@@ -171,7 +167,7 @@ mod tests {
     fn a_search_finds_the_peak_of_a_simulated_database() {
         let database = Database::typical(2.0);
         let curve = database.curve(256);
-        let search = search(&curve, 2.0, 256, daemon_start(&database), &mut Random::new(1));
+        let search = search(&curve, 2.0, 256, daemon_start(), &mut Random::new(1));
         assert!((8..=24).contains(&search.optimum_p), "{search:?}");
         let numbers = search.numbers(&curve);
         // 1,110 of 902 were measured.
