@@ -4,7 +4,7 @@ use super::record::{Point, Record, Run};
 use crate::metrics::median;
 
 /// Runs of all seeds at an arm and a point, if they are in the record.
-pub(super) fn point<'a>(record: &'a Record, arm: &str, at: f64) -> Option<&'a Point> {
+pub(crate) fn point<'a>(record: &'a Record, arm: &str, at: f64) -> Option<&'a Point> {
     let arm = record.arms.iter().find(|each| each.arm == arm)?;
     arm.points.iter().find(|point| point.at == at)
 }
