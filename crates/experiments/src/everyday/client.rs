@@ -60,6 +60,9 @@ const PAUSE_MS: f64 = 2.0;
 /// How long an owner idles in its transaction.
 const IDLE: Duration = Duration::from_secs(3);
 
+/// How long an owner then leaves its lock to others. PostgreSQL would give it back at once, ahead of who waits.
+const DRAIN: Duration = Duration::from_millis(250);
+
 /// Who alters a table comes this long after its owner; who reads it then, after that time again.
 const AFTER: Duration = Duration::from_millis(50);
 
@@ -345,8 +348,11 @@ impl Client for Guest<'_> {
         } else {
             self.place.from.saturating_sub(elapsed)
         };
-        let pause_ms = if self.place.act == Act::Bystand { PAUSE_MS } else { 0.0 };
-        let after = Duration::from_secs_f64(self.random.exponential(pause_ms) / 1e3);
+        let after = match self.place.act {
+            Act::Bystand => Duration::from_secs_f64(self.random.exponential(PAUSE_MS) / 1e3),
+            Act::OwnRow | Act::OwnTable => DRAIN,
+            _ => Duration::ZERO,
+        };
         Request { kind: self.place.group, before, after }
     }
 

@@ -13,7 +13,7 @@ use crate::sweep::found::largest;
 use crate::sweep::{self, Bound};
 
 /// Window, rounds, and window of a series: of a full and of a quick run.
-const TIMES: [(u64, usize, u64); 2] = [(30, 5, 10), (15, 1, 5)];
+const TIMES: [(u64, usize, u64); 2] = [(30, 5, 10), (12, 1, 4)];
 
 /// A phase of the load that changes, and of all of them.
 const PHASES_S: u64 = 5 * 60;

@@ -242,7 +242,11 @@ pub(super) fn figures(record: &Record, points: &[(f64, String, &'static [Group])
 }
 
 fn short(value: f64) -> String {
-    if value < 100.0 { format!("{value:.1}") } else { thousands(value.round()) }
+    match value {
+        large if large >= 100.0 => thousands(large.round()),
+        some if some >= 10.0 => format!("{some:.1}"),
+        few => format!("{few:.2}"),
+    }
 }
 
 #[cfg(test)]
