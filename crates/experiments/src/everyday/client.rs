@@ -15,86 +15,88 @@ use crate::neighbours::site::ROWS;
 /// What a client does, again and again.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Act {
-    /// Changes a row of its own in a table that nobody else wants, and pauses.
+    /// Changes a row of its own in another table, then pauses.
     Bystand,
     /// Reads a row.
     Read,
-    /// A transaction of four small statements, which waits twice for its program.
+    /// A transaction of four small statements. Its program thinks twice in between.
     Transaction { think_ms: u64 },
     /// A transaction on a connection of its own.
     Connect,
-    /// A statement of so much processor time.
+    /// One statement that needs this much processor time.
     Long { seconds: f64 },
     /// Inserts many rows at once.
     Import,
     /// Builds an index and drops it.
     Index,
-    /// A transaction that changes one of a few hot rows every other time.
+    /// A transaction of three statements. Half of them change one of a few hot rows.
     Hot,
-    /// Locks a row, and idles in its transaction.
+    /// Changes one row and idles in its transaction: the owner of a row lock.
     OwnRow,
-    /// Wants that row.
+    /// Changes the same row: a waiter.
     WantRow,
-    /// Reads a table, and idles in its transaction.
+    /// Reads a table and idles in its transaction: the owner of a metadata lock.
     OwnTable,
-    /// Wants to change the definition of that table.
+    /// Alters that table.
     Alter,
-    /// Reads that table, after somebody wants to change its definition.
+    /// Reads that table while the ALTER waits.
     ReadAltered,
-    /// Holds one of a few user locks over several statements.
+    /// Takes one of a few user locks and holds it over several statements.
     UserLock,
-    /// Sleeps in the server.
+    /// Calls the server's own sleep function.
     Sleep,
 }
 
 impl Act {
-    /// Whether it takes so long that a window of some seconds has only a few.
+    /// Whether one request takes about a second or more.
     pub(super) fn is_slow(self) -> bool {
         matches!(self, Self::Long { .. } | Self::Index)
     }
 }
 
-/// A bystander's pause, on average.
+/// The mean pause of a bystander.
 const PAUSE_MS: f64 = 2.0;
 
 /// How long an owner idles in its transaction.
 const IDLE: Duration = Duration::from_secs(3);
 
-/// How long an owner then leaves its lock to others. PostgreSQL would give it back at once, ahead of who waits.
+/// The pause of an owner after its transaction. PostgreSQL would let it have the row again at once,
+/// ahead of the waiters.
 const DRAIN: Duration = Duration::from_millis(250);
 
-/// Who alters a table comes this long after its owner; who reads it then, after that time again.
+/// The ALTER begins this long after the owner has read. The readers follow after the same time.
 const AFTER: Duration = Duration::from_millis(50);
 
-/// How long `SLEEP` takes.
+/// How long the server's sleep function sleeps.
 const SLEEP: Duration = Duration::from_secs(1);
 
-/// User locks, and the two pauses of who holds one.
+/// The number of user locks, and each of two pauses while one is held.
 const USER_LOCKS: usize = 4;
 const HOLD: Duration = Duration::from_millis(1);
 
-/// Rows that one `INSERT` has.
+/// Rows of one `INSERT`.
 const BATCH: usize = 500;
 
-/// Hot rows.
+/// The number of hot rows.
 const HOT: i64 = 10;
 
-/// Longest piece of a pause that cannot be broken off.
+/// Pauses are cut into pieces of this length, so that a run ends soon.
 const PIECE: Duration = Duration::from_millis(20);
 
-/// What the clients of one run tell each other.
+/// State that the clients of one run share.
 pub(super) struct Board {
     began: Instant,
-    /// Locks taken by owners, and when the run was over.
+    /// How often owners took their lock, and when the run ended.
     state: Mutex<(u64, Option<Instant>)>,
     changed: Condvar,
-    /// When locks were freed last, in µs since `began`; the user locks follow that of the owner.
+    /// When each lock was freed last, in µs since `began`. The owner's is the first, user locks
+    /// follow.
     freed_us: [AtomicU64; 1 + USER_LOCKS],
-    /// How long after a lock was free waiters were done, in ms.
+    /// How late waiters finished after their lock was freed.
     late_ms: Mutex<Vec<f64>>,
-    /// Requests that were not answered when the run was over: group, and ms that they had waited.
+    /// Requests without an answer when the run ended: the group, and how long each had waited.
     pending_ms: Mutex<Vec<(usize, f64)>>,
-    /// Units of work that a statement does in a second.
+    /// Units of a long statement that the server computes in a second.
     pub(super) units_per_s: f64,
 }
 
@@ -111,20 +113,20 @@ impl Board {
         }
     }
 
-    /// The run is over: nobody waits for anybody any more.
+    /// Ends the run. Every pause and every wait for an owner ends, too.
     pub(super) fn end(&self) {
         lock(&self.state).1.get_or_insert_with(Instant::now);
         self.changed.notify_all();
     }
 
-    /// How late waiters were, ascending.
+    /// All delays of waiters, ascending.
     pub(super) fn late_ms(&self) -> Vec<f64> {
         let mut late = lock(&self.late_ms).clone();
         late.sort_by(f64::total_cmp);
         late
     }
 
-    /// The longest that a request of a group had waited in vain.
+    /// The longest wait of a group's requests that had no answer when the run ended.
     pub(super) fn pending_ms(&self, group: usize) -> f64 {
         let pending = lock(&self.pending_ms);
         pending.iter().filter(|each| each.0 == group).map(|each| each.1).fold(0.0, f64::max)
@@ -147,7 +149,8 @@ impl Board {
         self.freed_us[which].store(self.now_us(), Ordering::Relaxed);
     }
 
-    /// A waiter is done that began at `since_us`. If the lock was freed after that, it is as late as this.
+    /// Records the delay of a waiter that has finished. It counts only if the lock was freed after
+    /// the waiter began.
     fn done(&self, which: usize, since_us: u64) {
         let freed_us = self.freed_us[which].load(Ordering::Relaxed);
         if freed_us > since_us && !self.is_over() {
@@ -155,7 +158,7 @@ impl Board {
         }
     }
 
-    /// Waits until an owner has taken its lock once more than `seen` times.
+    /// Waits until the owner takes its lock again.
     fn wait(&self, seen: &mut u64) {
         let mut state = lock(&self.state);
         while state.0 <= *seen && state.1.is_none() {
@@ -176,14 +179,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where a client stands.
+/// What one client is told to do.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     pub(super) act: Act,
-    /// Its group, and its number in there.
+    /// The group's number, and the client's number within the group.
     pub(super) group: usize,
     pub(super) number: usize,
-    /// When it works, since the begin.
+    /// It works between these times since the begin.
     pub(super) from: Duration,
     pub(super) until: Duration,
 }
@@ -236,7 +239,7 @@ impl<'a> Guest<'a> {
                 transaction(session.as_mut(), &rows, board, Duration::ZERO)
             }
             Act::Long { seconds } => {
-                // The first one is shorter, so that not all end at the same time.
+                // The first one is shorter, so that they do not all end at the same time.
                 let part = if self.tries == 1 { self.random.unit() } else { 1.0 };
                 let units = board.units_per_s * seconds * part;
                 self.connection
@@ -301,7 +304,7 @@ impl<'a> Guest<'a> {
         }
     }
 
-    /// Takes a lock by a statement in a transaction, idles, and commits.
+    /// Takes a lock by a statement, idles in the transaction, and commits.
     fn own(&mut self, statement: &str) -> Result<(), DbError> {
         let board = self.board;
         self.connection.attempt(|session| {

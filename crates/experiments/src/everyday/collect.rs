@@ -1,5 +1,5 @@
-//! Runs the arms in turn: each run has a server that was just started, and clients in this process. Nothing here
-//! judges a number.
+//! Runs the arms in turn. Each run starts a server of its own; the clients are threads of this
+//! process. Nothing here judges a number.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -30,20 +30,20 @@ use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
 
-/// Starting and stopping a server, about.
+/// The time to start and stop a server, about.
 pub(super) const AROUND_S: u64 = 4;
 
-/// Making the data of a server, and measuring its capacity.
+/// The time to make a server's data, or to measure its capacity.
 pub(super) const DATA_S: u64 = 12;
 
-/// Units of a long statement with which its speed is measured.
+/// Units of the statement that measures how fast the server computes.
 const UNITS: f64 = 400_000.0;
 
-/// What a point of the record is.
+/// One point of the record.
 pub(super) struct Task {
     pub(super) at: f64,
     pub(super) case: &'static Case,
-    /// Transactions arrive at this part of the capacity, instead of when the last one is answered.
+    /// Open loop: the rate of arrivals, as a part of the capacity.
     pub(super) offered: Option<f64>,
 }
 
@@ -54,20 +54,20 @@ pub(super) struct Plan {
     pub(super) tasks: Vec<Task>,
     pub(super) warm_up_s: u64,
     pub(super) window_s: u64,
-    /// Length of the windows of series.
+    /// The length of a series' windows.
     pub(super) bucket_s: u64,
     pub(super) rounds: usize,
-    /// The load with which capacity is measured, if arrivals depend on it.
+    /// The load that measures the capacity, if rates depend on it.
     pub(super) capacity: Option<&'static Case>,
-    /// What points are.
+    /// What the points are, for the record.
     pub(super) sweep: String,
 }
 
-/// The data of a server, and what was found out about it.
+/// A server's data, and what was measured on it.
 struct Data {
     directory: PathBuf,
     units_per_s: f64,
-    /// Transactions per second of sixteen clients, as it is.
+    /// Transactions per second of 16 clients on the server as it is, round by round.
     capacity_per_s: Vec<f64>,
 }
 
@@ -109,7 +109,7 @@ pub(super) fn collect(plan: &Plan, options: &RunOptions) -> Result<Record> {
             bench.measure_capacities(case, round)?;
         }
         for task in &plan.tasks {
-            // All arms of a case follow each other: the machine's pace changes with the hour.
+            // The machine's pace drifts, so the arms of one case follow each other.
             let mut order: Vec<&Arm> = plan.arms.iter().filter(|arm| fits(task, arm)).collect();
             random.shuffle(&mut order);
             for arm in order {
@@ -157,7 +157,7 @@ fn fits(task: &Task, arm: &Arm) -> bool {
     task.case.only.is_none_or(|kind| kind == arm.kind)
 }
 
-/// Data directories are those of engines: a pool of threads works on the same files.
+/// The name of a data directory. MariaDB's pool works on the same files as its threads.
 fn engine(kind: Kind) -> &'static str {
     match kind {
         Kind::MariaDb | Kind::MariaDbPool => "mariadb",
@@ -165,7 +165,7 @@ fn engine(kind: Kind) -> &'static str {
     }
 }
 
-/// Everybody's account, which may do everything.
+/// How the clients connect.
 fn database(kind: Kind, port: u16) -> Result<Database, DbError> {
     match kind {
         Kind::MariaDb | Kind::MariaDbPool => {
@@ -177,7 +177,7 @@ fn database(kind: Kind, port: u16) -> Result<Database, DbError> {
 }
 
 impl Bench<'_> {
-    /// Makes the data of a server, unless it is there.
+    /// Makes a server's data, unless it exists.
     fn prepare(&mut self, kind: Kind) -> Result<()> {
         if self.data.contains_key(engine(kind)) {
             return Ok(());
@@ -204,7 +204,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Sixteen clients on each server as it is.
+    /// Measures the capacity of each server as it is.
     fn measure_capacities(&mut self, case: &'static Case, round: usize) -> Result<()> {
         for kind in [Kind::MariaDb, Kind::PostgreSql] {
             if !self.data.contains_key(engine(kind)) {
@@ -222,7 +222,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// One run: a server, its clients, and what they found.
+    /// One run: starts a server, lets the clients work, and measures.
     fn run(&self, arm: &Arm, task: &Task, round: usize) -> Result<Run> {
         interrupt::check()?;
         let prefix = match arm.front {
@@ -243,7 +243,7 @@ impl Bench<'_> {
         };
         let port = pooler.as_ref().map_or(site.port(), |(_, port)| *port);
         let database = database(arm.kind, port)?;
-        // That of this round.
+        // The capacity of this round.
         let capacity_per_s = data.capacity_per_s.last().copied();
         let offered_per_s = task.offered.and_then(|part| Some(part * capacity_per_s?));
         let window_s = task.case.window_s.unwrap_or(self.plan.window_s);
@@ -272,7 +272,8 @@ impl Bench<'_> {
         Ok(Run { seed: round as u64, ..run })
     }
 
-    /// Lets the clients work. When the window is over, the server is stopped: who then waits for it has an end.
+    /// Lets the clients work. The server is stopped at the end of the window, because clients may
+    /// be in statements that take minutes.
     #[expect(clippy::too_many_arguments, reason = "each is a thing of its own, used once")]
     fn drive(
         &self,
@@ -312,7 +313,7 @@ impl Bench<'_> {
     }
 }
 
-/// Where each client stands.
+/// What each client does.
 fn places(case: &Case, window: Duration) -> Vec<Place> {
     let of = |(group, each): (usize, &super::Group)| {
         let (act, from, until) = (each.act, window.mul_f64(each.from), window.mul_f64(each.until));
@@ -322,7 +323,7 @@ fn places(case: &Case, window: Duration) -> Vec<Place> {
     case.groups.iter().enumerate().flat_map(of).collect()
 }
 
-/// What the gate says at the end: `gate_p`, `gate_closed`, and `gate_stall_bonus`.
+/// The gate's state at the end of a run: `gate_p`, `gate_closed`, `gate_stall_bonus`.
 fn ask_gate(headworks: &Path) -> Result<BTreeMap<String, f64>> {
     let status = gate::ask(headworks, &["status"])?;
     let mut numbers = BTreeMap::new();
@@ -335,8 +336,9 @@ fn ask_gate(headworks: &Path) -> Result<BTreeMap<String, f64>> {
     Ok(numbers)
 }
 
-/// Numbers: of each group `{group}_per_s`, `_p50_ms`, `_p99_ms` and `_max_ms` (with requests that had no answer by the
-/// end); of waiters `late_p50_ms`, `late_p95_ms`, `late_max_ms`. Series: `{group}_per_s` and `_p99_ms`.
+/// Numbers of each group: `{group}_per_s`, `_p50_ms`, `_p99_ms` and `_max_ms`. The last one includes
+/// requests without an answer. Numbers of waiters: `late_p50_ms`, `late_p95_ms`, `late_max_ms`.
+/// Series: `{group}_per_s` and `_p99_ms`.
 fn measure(case: &Case, report: &Report, board: &Board, bucket_s: u64) -> Run {
     let mut numbers = BTreeMap::new();
     let mut series = BTreeMap::new();

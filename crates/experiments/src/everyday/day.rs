@@ -1,4 +1,4 @@
-//! Everyday loads: in no window may the gate make them worse.
+//! Everyday loads. The gate must not make any of them worse, in any window of a run.
 
 use anyhow::Result;
 
@@ -12,10 +12,10 @@ use crate::registry::{Experiment, RunOptions};
 use crate::sweep::found::largest;
 use crate::sweep::{self, Bound};
 
-/// Window, rounds, and window of a series: of a full and of a quick run.
+/// Seconds of a run, rounds, and seconds of a window; for a full and for a quick run.
 const TIMES: [(u64, usize, u64); 2] = [(30, 5, 10), (12, 1, 4)];
 
-/// A phase of the load that changes, and of all of them.
+/// The run of the load that changes: five phases of a minute.
 const PHASES_S: u64 = 5 * 60;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -53,7 +53,7 @@ const fn readers(clients: usize) -> Group {
     Group::new("readers", clients, Act::Read)
 }
 
-/// They join when the readers have been there for a third of the time.
+/// The long statements join after a third of the run.
 const fn long(seconds: f64) -> Group {
     Group::new("long", 24, Act::Long { seconds }).during(1.0 / 3.0, 1.0)
 }
@@ -98,12 +98,12 @@ const CASES: [Case; 16] = [
     },
 ];
 
-/// Groups whose requests are many in each window.
+/// Groups of short requests. Each window has many of them.
 fn fast(view: &View<'_>) -> impl Iterator<Item = &'static Group> + use<> {
     view.groups.iter().filter(|group| !group.act.is_slow())
 }
 
-/// Requests a second of all fast groups in each window: behind the gate, and as it is.
+/// Requests per second of all short groups in each window: behind the gate, and as it is.
 fn totals(view: &View<'_>) -> Vec<(f64, f64)> {
     let mut sums: Vec<(f64, f64)> = Vec::new();
     for group in fast(view) {
@@ -116,20 +116,20 @@ fn totals(view: &View<'_>) -> Vec<(f64, f64)> {
     sums
 }
 
-/// The lowest ratio of all windows in which there is something as it is.
+/// The total's lowest ratio over all windows.
 fn total(view: &View<'_>) -> Option<f64> {
     let busy = totals(view).into_iter().filter(|(_, theirs)| *theirs > 0.0);
     busy.map(|(ours, theirs)| ours / theirs).reduce(f64::min)
 }
 
-/// Of a group that was not there for the whole of a window, or has just come, little can be said.
+/// Whether a group works through the whole of a window.
 fn settled(group: &Group, window: usize, windows: usize) -> bool {
     let part = |at: usize| at as f64 / windows as f64;
     part(window) + 1e-9 >= group.from && part(window + 1) <= group.until + 1e-9
 }
 
-/// The lowest of all windows and groups. A group whose part of all requests is at least its part of the connections
-/// has what its weight gives it, whatever it had as it is.
+/// The lowest ratio over all windows and groups. It is 1 for a group that has its share: its part of
+/// the requests is at least its part of the connections.
 fn groups(view: &View<'_>) -> Option<f64> {
     let totals = totals(view);
     let mut values: Vec<f64> = Vec::new();
@@ -156,10 +156,10 @@ fn groups(view: &View<'_>) -> Option<f64> {
     values.into_iter().reduce(f64::min)
 }
 
-/// Requests of a slow group with which its throughput can be judged.
+/// Fewer requests than this say nothing about the throughput of a group of long requests.
 const LEAST: f64 = 10.0;
 
-/// The largest ratio of all windows and groups.
+/// The largest ratio of P99 over all windows and groups.
 fn tails(view: &View<'_>) -> Option<f64> {
     let windows = fast(view).flat_map(|group| {
         let windows = view.windows(&format!("{}_p99_ms", group.name));
@@ -175,7 +175,7 @@ fn tails(view: &View<'_>) -> Option<f64> {
 const MEASURES: [Measure; 3] = [
     Measure {
         key: "total_of_as_it_is",
-        title: "Requests of all in the worst window, of those as it is",
+        title: "Requests of all, worst window",
         statement: "the total is no less in any window",
         unit: "requests / requests as it is, worst window",
         bound: Bound::AtLeast(0.97),
@@ -183,7 +183,7 @@ const MEASURES: [Measure; 3] = [
     },
     Measure {
         key: "group_of_as_it_is",
-        title: "Requests of a group in its worst window, of those as it is",
+        title: "Requests of a group, worst window",
         statement: "no group has less than both as it is and its share",
         unit: "requests / requests as it is, worst window and group",
         bound: Bound::AtLeast(0.95),
@@ -191,7 +191,7 @@ const MEASURES: [Measure; 3] = [
     },
     Measure {
         key: "p99_of_as_it_is",
-        title: "P99 of a group in its worst window, of that as it is",
+        title: "P99 of a group, worst window",
         statement: "no group's P99 is longer in any window",
         unit: "P99 / P99 as it is, worst window and group",
         bound: Bound::AtMost(1.1),
@@ -247,13 +247,13 @@ mod tests {
 
     #[test]
     fn a_group_may_lose_what_is_beyond_its_share() {
-        // 64 thinking and 192 busy clients: a quarter of 1,200 requests is 300.
+        // 64 of 256 clients think. The share of the 192 busy clients is 900 of 1,200 requests.
         let plain: &[(&str, &[f64])] = &[("thinking_per_s", &[200.0]), ("busy_per_s", &[1_000.0])];
         let fair: &[(&str, &[f64])] = &[("thinking_per_s", &[290.0]), ("busy_per_s", &[910.0])];
-        // The busy have 0.91 of as it is, and more than their 900.
+        // The busy clients lose 9 %, but have more than their share.
         assert_eq!(verdicts(plain, fair, &CASES[5])[1], (1.0, true));
         let unfair: &[(&str, &[f64])] = &[("thinking_per_s", &[150.0]), ("busy_per_s", &[1_050.0])];
-        // The thinking have less than both.
+        // The thinking clients have 0.75 of as it is, and less than their share.
         assert_eq!(verdicts(plain, unfair, &CASES[5])[1], (0.75, false));
     }
 

@@ -1,4 +1,4 @@
-//! What is behind the gate, held against the same server as it is: medians of the rounds. Pure but for the files.
+//! Compares each server behind the gate with the same server as it is, by medians of the rounds.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::sweep::record::{Record, Run};
 use crate::sweep::{self, Bound, Presentation};
 use crate::table::align;
 
-/// An experiment over cases.
+/// An experiment that is a list of cases.
 pub(super) struct Spec {
     pub(super) experiment: &'static Experiment,
     pub(super) arms: &'static [Arm],
@@ -27,11 +27,11 @@ pub(super) struct Spec {
     pub(super) about: &'static str,
 }
 
-/// A number of an arm behind the gate at a point, relative to the same server as it is.
+/// A number that compares an arm behind the gate with the same server as it is.
 pub(super) struct Measure {
     /// Its key in the record.
     pub(super) key: &'static str,
-    /// What it is, for a picture.
+    /// The title of its map.
     pub(super) title: &'static str,
     /// What must hold in every case.
     pub(super) statement: &'static str,
@@ -41,7 +41,7 @@ pub(super) struct Measure {
     pub(super) value: fn(&View<'_>) -> Option<f64>,
 }
 
-/// A point of two arms.
+/// One point of the two arms that are compared.
 pub(super) struct View<'a> {
     record: &'a Record,
     arm: &'a str,
@@ -51,19 +51,19 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// A number behind the gate, and as it is. Where only the gate has none, nothing holds of it.
+    /// A number behind the gate, and as it is. It is not a number if only the gate has none.
     pub(super) fn both(&self, key: &str) -> Option<(f64, f64)> {
         let ours = number(self.record, self.arm, self.at, key).unwrap_or(f64::NAN);
         Some((ours, number(self.record, self.base, self.at, key)?))
     }
 
-    /// A series behind the gate, and as it is, window by window.
+    /// A series behind the gate and as it is, window by window.
     pub(super) fn windows(&self, key: &str) -> Vec<(f64, f64)> {
         let of = |arm| windows(self.record, arm, self.at, key);
         of(self.arm).into_iter().zip(of(self.base)).collect()
     }
 
-    /// Length of a run's window.
+    /// The length of a run.
     pub(super) fn window_s(&self, key: &str) -> f64 {
         let runs = point(self.record, self.base, self.at).map_or(&[][..], |point| &point.runs);
         let length = |run: &Run| Some(run.series.get(key)?.len() as f64 * run.bucket_s);
@@ -71,13 +71,13 @@ impl View<'_> {
     }
 }
 
-/// A number at a point: the median of the rounds.
+/// The median of a number over the rounds.
 fn number(record: &Record, arm: &str, at: f64, key: &str) -> Option<f64> {
     let runs = &point(record, arm, at)?.runs;
     median(&runs.iter().filter_map(|run| run.numbers.get(key).copied()).collect::<Vec<_>>())
 }
 
-/// A series at a point: each window's median of the rounds.
+/// The median of a series over the rounds, window by window.
 fn windows(record: &Record, arm: &str, at: f64, key: &str) -> Vec<f64> {
     let runs = point(record, arm, at).map_or(&[][..], |point| &point.runs);
     let series: Vec<&Vec<f64>> = runs.iter().filter_map(|run| run.series.get(key)).collect();
@@ -86,7 +86,7 @@ fn windows(record: &Record, arm: &str, at: f64, key: &str) -> Vec<f64> {
     (0..count).filter_map(|index| median(&window(index))).collect()
 }
 
-/// A verdict over cases: that of the worst one.
+/// A verdict over all cases. It reports the worst one.
 fn verdict(measure: &Measure, arm: &str, cells: &[(String, f64)]) -> Verdict {
     let worse = |a: f64, b: f64| match measure.bound {
         Bound::AtMost(_) => a > b || a.is_nan(),
@@ -112,7 +112,7 @@ fn verdict(measure: &Measure, arm: &str, cells: &[(String, f64)]) -> Verdict {
     }
 }
 
-/// Verdicts of every arm behind the gate. What they rest on is written into the record, too.
+/// Judges every arm behind the gate, and writes the values of the measures into the record.
 pub(super) fn judge(
     record: &mut Record,
     arms: &[Arm],
@@ -148,7 +148,7 @@ fn put(record: &mut Record, arm: &str, at: f64, key: &str, value: f64) {
     }
 }
 
-/// What is run of the cases.
+/// Chooses the arms and cases to run.
 pub(super) fn plan(spec: &Spec, options: &RunOptions, planned: [(u64, usize, u64); 2]) -> Plan {
     let (window_s, rounds, bucket_s) = planned[usize::from(options.quick)];
     let wanted = |case: &Case| {
@@ -175,7 +175,7 @@ pub(super) fn report(spec: &Spec, directory: &Path, fresh: bool) -> Result<Outco
     let mut record = sweep::read(directory, experiment.id)?;
     let points: Vec<(f64, String, &[Group])> = (1..)
         .zip(spec.cases)
-        .map(|(at, case)| (f64::from(at), case.name.to_owned(), case.groups))
+        .map(|(at, case)| (f64::from(at), format!("{at}. {}", case.name), case.groups))
         .collect();
     let judged = judge(&mut record, spec.arms, &points, spec.measures);
     let maps = spec.measures.iter().map(|measure| {
@@ -209,7 +209,7 @@ pub(super) fn report(spec: &Spec, directory: &Path, fresh: bool) -> Result<Outco
     Ok(outcome)
 }
 
-/// Each group's figures, case by case.
+/// A table for each case: every group of every arm.
 pub(super) fn figures(record: &Record, points: &[(f64, String, &'static [Group])]) -> String {
     let mut out = String::new();
     for (at, name, groups) in points {
@@ -235,7 +235,7 @@ pub(super) fn figures(record: &Record, points: &[(f64, String, &'static [Group])
             }
         }
         if lines.len() > 1 {
-            out += &format!("{at}. {name}\n{}\n", align(&lines));
+            out += &format!("{name}\n{}\n", align(&lines));
         }
     }
     out
@@ -312,7 +312,7 @@ pub(super) mod tests {
             bound: Bound::AtLeast(0.9),
             value: |view| view.both("a_per_s").map(|(ours, theirs)| ours / theirs),
         };
-        // Medians: 10 and 9.5; one round alone would fail.
+        // The medians are 10 and 9.5. The second round alone would fail.
         let of = |value: f64| [("a_per_s", value)];
         let plain = [of(10.0), of(8.0), of(12.0)];
         let gated = [of(9.5), of(2.0), of(20.0)];

@@ -1,4 +1,4 @@
-//! Who wants a lock lets others work: bystanders and waiters, as it is and behind the gate.
+//! Sessions that wait for locks must not keep bystanders from working.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use crate::record::Outcome;
 use crate::registry::{Experiment, RunOptions};
 use crate::sweep::{self, Bound};
 
-/// Window, rounds, and window of a series: of a full and of a quick run.
+/// Seconds of a run, rounds, and seconds of a window; for a full and for a quick run.
 const TIMES: [(u64, usize, u64); 2] = [(20, 5, 10), (11, 1, 11)];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -75,7 +75,7 @@ fn ratio(view: &View<'_>, key: &str) -> Option<f64> {
     view.both(key).map(|(ours, theirs)| ours / theirs)
 }
 
-/// How much more; if there is none behind the gate, not a number.
+/// The difference.
 fn more(view: &View<'_>, key: &str) -> Option<f64> {
     view.both(key).map(|(ours, theirs)| ours - theirs)
 }
@@ -159,7 +159,7 @@ mod tests {
         let points = [(1.0, CASES[0].name.to_owned(), CASES[0].groups)];
         let verdicts = judge::judge(&mut record, &ARMS, &points, &MEASURES);
         let holds: Vec<bool> = verdicts.iter().map(|verdict| verdict.holds).collect();
-        // 0.97 of the operations, 68 ms more, 5 ms later, 1.5 times as long.
+        // Ratio 0.97; 68 ms more; 5 ms later; 1.5 times as long.
         assert_eq!(holds, [true, false, true, false]);
     }
 }

@@ -1,7 +1,7 @@
-//! Loads of an ordinary day: clients that think, wait for locks, run long, and arrive whether or not they are answered.
+//! Everyday loads: clients that think, wait for locks, run long statements, or come in an open loop.
 //!
-//! Each experiment is a list of [`Arm`]s (servers, as they are or behind the gate) and of [`Case`]s (groups of
-//! clients). The point of a case in the record is its place in the list, counted from 1.
+//! Each experiment has [`Arm`]s, which are variants of a server, and [`Case`]s, which are groups of
+//! clients. The point of a case in the record is its number in the list, from 1.
 
 mod client;
 mod collect;
@@ -16,11 +16,11 @@ use crate::neighbours::site::Kind;
 use crate::registry::Experiment;
 use client::Act;
 
-/// All of them.
+/// The experiments.
 pub(crate) const EXPERIMENTS: &[Experiment] =
     &[locks::EXPERIMENT, day::EXPERIMENT, open::EXPERIMENT];
 
-/// What stands before a server.
+/// What is in front of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Front {
     Nothing,
@@ -35,7 +35,7 @@ struct Arm {
     label: &'static str,
     kind: Kind,
     front: Front,
-    /// Whether it is there in a quick run.
+    /// Whether a quick run has it.
     quick: bool,
 }
 
@@ -49,12 +49,12 @@ impl Arm {
     }
 }
 
-/// The gate finds P by itself, or is told.
+/// The gate with P = auto, and with a fixed P.
 const AUTO: Front = Front::Gate("[gate]\n");
 const P16: Front = Front::Gate("[gate]\nparallelism = 16\n");
 const P4: Front = Front::Gate("[gate]\nparallelism = 4\n");
 
-/// Places for the server's connections of PgBouncer.
+/// Server connections of PgBouncer.
 const POOLED: u32 = 16;
 
 /// Clients that do the same.
@@ -63,7 +63,7 @@ struct Group {
     name: &'static str,
     clients: usize,
     act: Act,
-    /// When they work: parts of the window.
+    /// They work between these parts of the run.
     from: f64,
     until: f64,
 }
@@ -78,16 +78,16 @@ impl Group {
     }
 }
 
-/// A load.
+/// A load: groups that work at the same time.
 #[derive(Debug, Clone, Copy)]
 struct Case {
     name: &'static str,
     groups: &'static [Group],
-    /// Instead of the experiment's.
+    /// The length of its runs, if it is not that of the experiment.
     window_s: Option<u64>,
-    /// Only on this server.
+    /// The only server that it runs on.
     only: Option<Kind>,
-    /// Whether it is there in a quick run.
+    /// Whether a quick run has it.
     quick: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Work that arrives whether or not answers come: up to which part of its capacity a server does all of it.
+//! Open loop: transactions arrive at a fixed rate, whether or not earlier ones are answered.
 
 use std::path::Path;
 
@@ -16,14 +16,14 @@ use crate::sweep::{self, Bound, Presentation};
 
 const ID: &str = "gate-open";
 
-/// Warm-up, window and rounds of a full and of a quick run.
+/// Seconds of warm-up, seconds of a run, and rounds; for a full and for a quick run.
 const TIMES: [(u64, u64, usize); 2] = [(3, 15, 3), (2, 10, 1)];
 
-/// Offered, as parts of the capacity.
+/// Rates of arrivals, as parts of the capacity.
 const RATES: [f64; 8] = [0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.5];
 const QUICK_RATES: [f64; 3] = [0.5, 0.7, 1.1];
 
-/// Up to here everything should be done.
+/// Up to this rate every transaction should be done.
 const BELOW: f64 = 0.9;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {

@@ -1,4 +1,4 @@
-//! The tables of an ordinary day, and the statements on them.
+//! The tables of the everyday loads, and the statements on them.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use headworks_workload::db::{Dialect, Session};
 use headworks_workload::random::Random;
 
-/// Rows of the table whose index is built.
+/// Rows of the table that gets an index.
 const WIDE_ROWS: i64 = 300_000;
 
 /// Rows that bystanders change.
@@ -16,11 +16,11 @@ pub(super) const BYSTAND: &str = "UPDATE other SET v = v + 1 WHERE id = ?";
 pub(super) const READ: &str = "SELECT v FROM item WHERE id = ?";
 pub(super) const CHANGE: &str = "UPDATE item SET v = v + 1 WHERE id = ?";
 pub(super) const WANT_ROW: &str = "UPDATE wanted SET v = v + 1 WHERE id = 1";
-/// Copies no rows, but wants the table for itself.
+/// It copies no rows, but needs the table exclusively.
 pub(super) const ALTER: &str = "ALTER TABLE altered ALTER COLUMN v SET DEFAULT 1";
 pub(super) const READ_ALTERED: &str = "SELECT v FROM altered WHERE id = 1";
 
-/// Makes them, beside the `item` of [`crate::neighbours::site::Site::prepare`].
+/// Makes the tables, except `item`, which every site has.
 pub(super) fn make(session: &mut dyn Session) -> Result<()> {
     let dialect = session.dialect();
     let numbers = |rows| match dialect {
@@ -42,11 +42,11 @@ pub(super) fn make(session: &mut dyn Session) -> Result<()> {
     )
 }
 
-/// Brings them into the state that every run begins with.
+/// Brings the tables into the state that every run begins with.
 pub(super) fn make_ready(session: &mut dyn Session) -> Result<()> {
     let statements: &[&str] = match session.dialect() {
         Dialect::MariaDb => &["TRUNCATE imported", "DROP INDEX IF EXISTS wide_v ON wide"],
-        // No rows to be cleaned up, and no checkpoint that is due.
+        // No run pays for the dead rows or the checkpoint of an earlier one.
         Dialect::PostgreSql => {
             &["TRUNCATE imported", "DROP INDEX IF EXISTS wide_v", "VACUUM ANALYZE", "CHECKPOINT"]
         }
@@ -64,7 +64,7 @@ fn run(session: &mut dyn Session, statement: &str) -> Result<()> {
     session.run(statement).with_context(|| statement.to_owned())
 }
 
-/// A statement that computes, and takes a time in proportion to its units.
+/// A statement that computes. Its time is proportional to its units.
 pub(super) fn long(dialect: Dialect, units: f64) -> String {
     let units = units.round().max(1.0);
     match dialect {
@@ -87,7 +87,7 @@ pub(super) fn batch(random: &mut Random, rows: usize) -> String {
     text
 }
 
-/// Building and dropping an index.
+/// The statements that build and drop an index.
 pub(super) fn index(dialect: Dialect) -> [&'static str; 2] {
     let drop = match dialect {
         Dialect::MariaDb => "DROP INDEX wide_v ON wide",
@@ -96,7 +96,7 @@ pub(super) fn index(dialect: Dialect) -> [&'static str; 2] {
     ["CREATE INDEX wide_v ON wide (v)", drop]
 }
 
-/// Taking and freeing a lock that only its users know.
+/// The statements that take and free a user lock.
 pub(super) fn user_lock(dialect: Dialect, which: usize) -> [String; 2] {
     match dialect {
         Dialect::MariaDb => {
@@ -109,7 +109,7 @@ pub(super) fn user_lock(dialect: Dialect, which: usize) -> [String; 2] {
     }
 }
 
-/// Sleeping in the server.
+/// The server's own sleep function.
 pub(super) fn sleep(dialect: Dialect, seconds: u64) -> String {
     match dialect {
         Dialect::MariaDb => format!("SELECT SLEEP({seconds})"),

@@ -1,21 +1,21 @@
-//! What a group was served in each window of a run. Pure.
+//! Splits a run into windows. Pure.
 
 use headworks_workload::driver::Answer;
 
 use crate::metrics::percentile;
 
-/// Answers of one group, window by window.
+/// Throughput and latency of one group in each window.
 #[derive(Debug, PartialEq)]
 pub(super) struct Windows {
-    /// Requests per second. A request counts in the windows that it took, in proportion: a statement of ten seconds is
-    /// not nothing in nine of them.
+    /// Requests per second. A request that spans several windows counts in each of them, in
+    /// proportion to its time there.
     pub(super) per_s: Vec<f64>,
-    /// P99 of the requests that ended in a window; 0 where none did.
+    /// P99 of the requests that ended in a window; 0 if none did.
     pub(super) p99_ms: Vec<f64>,
 }
 
 impl Windows {
-    /// Of so many whole windows of this length.
+    /// Splits answers into `count` windows.
     pub(super) fn new<'a>(
         answers: impl Iterator<Item = &'a Answer>,
         length_ms: u32,
@@ -65,7 +65,8 @@ mod tests {
 
     #[test]
     fn a_request_counts_in_the_windows_that_it_took() {
-        // The first took 20 ms of window 0; the second 4 s of window 0, 10 of window 1 and 6 of window 2.
+        // The first took 20 ms of window 0. The second took 4 s of window 0, 10 s of window 1 and
+        // 6 s of window 2.
         let answers = [answer(500, 20), answer(26_000, 20_000)];
         let found = Windows::new(answers.iter(), 10_000, 3);
         let expected = [(1.0 + 0.2) / 10.0, 0.5 / 10.0, 0.3 / 10.0];
@@ -77,7 +78,7 @@ mod tests {
 
     #[test]
     fn what_lies_outside_is_left_out() {
-        // Half of the first was before the begin; the second ended after the last whole window.
+        // Half of the first came before the begin. The second ended after the last window.
         let answers = [answer(10_000, 20_000), answer(25_000, 1_000)];
         let found = Windows::new(answers.iter(), 10_000, 2);
         assert_eq!(found.per_s, [0.05, 0.0]);
