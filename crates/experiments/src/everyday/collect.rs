@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use headworks_rig::SUPERUSER;
 use headworks_rig::machine::Load as MachineLoad;
 use headworks_workload::db::{Database, DbError};
@@ -258,8 +258,7 @@ impl Bench<'_> {
             ..Driving::default()
         };
         let board = Board::new(data.units_per_s);
-        let mut gate_says = BTreeMap::new();
-        let report = self.drive(arm, task.case, &how, &database, &board, site, &mut gate_says)?;
+        let (report, gate_says) = self.drive(arm, task.case, &how, &database, &board, site)?;
         let failures: u64 = report.failures.values().sum();
         ensure!(failures == 0, "{failures} requests failed, such as: {:?}", report.first_failure);
         let mut run = measure(task.case, &report, &board, self.plan.bucket_s);
@@ -274,7 +273,6 @@ impl Bench<'_> {
 
     /// Lets the clients work. The server is stopped at the end of the window, because clients may
     /// be in statements that take minutes.
-    #[expect(clippy::too_many_arguments, reason = "each is a thing of its own, used once")]
     fn drive(
         &self,
         arm: &Arm,
@@ -283,14 +281,14 @@ impl Bench<'_> {
         database: &Database,
         board: &Board,
         site: Site,
-        gate_says: &mut BTreeMap<String, f64>,
-    ) -> Result<Report> {
+    ) -> Result<(Report, BTreeMap<String, f64>)> {
         let names: Vec<&str> = case.groups.iter().map(|group| group.name).collect();
         let places: Vec<Place> = places(case, how.window);
         let connect = |number: usize| -> Result<Guest<'_>, DbError> {
             Guest::connect(places[number], database, board, Random::new(how.seed, number as u64))
         };
         let stop = Stop::default();
+        let mut gate_says = BTreeMap::new();
         let mut site = Some(site);
         let report = driver::run(how, &names, &connect, &stop, &mut |told: &Told| {
             self.progress.tick();
@@ -299,17 +297,18 @@ impl Bench<'_> {
             }
             if site.is_some() && (told.elapsed >= told.total || stop.is_stopped()) {
                 if arm.is_gated() {
-                    *gate_says = ask_gate(&self.headworks).unwrap_or_default();
+                    gate_says = ask_gate(&self.headworks).unwrap_or_default();
                 }
                 board.end();
                 site = None;
             }
         });
         interrupt::check()?;
-        report.map_err(|error| {
+        let report = report.map_err(|error| {
             let log = site.as_ref().map_or(String::new(), Site::log_tail);
-            anyhow::anyhow!("{error}; the server's log ends with:\n{log}")
-        })
+            anyhow!("{error}; the server's log ends with:\n{log}")
+        })?;
+        Ok((report, gate_says))
     }
 }
 
@@ -336,8 +335,8 @@ fn ask_gate(headworks: &Path) -> Result<BTreeMap<String, f64>> {
     Ok(numbers)
 }
 
-/// Numbers of each group: `{group}_per_s`, `_p50_ms`, `_p99_ms` and `_max_ms`. The last one includes
-/// requests without an answer. Numbers of waiters: `late_p50_ms`, `late_p95_ms`, `late_max_ms`.
+/// Numbers of each group: `{group}_per_s`, `_p50_ms`, `_p99_ms` and `_max_ms`. The last one
+/// includes requests without an answer. Numbers of waiters: `late_p50_ms`, `late_p95_ms`, `late_max_ms`.
 /// Series: `{group}_per_s` and `_p99_ms`.
 fn measure(case: &Case, report: &Report, board: &Board, bucket_s: u64) -> Run {
     let mut numbers = BTreeMap::new();

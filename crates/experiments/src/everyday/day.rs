@@ -128,8 +128,8 @@ fn settled(group: &Group, window: usize, windows: usize) -> bool {
     part(window) + 1e-9 >= group.from && part(window + 1) <= group.until + 1e-9
 }
 
-/// The lowest ratio over all windows and groups. It is 1 for a group that has its share: its part of
-/// the requests is at least its part of the connections.
+/// The lowest ratio over all windows and groups. It is 1 for a group that has its share, which is
+/// its part of the connections.
 fn groups(view: &View<'_>) -> Option<f64> {
     let totals = totals(view);
     let mut values: Vec<f64> = Vec::new();

@@ -255,9 +255,7 @@ pub(super) mod tests {
     use crate::everyday::client::Act;
     use crate::everyday::{AUTO, Front, Group};
     use crate::neighbours::site::Kind;
-    use crate::record::Header;
     use crate::sweep::record::{ArmRecord, Point};
-    use headworks_rig::machine::{Load, Machine};
 
     pub(in super::super) const PLAIN: &str = "plain";
     pub(in super::super) const GATED: &str = "gated";
@@ -278,27 +276,7 @@ pub(super) mod tests {
             let points = vec![Point { at: 1.0, runs: rounds.iter().map(run).collect() }];
             ArmRecord { arm: label.to_owned(), setup: [].into(), points }
         };
-        let header = Header {
-            id: String::new(),
-            title: String::new(),
-            paper: String::new(),
-            figure: String::new(),
-            recorded_at_unix_s: 0,
-            quick: false,
-            seed: 1,
-            machine: Machine::describe(),
-        };
-        Record {
-            header,
-            counted_s: 20.0,
-            warmup_s: 0.0,
-            took_s: 1.0,
-            load_before: Load::read(),
-            load_after: Load::read(),
-            verdicts: Vec::new(),
-            sweep: String::new(),
-            arms: [PLAIN, GATED].into_iter().zip(rounds).map(arm).collect(),
-        }
+        Record::of([PLAIN, GATED].into_iter().zip(rounds).map(arm).collect())
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Everyday loads: clients that think, wait for locks, run long statements, or come in an open loop.
+//! Everyday loads: clients that think, wait for locks, run long statements, or never wait for
+//! answers.
 //!
 //! Each experiment has [`Arm`]s, which are variants of a server, and [`Case`]s, which are groups of
 //! clients. The point of a case in the record is its number in the list, from 1.
