@@ -219,7 +219,7 @@ fn run(options: &RunOptions) -> Result<Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::tests::{ARMS, record};
+    use super::super::judge::tests::{ARMS, record, run};
     use super::*;
 
     fn verdicts(
@@ -227,7 +227,7 @@ mod tests {
         gated: &[(&str, &[f64])],
         case: &Case,
     ) -> Vec<(f64, bool)> {
-        let mut record = record([&[(&[], plain)], &[(&[], gated)]]);
+        let mut record = record(vec![run(&[], plain)], vec![run(&[], gated)]);
         let points = [(1.0, case.name.to_owned(), case.groups)];
         let verdicts = judge::judge(&mut record, &ARMS, &points, &MEASURES);
         let value =

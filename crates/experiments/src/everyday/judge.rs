@@ -264,19 +264,22 @@ pub(super) mod tests {
         Arm::new(GATED, Kind::MariaDb, AUTO, true),
     ];
 
-    /// A record of both arms at point 1: rounds of numbers and series.
-    pub(in super::super) fn record(rounds: [&[(&[(&str, f64)], &[(&str, &[f64])])]; 2]) -> Record {
-        let arm = |(label, rounds): (&str, &[(&[(&str, f64)], &[(&str, &[f64])])])| {
-            let run = |(numbers, series): &(&[(&str, f64)], &[(&str, &[f64])])| Run {
-                numbers: numbers.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
-                series: series.iter().map(|(key, all)| ((*key).to_owned(), all.to_vec())).collect(),
-                bucket_s: 10.0,
-                ..Run::default()
-            };
-            let points = vec![Point { at: 1.0, runs: rounds.iter().map(run).collect() }];
+    pub(in super::super) fn run(numbers: &[(&str, f64)], series: &[(&str, &[f64])]) -> Run {
+        Run {
+            numbers: numbers.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
+            series: series.iter().map(|(key, all)| ((*key).to_owned(), all.to_vec())).collect(),
+            bucket_s: 10.0,
+            ..Run::default()
+        }
+    }
+
+    /// A record of both arms at point 1.
+    pub(in super::super) fn record(plain: Vec<Run>, gated: Vec<Run>) -> Record {
+        let arm = |(label, runs): (&str, Vec<Run>)| {
+            let points = vec![Point { at: 1.0, runs }];
             ArmRecord { arm: label.to_owned(), setup: [].into(), points }
         };
-        Record::of([PLAIN, GATED].into_iter().zip(rounds).map(arm).collect())
+        Record::of([(PLAIN, plain), (GATED, gated)].map(arm).into())
     }
 
     #[test]
@@ -291,12 +294,8 @@ pub(super) mod tests {
             value: |view| view.both("a_per_s").map(|(ours, theirs)| ours / theirs),
         };
         // The medians are 10 and 9.5. The second round alone would fail.
-        let of = |value: f64| [("a_per_s", value)];
-        let plain = [of(10.0), of(8.0), of(12.0)];
-        let gated = [of(9.5), of(2.0), of(20.0)];
-        let rounds =
-            [&plain, &gated].map(|all| all.each_ref().map(|numbers| (&numbers[..], &[][..])));
-        let mut record = record([&rounds[0], &rounds[1]]);
+        let of = |values: [f64; 3]| values.map(|value| run(&[("a_per_s", value)], &[])).into();
+        let mut record = record(of([10.0, 8.0, 12.0]), of([9.5, 2.0, 20.0]));
         let points =
             [(1.0, "first".to_owned(), &GROUPS[..]), (2.0, "absent".to_owned(), &GROUPS[..])];
         let verdicts = judge(&mut record, &ARMS, &points, &[measure]);

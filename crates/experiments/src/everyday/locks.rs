@@ -138,7 +138,7 @@ fn report(directory: &Path) -> Result<Outcome> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::judge::tests::{ARMS, record};
+    use super::super::judge::tests::{ARMS, record, run};
     use super::*;
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
             ("waiters_per_s", 20.0),
             ("late_p95_ms", 25.0),
         ];
-        let mut record = record([&[(plain, &[])], &[(gated, &[])]]);
+        let mut record = record(vec![run(plain, &[])], vec![run(gated, &[])]);
         let points = [(1.0, CASES[0].name.to_owned(), CASES[0].groups)];
         let verdicts = judge::judge(&mut record, &ARMS, &points, &MEASURES);
         let holds: Vec<bool> = verdicts.iter().map(|verdict| verdict.holds).collect();
