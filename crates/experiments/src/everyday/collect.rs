@@ -63,6 +63,13 @@ pub(super) struct Plan {
     pub(super) sweep: String,
 }
 
+impl Plan {
+    /// The length of a case's runs. An operator's word stands above that of the case.
+    fn run_s(&self, case: &Case, options: &RunOptions) -> u64 {
+        case.window_s.filter(|_| options.window_s.is_none()).unwrap_or(self.window_s)
+    }
+}
+
 /// A server's data, and what was measured on it.
 struct Data {
     directory: PathBuf,
@@ -83,8 +90,7 @@ struct Bench<'a> {
 /// Runs everything.
 pub(super) fn collect(plan: &Plan, options: &RunOptions) -> Result<Record> {
     ensure!(!plan.tasks.is_empty(), "no case has that in its name");
-    let run_s =
-        |task: &Task| plan.warm_up_s + task.case.window_s.unwrap_or(plan.window_s) + AROUND_S;
+    let run_s = |task: &Task| plan.warm_up_s + plan.run_s(task.case, options) + AROUND_S;
     let runs = |task: &Task| plan.arms.iter().filter(|arm| fits(task, arm)).count() as u64;
     let round_s: u64 = plan.tasks.iter().map(|task| run_s(task) * runs(task)).sum();
     let expected = Duration::from_secs(round_s * plan.rounds as u64 + 2 * DATA_S);
@@ -234,19 +240,19 @@ impl Bench<'_> {
         let data = &self.data[engine(arm.kind)];
         let site = Site::launch(arm.kind, &prefix, self.work.path(), Some(&data.directory))?;
         tables::make_ready(database(arm.kind, site.port())?.connect()?.as_mut())?;
-        let pooler: Option<(Running, u16)> = match arm.front {
+        let (pooler, port) = match arm.front {
             Front::PgBouncer => {
-                let program = pooler::program()?;
-                Some(pooler::start(&program, self.work.path(), site.port(), POOLED)?)
+                let (program, directory) = (pooler::program()?, self.work.path());
+                let (pooler, port) = pooler::start(&program, directory, site.port(), POOLED)?;
+                (Some(pooler), port)
             }
-            _ => None,
+            _ => (None, site.port()),
         };
-        let port = pooler.as_ref().map_or(site.port(), |(_, port)| *port);
         let database = database(arm.kind, port)?;
         // The capacity of this round.
         let capacity_per_s = data.capacity_per_s.last().copied();
         let offered_per_s = task.offered.and_then(|part| Some(part * capacity_per_s?));
-        let window_s = task.case.window_s.unwrap_or(self.plan.window_s);
+        let window_s = self.plan.run_s(task.case, self.options);
         let how = Driving {
             users: task.case.clients(),
             arrivals: offered_per_s
@@ -258,7 +264,8 @@ impl Bench<'_> {
             ..Driving::default()
         };
         let board = Board::new(data.units_per_s);
-        let (report, gate_says) = self.drive(arm, task.case, &how, &database, &board, site)?;
+        let (report, gate_says) =
+            self.drive(arm, task.case, &how, &database, &board, (pooler, site))?;
         let failures: u64 = report.failures.values().sum();
         ensure!(failures == 0, "{failures} requests failed, such as: {:?}", report.first_failure);
         let mut run = measure(task.case, &report, &board, self.plan.bucket_s);
@@ -280,7 +287,7 @@ impl Bench<'_> {
         how: &Driving,
         database: &Database,
         board: &Board,
-        site: Site,
+        servers: (Option<Running>, Site),
     ) -> Result<(Report, BTreeMap<String, f64>)> {
         let names: Vec<&str> = case.groups.iter().map(|group| group.name).collect();
         let places: Vec<Place> = places(case, how.window);
@@ -289,23 +296,24 @@ impl Bench<'_> {
         };
         let stop = Stop::default();
         let mut gate_says = BTreeMap::new();
-        let mut site = Some(site);
+        let mut servers = Some(servers);
         let report = driver::run(how, &names, &connect, &stop, &mut |told: &Told| {
             self.progress.tick();
             if interrupt::check().is_err() {
                 stop.stop();
             }
-            if site.is_some() && (told.elapsed >= told.total || stop.is_stopped()) {
+            if servers.is_some() && (told.elapsed >= told.total || stop.is_stopped()) {
                 if arm.is_gated() {
                     gate_says = ask_gate(&self.headworks).unwrap_or_default();
                 }
                 board.end();
-                site = None;
+                // First the pooler, which would keep its clients waiting for the server.
+                servers = None;
             }
         });
         interrupt::check()?;
         let report = report.map_err(|error| {
-            let log = site.as_ref().map_or(String::new(), Site::log_tail);
+            let log = servers.as_ref().map_or(String::new(), |(_, site)| site.log_tail());
             anyhow!("{error}; the server's log ends with:\n{log}")
         })?;
         Ok((report, gate_says))

@@ -86,30 +86,26 @@ fn windows(record: &Record, arm: &str, at: f64, key: &str) -> Vec<f64> {
     (0..count).filter_map(|index| median(&window(index))).collect()
 }
 
-/// A verdict over all cases. It reports the worst one.
-fn verdict(measure: &Measure, arm: &str, cells: &[(String, f64)]) -> Verdict {
+/// A verdict over all cases. It reports the worst one. There is none without cases.
+fn verdict(measure: &Measure, arm: &str, cells: &[(String, f64)]) -> Option<Verdict> {
     let worse = |a: f64, b: f64| match measure.bound {
         Bound::AtMost(_) => a > b || a.is_nan(),
         _ => a < b || a.is_nan(),
     };
-    let worst = cells.iter().reduce(|a, b| if worse(b.1, a.1) { b } else { a });
+    let (name, value) = cells.iter().reduce(|a, b| if worse(b.1, a.1) { b } else { a })?;
     let holding = cells.iter().filter(|(_, value)| measure.bound.holds(*value)).count();
-    let note = match worst {
-        None => "not measured: the record lacks what it needs".to_owned(),
-        Some((name, _)) => format!(
+    Some(Verdict {
+        statement: format!("{arm}: {}", measure.statement),
+        paper: String::new(),
+        ours: Some(*value).filter(|value| value.is_finite()),
+        unit: measure.unit.to_owned(),
+        holds: holding == cells.len(),
+        note: format!(
             "{} in every case; {holding} of {}, the worst: {name}",
             measure.bound.text(),
             cells.len()
         ),
-    };
-    Verdict {
-        statement: format!("{arm}: {}", measure.statement),
-        paper: String::new(),
-        ours: worst.map(|(_, value)| *value).filter(|value| value.is_finite()),
-        unit: measure.unit.to_owned(),
-        holds: !cells.is_empty() && holding == cells.len(),
-        note,
-    }
+    })
 }
 
 /// Judges every arm behind the gate, and writes the values of the measures into the record.
@@ -134,7 +130,7 @@ pub(super) fn judge(
                 cells.push((name.clone(), value));
                 put(record, arm.label, *at, measure.key, value);
             }
-            verdicts.push(verdict(measure, arm.label, &cells));
+            verdicts.extend(verdict(measure, arm.label, &cells));
         }
     }
     verdicts
