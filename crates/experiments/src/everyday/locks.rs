@@ -18,7 +18,7 @@ const TIMES: [(u64, usize, u64); 2] = [(20, 5, 10), (11, 1, 11)];
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "gate-locks",
-    title: "Clients that wait for locks, and bystanders that want none",
+    title: "Clients that wait for locks, and bystanders",
     paper: "",
     figure: "Locks",
     expected_s: (TIMES[0].0 + AROUND_S) * (ARMS.len() * CASES.len() * TIMES[0].1) as u64
@@ -33,12 +33,13 @@ const fn arm(label: &'static str, kind: Kind, front: Front, quick: bool) -> Arm 
     Arm::new(label, kind, front, quick)
 }
 
-const ARMS: [Arm; 10] = [
+const ARMS: [Arm; 11] = [
     arm("MariaDB", Kind::MariaDb, Front::Nothing, true),
     arm("MariaDB, gate P = 4", Kind::MariaDb, P4, true),
     arm("MariaDB, gate P = 16", Kind::MariaDb, P16, false),
     arm("MariaDB, gate", Kind::MariaDb, AUTO, false),
     arm("MariaDB's pool", Kind::MariaDbPool, Front::Nothing, false),
+    arm("MariaDB's pool, gate P = 4", Kind::MariaDbPool, P4, false),
     arm("MariaDB's pool, gate", Kind::MariaDbPool, AUTO, false),
     arm("PostgreSQL", Kind::PostgreSql, Front::Nothing, true),
     arm("PostgreSQL, gate P = 4", Kind::PostgreSql, P4, true),
