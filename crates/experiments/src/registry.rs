@@ -47,7 +47,7 @@ pub struct RunOptions {
     /// Seconds measured in every run of every arm; `None` leaves it to the experiment (20, quick 5). A longer window
     /// gives steadier numbers; a window shorter than the warm-up shortens that, too.
     pub window_s: Option<u64>,
-    /// Leaves out cases whose name does not contain this; of experiments that have cases. For development.
+    /// Runs only the cases, or in `gate-open` the arms, whose name contains this. For development.
     pub only: Option<String>,
     /// Where results go.
     pub out: PathBuf,

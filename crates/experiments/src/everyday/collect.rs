@@ -344,7 +344,8 @@ fn ask_gate(headworks: &Path) -> Result<BTreeMap<String, f64>> {
 }
 
 /// Numbers of each group: `{group}_per_s`, `_p50_ms`, `_p99_ms` and `_max_ms`. The last one
-/// includes requests without an answer. Numbers of waiters: `late_p50_ms`, `late_p95_ms`, `late_max_ms`.
+/// includes requests without an answer. Numbers of waiters: `late_p50_ms`, `late_p95_ms`,
+/// `late_max_ms`.
 /// Series: `{group}_per_s` and `_p99_ms`.
 fn measure(case: &Case, report: &Report, board: &Board, bucket_s: u64) -> Run {
     let mut numbers = BTreeMap::new();

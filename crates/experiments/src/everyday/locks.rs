@@ -121,10 +121,11 @@ const SPEC: Spec = Spec {
     arms: &ARMS,
     cases: &CASES,
     measures: &MEASURES,
-    about: "Eight bystanders change rows of their own, with short pauses. Beside them, clients wait: for a row whose owner \
-            idles for 3 s in its transaction, again and again; for a table that somebody wants to alter behind an idle \
-            reader; for user locks that are held over several statements; for the end of a sleep. A session that waits \
-            needs no processor, and must cost the bystanders nothing.",
+    about: "Eight bystanders change rows of their own, with short pauses. Beside them, clients \
+            wait: for a row whose owner idles for 3 s in its transaction, for a table with an \
+            ALTER TABLE behind an idle reader, for user locks, or in the server's sleep \
+            function. A session that waits needs no processor, so it must cost the bystanders \
+            nothing.",
 };
 
 fn run(options: &RunOptions) -> Result<Outcome> {

@@ -144,14 +144,16 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
     let show = Presentation {
         id: ID,
         figure: EXPERIMENT.figure,
-        about: "256 connections. Transactions of three statements arrive at a fixed rate on average, whether or not others \
-                are answered, and wait at the client while every connection is busy; half of them change one of ten hot \
-                rows. Latencies count from the arrival.",
+        about: "256 connections. Transactions of three statements arrive at a fixed rate, \
+                whether or not earlier ones are answered. They wait at the client while every \
+                connection is busy. Half of them change one of ten hot rows. Latency counts from \
+                the arrival.",
         sweep_label: "offered, of the capacity",
         time_label: "s since the begin",
         runs: "rounds",
         caption: format!(
-            "256 connections, half of the transactions on 10 hot rows, {} s a run; PgBouncer with {POOLED} server connections",
+            "256 connections, half of the transactions on 10 hot rows, {} s a run; \
+             PgBouncer with {POOLED} server connections",
             record.counted_s
         ),
         quick: "few variants and rates, short windows and one round; it measures nothing well",

@@ -87,8 +87,7 @@ pub enum Arrivals {
         /// Requests per second.
         rate_per_s: f64,
     },
-    /// As [`Arrivals::Poisson`], but into one queue: a request goes to whichever user is free, and waits only while none
-    /// is.
+    /// A Poisson process with one queue for all users. A request goes to the first user that is free.
     Queued {
         /// Requests per second.
         rate_per_s: f64,
@@ -297,8 +296,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of user `number`, or of all of them if they have one queue. Evenly arriving requests go to the users
-    /// in turn.
+    /// The schedule of user `number`, or of the queue of all users. Evenly arriving requests go to
+    /// the users in turn.
     pub(crate) fn new(options: &RunOptions, number: usize) -> Self {
         let mut schedule = Self {
             arrivals: options.arrivals,
