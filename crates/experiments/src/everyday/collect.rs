@@ -74,7 +74,7 @@ impl Plan {
 struct Data {
     directory: PathBuf,
     units_per_s: f64,
-    /// Transactions per second of 16 clients on the server as it is, round by round.
+    /// Transactions per second of 16 clients on the server as it is, the latest one last.
     capacity_per_s: Vec<f64>,
 }
 
@@ -111,10 +111,11 @@ pub(super) fn collect(plan: &Plan, options: &RunOptions) -> Result<Record> {
     let mut random = SplitMix::new(options.seed);
     let mut found: Vec<(&str, f64, Run)> = Vec::new();
     for round in 1..=plan.rounds {
-        if let Some(case) = plan.capacity {
-            bench.measure_capacities(case, round)?;
-        }
         for task in &plan.tasks {
+            // The machine's pace drifts, so a capacity holds for the next runs only.
+            if let Some(case) = plan.capacity {
+                bench.measure_capacities(case, round)?;
+            }
             // The machine's pace drifts, so the arms of one case follow each other.
             let mut order: Vec<&Arm> = plan.arms.iter().filter(|arm| fits(task, arm)).collect();
             random.shuffle(&mut order);
@@ -249,7 +250,6 @@ impl Bench<'_> {
             _ => (None, site.port()),
         };
         let database = database(arm.kind, port)?;
-        // The capacity of this round.
         let capacity_per_s = data.capacity_per_s.last().copied();
         let offered_per_s = task.offered.and_then(|part| Some(part * capacity_per_s?));
         let window_s = self.plan.run_s(task.case, self.options);

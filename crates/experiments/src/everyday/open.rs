@@ -33,8 +33,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
     figure: "Open loop",
     expected_s: (TIMES[0].0 + TIMES[0].1 + AROUND_S)
         * (ARMS.len() * RATES.len() * TIMES[0].2) as u64
-        + 2 * DATA_S * TIMES[0].2 as u64,
-    expected_quick_s: (TIMES[1].0 + TIMES[1].1 + AROUND_S) * 7 + DATA_S,
+        + 2 * DATA_S * (RATES.len() * TIMES[0].2) as u64,
+    expected_quick_s: (TIMES[1].0 + TIMES[1].1 + AROUND_S) * 9 + DATA_S,
     needs: &["mariadb-server-core", "postgresql", "pgbouncer"],
     run,
     report: |directory| report(directory, false),
