@@ -46,6 +46,7 @@ fn main() -> Result<()> {
                         options.seed = arguments.next().map_or(Ok(1), |seed| seed.parse())?
                     }
                     id if !id.starts_with('-') => ids.push(id.to_owned()),
+                    "--only" => options.only = arguments.next(),
                     other => bail!("unknown option {other}"),
                 }
             }

@@ -6,6 +6,7 @@
 
 mod apples;
 mod bound;
+mod everyday;
 mod gate_mariadb;
 mod gate_postgres;
 mod gate_redis;

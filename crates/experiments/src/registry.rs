@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use crate::record::Outcome;
 use crate::{
-    apples, gate_mariadb, gate_postgres, gate_redis, index, interrupt, lruc, neighbours, tad,
+    apples, everyday, gate_mariadb, gate_postgres, gate_redis, index, interrupt, lruc, neighbours,
+    tad,
 };
 
 /// One experiment: a claim of a paper that a command can test.
@@ -46,6 +47,8 @@ pub struct RunOptions {
     /// Seconds measured in every run of every arm; `None` leaves it to the experiment (20, quick 5). A longer window
     /// gives steadier numbers; a window shorter than the warm-up shortens that, too.
     pub window_s: Option<u64>,
+    /// Runs only the cases, or in `gate-open` the arms, whose name contains this. For development.
+    pub only: Option<String>,
     /// Where results go.
     pub out: PathBuf,
     /// Where temporary data goes; `None` chooses `OUT/work`, or a temporary directory if the server cannot use that.
@@ -68,6 +71,7 @@ impl RunOptions {
             seed: 1,
             repeat: None,
             window_s: None,
+            only: None,
             out: out.into(),
             work: None,
             headworks_exe: None,
@@ -99,7 +103,8 @@ static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
         gate_redis::EXPERIMENT,
         neighbours::EXPERIMENT,
     ];
-    [&gates[..], apples::EXPERIMENTS, tad::EXPERIMENTS, lruc::EXPERIMENTS].concat()
+    [&gates[..], everyday::EXPERIMENTS, apples::EXPERIMENTS, tad::EXPERIMENTS, lruc::EXPERIMENTS]
+        .concat()
 });
 
 /// Every experiment there is.

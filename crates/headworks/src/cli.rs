@@ -403,6 +403,9 @@ pub enum BenchCommand {
         /// Seconds measured in each run of each arm
         #[arg(long, value_name = "SECONDS")]
         window: Option<u64>,
+        /// Only cases whose name contains this (gate-day, gate-locks) or arms (gate-open)
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
         /// P of the gated arms [default: what `run` chooses]
         #[arg(long)]
         parallelism: Option<u32>,

@@ -292,12 +292,13 @@ fn bench(command: BenchCommand) -> Result<ExitCode> {
                 }
             }
         }
-        BenchCommand::Run { ids, quick, seed, repeat, window, parallelism, quota, out } => {
+        BenchCommand::Run { ids, quick, seed, repeat, window, only, parallelism, quota, out } => {
             let mut options = headworks_experiments::RunOptions::new(out);
             options.quick = quick;
             options.seed = seed;
             options.repeat = repeat;
             options.window_s = window;
+            options.only = only;
             options.parallelism = parallelism;
             options.quota = quota.map(f64::from);
             options.headworks_exe =

@@ -19,13 +19,13 @@ pub(super) struct Gate<'a> {
 }
 
 /// Name of the gate's instance.
-pub(super) fn instance() -> String {
+pub(crate) fn instance() -> String {
     format!("apples-{}", std::process::id())
 }
 
 /// What stands before the command of a server behind a gate with this configuration, which is written to `path`, and
 /// with these options of `headworks run`.
-pub(super) fn prefix(
+pub(crate) fn prefix(
     headworks: &Path,
     path: &Path,
     config: &str,
@@ -64,20 +64,28 @@ impl Gate<'_> {
     }
 
     fn ask(&self, arguments: &[&str]) -> Result<Value> {
-        let answer = self.run(&[arguments, &["--json"]].concat())?;
-        serde_json::from_slice(&answer)
-            .with_context(|| format!("`headworks {}` gives no JSON", arguments.join(" ")))
+        ask(self.headworks, arguments)
     }
 
     fn run(&self, arguments: &[&str]) -> Result<Vec<u8>> {
-        let output =
-            Command::new(self.headworks).args(arguments).args(["--name", &instance()]).output()?;
-        ensure!(
-            output.status.success(),
-            "`headworks {}` fails: {}",
-            arguments.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
-        Ok(output.stdout)
+        tell(self.headworks, arguments)
     }
+}
+
+/// What the gate answers, whatever state it is in.
+pub(crate) fn ask(headworks: &Path, arguments: &[&str]) -> Result<Value> {
+    let answer = tell(headworks, &[arguments, &["--json"]].concat())?;
+    serde_json::from_slice(&answer)
+        .with_context(|| format!("`headworks {}` gives no JSON", arguments.join(" ")))
+}
+
+fn tell(headworks: &Path, arguments: &[&str]) -> Result<Vec<u8>> {
+    let output = Command::new(headworks).args(arguments).args(["--name", &instance()]).output()?;
+    ensure!(
+        output.status.success(),
+        "`headworks {}` fails: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(output.stdout)
 }

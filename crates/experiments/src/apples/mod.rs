@@ -20,7 +20,7 @@ mod cgroups;
 mod collect;
 mod cores;
 mod figure;
-mod gate;
+pub(crate) mod gate;
 mod map;
 mod matching;
 mod measure;

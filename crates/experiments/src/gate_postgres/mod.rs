@@ -10,7 +10,7 @@ mod arms;
 mod collect;
 mod draw;
 mod pgbench;
-mod pooler;
+pub(crate) mod pooler;
 mod record;
 mod text;
 mod verdicts;

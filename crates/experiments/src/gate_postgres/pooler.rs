@@ -17,7 +17,7 @@ use crate::running::Running;
 const UNPRIVILEGED: u32 = 65_534;
 
 /// Finds PgBouncer.
-pub(super) fn program() -> Result<PathBuf> {
+pub(crate) fn program() -> Result<PathBuf> {
     find_program("pgbouncer").context("pgbouncer is not installed (apt-get install pgbouncer)")
 }
 
@@ -29,7 +29,7 @@ pub(super) fn version(program: &Path) -> Result<String> {
 }
 
 /// Starts a PgBouncer in front of the server at `server_port`; returns it and its port.
-pub(super) fn start(
+pub(crate) fn start(
     program: &Path,
     directory: &Path,
     server_port: u16,

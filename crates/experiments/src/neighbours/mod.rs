@@ -5,7 +5,7 @@
 
 mod client;
 mod collect;
-mod site;
+pub(crate) mod site;
 
 use std::path::Path;
 

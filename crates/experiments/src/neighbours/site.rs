@@ -1,8 +1,9 @@
 //! A database of the experiment: started as it is or behind the gate, with its table and its accounts.
 
+use std::ffi::OsString;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use headworks_rig::{PostgresServer, Server};
 use headworks_workload::db::{Database, Session};
 
@@ -10,19 +11,25 @@ use headworks_workload::db::{Database, Session};
 pub(super) const ACCOUNTS: [&str; 5] = ["small", "large", "red", "green", "blue"];
 
 /// Rows of the table, which stays in memory.
-pub(super) const ROWS: i64 = 200_000;
+pub(crate) const ROWS: i64 = 200_000;
+
+/// The file name of the gate's library, by which it is found in a server's memory map.
+const LIBRARY: &str = "libheadworks";
 
 /// Which database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     MariaDb,
+    /// With its own pool of threads.
+    MariaDbPool,
     PostgreSql,
 }
 
 impl Kind {
-    pub(super) const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Kind::MariaDb => "MariaDB",
+            Kind::MariaDbPool => "MariaDB's pool",
             Kind::PostgreSql => "PostgreSQL",
         }
     }
@@ -30,37 +37,73 @@ impl Kind {
 
 /// A server that runs.
 #[derive(Debug)]
-pub(super) enum Site {
+pub(crate) enum Site {
     MariaDb(Server),
     PostgreSql(PostgresServer),
 }
 
 impl Site {
     /// Starts a server, behind `prefix` if that is not empty, and fills its table.
-    pub(super) fn start(kind: Kind, prefix: &[std::ffi::OsString], work: &Path) -> Result<Site> {
-        let site = match kind {
-            Kind::MariaDb => Site::MariaDb(
-                Server::builder()
-                    .cache(work.join("template"))
-                    .options(["--innodb-buffer-pool-size=512M", "--max-connections=500"])
-                    .options(["--back-log=500", "--innodb-flush-log-at-trx-commit=0"])
-                    .prefix(prefix.iter())
-                    .start()?,
-            ),
-            Kind::PostgreSql => Site::PostgreSql(
-                PostgresServer::builder()
-                    .setting("shared_buffers", "256MB")
-                    .setting("synchronous_commit", "off")
-                    .prefix(prefix.iter())
-                    .start()?,
-            ),
-        };
+    pub(crate) fn start(kind: Kind, prefix: &[OsString], work: &Path) -> Result<Site> {
+        let site = Site::launch(kind, prefix, work, None)?;
         site.prepare()?;
         Ok(site)
     }
 
+    /// Starts a server on the data that it finds in `data`, or with temporary data.
+    pub(crate) fn launch(
+        kind: Kind,
+        prefix: &[OsString],
+        work: &Path,
+        data: Option<&Path>,
+    ) -> Result<Site> {
+        let site = match kind {
+            Kind::MariaDb | Kind::MariaDbPool => {
+                let mut builder = Server::builder()
+                    .cache(work.join("template"))
+                    .options(["--innodb-buffer-pool-size=512M", "--max-connections=500"])
+                    .options(["--back-log=500", "--innodb-flush-log-at-trx-commit=0"])
+                    .prefix(prefix.iter());
+                if kind == Kind::MariaDbPool {
+                    builder = builder.option("--thread-handling=pool-of-threads");
+                }
+                Site::MariaDb(match data {
+                    Some(data) => builder.data_directory(data).start()?,
+                    None => builder.start()?,
+                })
+            }
+            Kind::PostgreSql => {
+                let builder = PostgresServer::builder()
+                    .setting("shared_buffers", "256MB")
+                    .setting("synchronous_commit", "off")
+                    .prefix(prefix.iter());
+                Site::PostgreSql(match data {
+                    Some(data) => builder.data_directory(data).start()?,
+                    None => builder.start()?,
+                })
+            }
+        };
+        let gated = match &site {
+            Site::MariaDb(server) => server.has_mapped(LIBRARY)?,
+            Site::PostgreSql(server) => server.has_mapped(LIBRARY)?,
+        };
+        ensure!(
+            gated != prefix.is_empty(),
+            "the gate's library is missing, or where it should not be"
+        );
+        Ok(site)
+    }
+
+    /// Its TCP port.
+    pub(crate) fn port(&self) -> u16 {
+        match self {
+            Site::MariaDb(server) => server.port(),
+            Site::PostgreSql(server) => server.port(),
+        }
+    }
+
     /// How `account` connects.
-    pub(super) fn database(&self, account: &str) -> Result<Database> {
+    pub(crate) fn database(&self, account: &str) -> Result<Database> {
         let address = match self {
             Site::MariaDb(server) => {
                 format!("mysql://{account}@127.0.0.1:{}/{}", server.port(), headworks_rig::DATABASE)
@@ -73,14 +116,15 @@ impl Site {
     }
 
     /// The last lines of its log.
-    pub(super) fn log_tail(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         match self {
             Site::MariaDb(server) => server.log_tail(),
             Site::PostgreSql(server) => server.log_tail(),
         }
     }
 
-    fn prepare(&self) -> Result<()> {
+    /// Makes the table and the accounts.
+    pub(crate) fn prepare(&self) -> Result<()> {
         let account = match self {
             Site::MariaDb(_) => headworks_rig::ACCOUNT,
             Site::PostgreSql(_) => headworks_rig::SUPERUSER,

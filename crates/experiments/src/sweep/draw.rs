@@ -36,17 +36,22 @@ const WIDTH: i32 = 1200;
 const MARGIN: i32 = 28;
 /// On a horizontal axis, about.
 const LABELS: usize = 7;
+/// Points of a map from which on it has the whole width.
+const WIDE_MAP: usize = 7;
 const HEAD: i32 = 92;
 /// Of a panel: its plot, the space above it for a title, and each line of its legend.
 const PLOT_HEIGHT: i32 = 270;
 const TITLE_HEIGHT: i32 = 30;
 const LEGEND_LINE: i32 = 20;
-const LETTER: i32 = 7;
+pub(super) const LETTER: i32 = 7;
 
 /// Draws the picture as SVG.
 pub(super) fn picture(record: &Record, show: &Presentation<'_>) -> Result<String> {
     let panels = &show.panels[..];
+    let points = record.arms.iter().map(|arm| arm.points.len()).max().unwrap_or(0);
+    let maps = panels.iter().all(|panel| matches!(panel.kind, Kind::Heat(_)));
     let columns = match panels.len() {
+        _ if maps && points > WIDE_MAP => 1,
         1 => 1,
         2 | 4 => 2,
         8 => 4,

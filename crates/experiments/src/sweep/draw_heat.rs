@@ -4,7 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::draw::number;
+use super::draw::{LETTER, number};
 use super::found::{point, spread};
 use super::panel::{Best, Panel};
 use super::record::Record;
@@ -22,6 +22,7 @@ const DARK: RGBColor = RGBColor(0x0b, 0x3c, 0x6f);
 /// Ratio of the values from which colours follow their logarithms.
 const WIDE: f64 = 20.0;
 
+/// Beside the rows, for their names; more if these are long.
 const LEFT: i32 = 64;
 const BELOW: i32 = 42;
 
@@ -50,14 +51,16 @@ pub(super) fn draw(
     let (low, high) = range(rows.iter().flatten().flatten().copied());
     let framed = if best == Best::High { high } else { low };
     let (width, height) = area.dim_in_pixel();
-    let cell_width = (width as i32 - LEFT - 12) / columns.len().max(1) as i32;
+    let letters = panel.lines.iter().map(|line| line.label.chars().count()).max().unwrap_or(0);
+    let side = LEFT.max(LETTER * letters as i32 + 12);
+    let cell_width = (width as i32 - side - 12) / columns.len().max(1) as i32;
     let cell_height = (height as i32 - BELOW) / rows.len().max(1) as i32;
     let mut frame = None;
     for (y, (row, line)) in rows.iter().zip(&panel.lines).enumerate() {
         let top = y as i32 * cell_height;
-        label(area, (LEFT - 8, top + cell_height / 2), &line.label, 13, INK, HPos::Right)?;
+        label(area, (side - 8, top + cell_height / 2), &line.label, 13, INK, HPos::Right)?;
         for (x, value) in row.iter().enumerate() {
-            let left = LEFT + x as i32 * cell_width;
+            let left = side + x as i32 * cell_width;
             let corners = [(left + 1, top + 1), (left + cell_width - 1, top + cell_height - 1)];
             let share = value.map(|value| share(value, low, high));
             let fill = share.map_or(MISSING, shade);
@@ -76,10 +79,10 @@ pub(super) fn draw(
     }
     let below = rows.len() as i32 * cell_height;
     for (x, at) in columns.iter().enumerate() {
-        let middle = (LEFT + x as i32 * cell_width + cell_width / 2, below + 12);
+        let middle = (side + x as i32 * cell_width + cell_width / 2, below + 12);
         label(area, middle, &number(*at), 13, INK, HPos::Center)?;
     }
-    let middle = (LEFT + columns.len() as i32 * cell_width / 2, below + 32);
+    let middle = (side + columns.len() as i32 * cell_width / 2, below + 32);
     label(area, middle, x_label, 13, INK, HPos::Center)
 }
 

@@ -4,7 +4,7 @@ use super::record::{Point, Record, Run};
 use crate::metrics::median;
 
 /// Runs of all seeds at an arm and a point, if they are in the record.
-pub(super) fn point<'a>(record: &'a Record, arm: &str, at: f64) -> Option<&'a Point> {
+pub(crate) fn point<'a>(record: &'a Record, arm: &str, at: f64) -> Option<&'a Point> {
     let arm = record.arms.iter().find(|each| each.arm == arm)?;
     arm.points.iter().find(|point| point.at == at)
 }
@@ -110,11 +110,8 @@ pub(crate) fn largest(a: f64, b: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use headworks_rig::machine::{Load, Machine};
-
     use super::super::record::ArmRecord;
     use super::*;
-    use crate::record::Header;
 
     #[test]
     fn the_best_point_is_that_of_all_seeds_together() {
@@ -127,27 +124,7 @@ mod tests {
         let points =
             vec![point(4.0, [10.0, 30.0]), point(8.0, [25.0, 20.0]), point(16.0, [5.0, 5.0])];
         let arm = ArmRecord { arm: "a".to_owned(), setup: [].into(), points };
-        let header = Header {
-            id: String::new(),
-            title: String::new(),
-            paper: String::new(),
-            figure: String::new(),
-            recorded_at_unix_s: 0,
-            quick: false,
-            seed: 1,
-            machine: Machine::describe(),
-        };
-        let record = Record {
-            header,
-            counted_s: 1.0,
-            warmup_s: 0.0,
-            took_s: 1.0,
-            load_before: Load::read(),
-            load_after: Load::read(),
-            verdicts: Vec::new(),
-            sweep: String::new(),
-            arms: vec![arm],
-        };
+        let record = Record::of(vec![arm]);
         let seeds = [0, 1].map(|index| Seed { record: &record, index });
         assert_eq!(seeds[0].means("a", "y"), [20.0, 22.5, 5.0]);
         assert_eq!(seeds.map(|seed| seed.best("a", "y")), [25.0, 20.0]);

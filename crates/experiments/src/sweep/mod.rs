@@ -19,7 +19,7 @@ use anyhow::Result;
 
 pub(crate) use claim::{Bound, Claim};
 
-use crate::record::{Outcome, read_json, write_file, write_json};
+use crate::record::{Outcome, Verdict, read_json, write_file, write_json};
 use panel::Panel;
 use record::{Record, Run};
 
@@ -63,7 +63,18 @@ pub(crate) fn write(directory: &Path, record: &Record) -> Result<()> {
 /// Analyses and draws a record; `fresh` says that it was made in this very run.
 pub(crate) fn report(
     show: &Presentation<'_>,
+    record: Record,
+    directory: &Path,
+    fresh: bool,
+) -> Result<Outcome> {
+    report_judged(show, record, Vec::new(), directory, fresh)
+}
+
+/// The same, with verdicts that follow those of the claims.
+pub(crate) fn report_judged(
+    show: &Presentation<'_>,
     mut record: Record,
+    judged: Vec<Verdict>,
     directory: &Path,
     fresh: bool,
 ) -> Result<Outcome> {
@@ -71,6 +82,7 @@ pub(crate) fn report(
         ["json", "svg", "html"].map(|kind| directory.join(format!("{}.{kind}", show.id)));
     let derived = analyse::derived(show.derive, &record);
     record.verdicts = analyse::verdicts(show.claims, show.runs, &derived);
+    record.verdicts.extend(judged);
     let picture = draw::picture(&derived, show)?;
     write_json(&json, &record)?;
     write_file(&svg, picture.as_bytes())?;

@@ -27,6 +27,34 @@ pub(crate) struct Record {
     pub(crate) arms: Vec<ArmRecord>,
 }
 
+#[cfg(test)]
+impl Record {
+    /// One that has these arms, for tests.
+    pub(crate) fn of(arms: Vec<ArmRecord>) -> Self {
+        let header = Header {
+            id: String::new(),
+            title: String::new(),
+            paper: String::new(),
+            figure: String::new(),
+            recorded_at_unix_s: 0,
+            quick: false,
+            seed: 1,
+            machine: headworks_rig::machine::Machine::describe(),
+        };
+        Self {
+            header,
+            counted_s: 1.0,
+            warmup_s: 0.0,
+            took_s: 1.0,
+            load_before: Load::read(),
+            load_after: Load::read(),
+            verdicts: Vec::new(),
+            sweep: String::new(),
+            arms,
+        }
+    }
+}
+
 /// One arm.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ArmRecord {

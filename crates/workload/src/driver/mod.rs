@@ -87,6 +87,11 @@ pub enum Arrivals {
         /// Requests per second.
         rate_per_s: f64,
     },
+    /// A Poisson process with one queue for all users. A request goes to the first user that is free.
+    Queued {
+        /// Requests per second.
+        rate_per_s: f64,
+    },
 }
 
 /// How to run.
@@ -132,7 +137,9 @@ impl RunOptions {
         if self.window.is_zero() || self.window > Duration::from_secs(7 * 86_400) {
             return Err(DbError::usage("the window must be above zero and at most a week"));
         }
-        if let Arrivals::Even { rate_per_s } | Arrivals::Poisson { rate_per_s } = self.arrivals
+        if let Arrivals::Even { rate_per_s }
+        | Arrivals::Poisson { rate_per_s }
+        | Arrivals::Queued { rate_per_s } = self.arrivals
             && !(0.001..=10_000_000.0).contains(&rate_per_s)
         {
             return Err(DbError::usage("the rate must be between 0.001 and 10,000,000 per second"));
@@ -175,6 +182,8 @@ pub(crate) struct Shared {
     options: RunOptions,
     gate: Gate,
     stop: Stop,
+    /// Of [`Arrivals::Queued`].
+    queue: Mutex<Schedule>,
     shards: Vec<Mutex<Shard>>,
 }
 
@@ -196,6 +205,7 @@ pub fn run<C: Client>(
         options: *options,
         gate: Gate::default(),
         stop: stop.clone(),
+        queue: Mutex::new(Schedule::new(options, 0)),
         shards: shards.collect(),
     };
     let users = thread::scope(|scope| {
@@ -286,7 +296,8 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule of user `number`. Evenly arriving requests go to the users in turn.
+    /// The schedule of user `number`, or of the queue of all users. Evenly arriving requests go to
+    /// the users in turn.
     pub(crate) fn new(options: &RunOptions, number: usize) -> Self {
         let mut schedule = Self {
             arrivals: options.arrivals,
@@ -297,6 +308,10 @@ impl Schedule {
         match options.arrivals {
             Arrivals::Closed => {}
             Arrivals::Even { rate_per_s } => schedule.next_s = number as f64 / rate_per_s,
+            Arrivals::Queued { .. } => {
+                schedule.users = 1;
+                schedule.due();
+            }
             Arrivals::Poisson { .. } => {
                 schedule.due();
             }
@@ -310,7 +325,7 @@ impl Schedule {
         self.next_s += match self.arrivals {
             Arrivals::Closed => return None,
             Arrivals::Even { rate_per_s } => self.users as f64 / rate_per_s,
-            Arrivals::Poisson { rate_per_s } => {
+            Arrivals::Poisson { rate_per_s } | Arrivals::Queued { rate_per_s } => {
                 self.random.exponential(self.users as f64 / rate_per_s)
             }
         };

@@ -128,6 +128,28 @@ fn poisson_arrivals_have_their_rate() {
 }
 
 #[test]
+fn a_queue_has_the_rate_of_all_and_keeps_nobody_waiting_beside_a_free_user() {
+    let arrivals = Arrivals::Queued { rate_per_s: 1_000.0 };
+    let mut queue = Schedule::new(&options(256, arrivals, 1), 0);
+    let mut due = Vec::new();
+    while let Some(next) = queue.due().filter(|due| *due < Duration::from_secs(100)) {
+        due.push(next);
+    }
+    // 100,000 expected; the standard deviation is its root, 316.
+    assert!((98_400..=101_600).contains(&due.len()), "{}", due.len());
+    assert!(due.is_sorted());
+    // One of two users is slow from its first request on. With a schedule of each, half of all would wait for it.
+    let options = options(2, Arrivals::Queued { rate_per_s: 100.0 }, 1_000);
+    let connect = |number| Ok(fake(1, if number == 0 { 1 } else { 0 }, 2_000));
+    let report = run(&options, &["a", "b"], &connect, &Stop::default(), &mut |_| {}).unwrap();
+    // That of the slow user, and what came at the very end.
+    assert!((1..=3).contains(&report.overdue), "{}", report.overdue);
+    assert_eq!(report.users[0].count, 0);
+    assert!(report.users[1].count > 50, "{}", report.users[1].count);
+    assert!(report.latency.p90_us < 100_000, "{:?}", report.latency);
+}
+
+#[test]
 fn a_thousand_users_start_together_and_one_that_cannot_connect_is_an_error() {
     let report = run(
         &options(1_000, Arrivals::Closed, 200),

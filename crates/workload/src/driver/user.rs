@@ -8,7 +8,7 @@ use hdrhistogram::Histogram;
 
 use super::recorder::{histogram, lock, microseconds};
 use super::report::Answer;
-use super::{Client, Schedule, Shared};
+use super::{Arrivals, Client, Schedule, Shared};
 use crate::db::{DbError, ErrorKind};
 
 /// A pause is cut into pieces, so that a stopped run ends soon.
@@ -138,7 +138,13 @@ impl<'a> User<'a> {
         let end = began + options.warm_up + options.window;
         let mut schedule = Schedule::new(options, self.number);
         loop {
-            let due = schedule.due().map(|due| began + due);
+            let due = match options.arrivals {
+                Arrivals::Queued { .. } => {
+                    self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner).due()
+                }
+                _ => schedule.due(),
+            };
+            let due = due.map(|due| began + due);
             if due.unwrap_or_else(Instant::now) >= end || self.shared.stop.is_stopped() {
                 return;
             }
