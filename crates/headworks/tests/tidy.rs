@@ -40,11 +40,14 @@ fn every_counter_is_counted_somewhere() {
     }
 }
 
+/// A file ends where its subject ends; one that is longer than this hardly has one subject.
+const LINES_MAX: usize = 800;
+
 #[test]
 fn no_file_is_longer_than_a_person_reads() {
     for (path, text) in sources(&root().join("crates")) {
         let lines = text.lines().count();
-        assert!(lines <= 500, "{} has {lines} lines: split it", path.display());
+        assert!(lines <= LINES_MAX, "{} has {lines} lines: split it", path.display());
     }
 }
 
