@@ -6,6 +6,7 @@
 
 mod beat;
 mod reload;
+mod saturation;
 
 pub use reload::{apply_config, set_weights};
 

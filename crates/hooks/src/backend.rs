@@ -341,7 +341,10 @@ pub fn slept(why: Pause) {
             set_anticipating(false);
             it.region.leave(it.user);
         } else {
-            it.region.lend(it.user, why);
+            match why {
+                Pause::Thinking | Pause::Client => drop(it.region.lend(it.user, why)),
+                _ => it.region.block(it.user, why),
+            }
         }
     });
 }

@@ -4,12 +4,18 @@
 //! P bounds the sessions that work. A permit that is kept while its client thinks, or by a request
 //! that runs for minutes, does not bound work: it takes a place from others.
 //!
+//! # Saturated processors
+//! A permit that is lent admits one more transaction, which helps only if a processor is free to
+//! run it. Otherwise it adds contention: more transactions are open at once, hold locks for longer,
+//! and wait for each other. So a permit is lent at once while a processor is idle, and kept for a
+//! while when none is ([`Saturation`]).
+//!
 //! # Thinking: anticipation
 //! A permit that is kept between two statements of a transaction saves one more open transaction,
-//! and costs the work that another session would have done in the gap. So it is kept if gaps are
-//! usually no longer than statements ([`keeps_for`]), as an anticipatory scheduler waits for a
-//! process that usually comes back before a seek would be over (Iyer and Druschel, 2001). On a busy
-//! machine gaps and statements grow together, since client and server wait for the same processors.
+//! and costs the work that another session would have done in the gap. While a processor is idle,
+//! it is kept if gaps are usually no longer than statements ([`keeps_for`]), as an anticipatory
+//! scheduler waits for a process that usually comes back before a seek would be over (Iyer and
+//! Druschel, 2001). While none is, nothing is lost by keeping it for some milliseconds.
 //!
 //! # Long: a lower queue
 //! A request that has run for many times the usual length would leave the upper queue of a
@@ -18,7 +24,9 @@
 //!
 //! # A worked example
 //! Statements take 0.5 ms. A client that answers within 0.4 ms keeps its permit, for 3.2 ms at
-//! most. One that thinks for 10 ms lends it at once. A statement that has run for 50 ms is long.
+//! most. One that thinks for 5 ms lends it at once if a processor is idle, else it is kept
+//! until the operator's limit. One that thinks for 20 ms always lends it at once. A statement that
+//! has run for 50 ms is long.
 
 use crate::Nanos;
 
@@ -31,7 +39,8 @@ const KEPT_ALWAYS: Nanos = Nanos::from_micros(200);
 /// A kept gap may last this many times its usual length before the permit is lent after all.
 const PATIENCE_RATIO: u64 = 8;
 
-/// The least such time, and the longest: a part of what the operator allows.
+/// The least such time, and the longest: a part of what the operator allows. A permit is never kept
+/// for clients that usually think for longer than that.
 const PATIENCE_MIN: Nanos = Nanos::from_millis(1);
 const PATIENCE_MAX_PART: u64 = 10;
 
@@ -43,13 +52,18 @@ const LONG_MIN: Nanos = Nanos::from_millis(50);
 const LONG_MAX: Nanos = Nanos::from_millis(1_000);
 
 /// Time for which a session keeps its permit once its client has begun to think, by the usual
-/// length of its gaps and of its statements; at most `limit`.
-pub fn keeps_for(usual_gap: Nanos, usual_run: Nanos, limit: Nanos) -> Nanos {
-    if usual_gap > KEPT_ALWAYS && usual_gap.0 > usual_run.0.saturating_mul(KEPT_RATIO) {
+/// length of its gaps and of its statements; at most `limit`. See [`Saturation`] for `saturated`.
+pub fn keeps_for(usual_gap: Nanos, usual_run: Nanos, limit: Nanos, saturated: bool) -> Nanos {
+    let longest = Nanos(limit.0 / PATIENCE_MAX_PART).max(PATIENCE_MIN);
+    if saturated {
+        // A gap is much longer than usual if the client waits for a processor, too.
+        return if usual_gap <= longest { limit } else { Nanos(0) };
+    }
+    if usual_gap > KEPT_ALWAYS.max(Nanos(usual_run.0.saturating_mul(KEPT_RATIO))) {
         return Nanos(0);
     }
     let patience = Nanos(usual_gap.0.saturating_mul(PATIENCE_RATIO));
-    patience.min(Nanos(limit.0 / PATIENCE_MAX_PART)).max(PATIENCE_MIN).min(limit)
+    patience.max(PATIENCE_MIN).min(longest).min(limit)
 }
 
 /// Time after which a request is long, by the usual length of requests; `None` if nothing is known
@@ -57,6 +71,41 @@ pub fn keeps_for(usual_gap: Nanos, usual_run: Nanos, limit: Nanos) -> Nanos {
 pub fn long_after(usual_run: Option<Nanos>) -> Nanos {
     let usual = usual_run.unwrap_or(Nanos(0));
     Nanos(usual.0.saturating_mul(LONG_RATIO)).clamp(LONG_MIN, LONG_MAX)
+}
+
+/// Whether no processor is idle, and the server has work for at least half of them. (Its clients may
+/// run on the other half.)
+///
+/// Both are needed. A server with less work gains by more sessions, whoever keeps the processors
+/// busy. One whose sessions all wait for storage leaves processors idle, and its
+/// storage may serve more requests at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Saturation {
+    working: u64,
+    samples: u64,
+    saturated: bool,
+}
+
+/// Part of the processors' time that may be idle while they are saturated, and from which on they
+/// are not any more.
+const IDLE_MAX: f64 = 0.05;
+const IDLE_FREE: f64 = 0.10;
+
+impl Saturation {
+    /// Takes how many sessions work at this moment.
+    pub fn sample(&mut self, working: u32) {
+        self.working += u64::from(working);
+        self.samples += 1;
+    }
+
+    /// Ends a window, over which this part of the time of `cores` processors was idle; says
+    /// whether they are saturated.
+    pub fn conclude(&mut self, idle: f64, cores: u32) -> bool {
+        let enough = 2 * self.working >= u64::from(cores) * self.samples.max(1);
+        (self.working, self.samples) = (0, 0);
+        self.saturated = enough && idle < if self.saturated { IDLE_FREE } else { IDLE_MAX };
+        self.saturated
+    }
 }
 
 #[cfg(test)]
@@ -68,7 +117,7 @@ mod tests {
     #[test]
     fn a_permit_is_kept_for_clients_that_are_as_quick_as_their_statements() {
         let kept = |gap_us, run_us| {
-            keeps_for(Nanos::from_micros(gap_us), Nanos::from_micros(run_us), LIMIT)
+            keeps_for(Nanos::from_micros(gap_us), Nanos::from_micros(run_us), LIMIT, false)
         };
         assert_eq!(kept(400, 500), Nanos::from_micros(3_200));
         assert_eq!(kept(10_000, 500), Nanos(0));
@@ -78,7 +127,32 @@ mod tests {
         assert_eq!(kept(0, 0), Nanos::from_millis(1));
         assert_eq!(kept(200, 20), Nanos::from_micros(1_600));
         assert_eq!(kept(60_000, 60_000), Nanos::from_millis(10));
-        assert_eq!(keeps_for(Nanos(0), Nanos(0), Nanos(0)), Nanos(0), "an operator says never");
+        let never = keeps_for(Nanos(0), Nanos(0), Nanos(0), false);
+        assert_eq!(never, Nanos(0), "an operator says never");
+    }
+
+    #[test]
+    fn saturated_processors_lose_nothing_by_a_permit_that_is_kept_for_milliseconds() {
+        let kept =
+            |gap_us| keeps_for(Nanos::from_micros(gap_us), Nanos::from_micros(20), LIMIT, true);
+        assert_eq!(kept(500), LIMIT);
+        assert_eq!(kept(9_000), LIMIT);
+        assert_eq!(kept(11_000), Nanos(0), "too long to wait for");
+    }
+
+    #[test]
+    fn processors_are_saturated_if_none_is_idle_and_there_is_work_for_each() {
+        let mut saturation = Saturation::default();
+        let mut window = |working: [u32; 2], idle| {
+            working.iter().for_each(|&working| saturation.sample(working));
+            saturation.conclude(idle, 4)
+        };
+        assert!(!window([1, 2], 0.0), "others keep the processors busy");
+        assert!(!window([9, 9], 0.3), "they wait for storage");
+        assert!(window([2, 2], 0.04));
+        assert!(window([4, 4], 0.09), "no flapping");
+        assert!(!window([4, 4], 0.11));
+        assert!(!window([4, 4], 0.09));
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub struct Control {
     unfairness_max_mille: AtomicU32,
     latency_cv_max_mille: AtomicU32,
     count: AtomicU32,
+    /// Written by the daemon, whatever the settings say.
+    saturated: AtomicU32,
 }
 
 /// A copy of the settings.
@@ -179,6 +181,22 @@ impl Control {
     /// Whether a session that does not work lends its permit.
     pub fn counts_working(&self) -> bool {
         self.count.load(Ordering::Relaxed) != Count::Admitted as u32
+    }
+
+    /// Whether a session that stops working lends its permit at once: others could use the
+    /// processors. While these are saturated a permit is kept for a while.
+    pub fn lends_at_once(&self) -> bool {
+        self.counts_working() && !self.saturated()
+    }
+
+    /// Whether no processor is idle and the server has work for most of them.
+    pub fn saturated(&self) -> bool {
+        self.saturated.load(Ordering::Relaxed) != 0
+    }
+
+    /// Writes what [`Control::saturated`] reads. For the daemon.
+    pub fn set_saturated(&self, saturated: bool) {
+        self.saturated.store(u32::from(saturated), Ordering::Relaxed);
     }
 
     /// How long a user inside its quota is waited for.

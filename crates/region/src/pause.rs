@@ -5,11 +5,11 @@
 //! length does not need its permit. It lends the permit, and another session is admitted. (The
 //! code calls a permit a token.)
 //!
-//! * *Blocked* ([`Region::lend`], from the hook that sees the wait begin): at once. When the wait
-//!   is over the session goes on at once, too ([`Region::unblock`]): with a permit if one is
-//!   free, else without, and it is owed the next one. So no session that holds a lock ever waits
-//!   for a permit.
-//! * *Thinking*: after the time for which anticipation pays ([`UserSlot::keeps_for`]).
+//! * *Blocked* ([`Region::block`], from the hook that sees the wait begin): at once if a processor
+//!   is idle that others could use, else once the wait gets long. When the wait is over the
+//!   session goes on at once ([`Region::unblock`]): with a permit if one is free, else without,
+//!   and it is owed the next one. So no session that holds a lock ever waits for a permit.
+//! * *Thinking*: after the time for which anticipation pays ([`Region::keeps_for`]).
 //! * *Long* ([`Region::outgrow`], from the daemon): it goes on without a permit until its turn
 //!   ends, as in the lower queue of a multilevel feedback scheduler. The kernel's scheduler then
 //!   shares the processors as without a gate.
@@ -63,22 +63,30 @@ impl Region {
         }
     }
 
-    /// A session pauses: its token, if it has one, is lent to others. It goes on through
-    /// [`Region::reenter`] or [`Region::unblock`]. Says whether it was working so far. Any thread
-    /// may call it; the daemon does.
+    /// A session is blocked in the middle of a request: it lends its token, at once or, while the
+    /// processors are saturated, once the daemon finds that it takes long. It goes on through
+    /// [`Region::unblock`]. Only for the thread that serves the session.
+    pub fn block(&self, user: u32, why: Pause) {
+        let Some(slot) = self.user(user) else { return };
+        slot.begin_pause(why, clock::now());
+        // One that is owed a token has none to keep, and is owed it again afterwards.
+        let owed = self.control.counts_working() && slot.state() == State::Overdraft;
+        if self.control.lends_at_once() || owed {
+            self.lend(user, why);
+        }
+    }
+
+    /// The token of a session that pauses, if it has one, is lent to others. The session goes on
+    /// through [`Region::reenter`] or [`Region::unblock`]. Says whether it was working so far. Any
+    /// thread may call it; the daemon does.
     pub fn lend(&self, user: u32, why: Pause) -> bool {
         let Some(slot) = self.user(user) else { return false };
-        let waits_for_client = matches!(why, Pause::None | Pause::Thinking | Pause::Client);
-        if !waits_for_client && !self.control.counts_working() {
-            return false;
+        if why == Pause::Client {
+            slot.begin_pause(why, clock::now());
         }
         let token = slot.token.load(Ordering::Acquire);
         let was_owed = slot.state() == State::Overdraft;
         let from = if was_owed { State::Overdraft } else { State::Inside };
-        // These two began when the client or the thread did.
-        if !matches!(why, Pause::Thinking | Pause::Asleep) {
-            slot.begin_pause(why, clock::now());
-        }
         if !slot.move_state(from, State::Lent) {
             return false;
         }
@@ -143,19 +151,35 @@ impl Region {
             };
             let pause = slot.pause();
             let paused = now.since(Nanos(slot.paused_ns.load(Ordering::Relaxed)));
+            let runs = now.since(Nanos(slot.admitted_ns.load(Ordering::Relaxed)));
+            let at_once = self.control.lends_at_once();
             match pause {
                 Pause::Asleep if paused > ASLEEP_MAX => drop(self.lend(user, pause)),
-                // Its own hooks do this; they cannot where the server waits in a call that is not hooked.
-                Pause::Thinking if paused > self.keeps_for(slot) => {
+                Pause::Asleep => {}
+                // Its own hooks do this; they cannot where the server waits in a call that is not
+                // hooked.
+                Pause::Thinking if paused > self.keeps_for(slot) => drop(self.lend(user, pause)),
+                Pause::Thinking => {}
+                _ if slot.is_paused() && (at_once || paused > long) => {
                     self.lend(user, pause);
                 }
-                Pause::Asleep | Pause::Thinking => {}
-                _ if now.since(Nanos(slot.admitted_ns.load(Ordering::Relaxed))) > long => {
-                    self.outgrow(user);
-                }
+                _ if runs > long && !slot.is_paused() => drop(self.outgrow(user)),
                 _ => {}
             }
         }
+    }
+
+    /// Sessions that hold a token and work.
+    pub fn working(&self) -> u32 {
+        let works = |token| {
+            let slot = holder(self, token).and_then(|user| self.user(user));
+            slot.is_some_and(|slot| {
+                slot.state() == State::Inside
+                    && slot.pause() != Pause::Thinking
+                    && !slot.is_paused()
+            })
+        };
+        (0..self.control.limit()).filter(|&token| works(token)).count() as u32
     }
 
     /// How long the requests of the quickest tenth of the sessions usually run: the mean of a
@@ -178,7 +202,7 @@ impl Region {
         }
         let [gap, run] = [&slot.gap_us, &slot.run_us]
             .map(|mean| Nanos::from_micros(u64::from(mean.load(Ordering::Relaxed))));
-        permit::keeps_for(gap, run, limit)
+        permit::keeps_for(gap, run, limit, self.control.saturated())
     }
 
     /// How long a session keeps its permit while its client does not send or read what belongs to
@@ -227,6 +251,11 @@ impl UserSlot {
     fn paused_in_turn(&self, time: Nanos) {
         let before = self.turn_paused_ns.load(Ordering::Relaxed);
         self.turn_paused_ns.store(before.wrapping_add(time.0), Ordering::Relaxed);
+    }
+
+    /// Whether its request is blocked at this moment.
+    fn is_paused(&self) -> bool {
+        self.pause().is_blocked() && self.paused_ns.load(Ordering::Relaxed) != 0
     }
 
     /// It works again. Only for the thread that serves the session.

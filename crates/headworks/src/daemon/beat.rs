@@ -2,6 +2,7 @@
 
 use super::STOP;
 use super::reload::reclassify;
+use super::saturation;
 use headworks_policy::stall::{Sight, StallDetector};
 use headworks_policy::{Nanos, permit};
 use headworks_region::control::TOKENS;
@@ -28,6 +29,7 @@ pub(super) fn beat(region: Mapping) {
     let mut swept_at = Nanos(0);
     let mut seen = [0; TOKENS];
     let mut long = permit::long_after(None);
+    let mut saturation = saturation::Watch::new(crate::config::cores());
     while !STOP.load(Ordering::Relaxed) {
         let now = clock::now();
         region.beat.alive_ns.store(now.0, Ordering::Relaxed);
@@ -42,6 +44,7 @@ pub(super) fn beat(region: Mapping) {
             region.set_bonus(bonus);
         }
         region.pump_all();
+        saturation.tick(&region, now);
         region.lend_unused(now, long);
         if now.since(swept_at) > Nanos::from_millis(1_000) {
             swept_at = now;

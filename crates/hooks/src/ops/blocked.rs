@@ -40,7 +40,7 @@ pub fn may_block() -> bool {
 /// The request that this thread serves is blocked.
 pub fn begin_wait(why: Pause) {
     if let Some((region, user, _)) = served() {
-        region.lend(user, why);
+        region.block(user, why);
     }
 }
 
