@@ -29,7 +29,7 @@ pub struct Options {
 
 const PLACES: u32 = 2;
 const CROWD: usize = 4;
-const SETTINGS: &str = "hold_ms_max = 900000\nstall_ms = 600000\n";
+const SETTINGS: &str = "hold_ms_max = 900000\ncount = \"admitted\"\nstall_ms = 600000\n";
 
 /// The behaviours whose conversations are cut, whatever their language.
 const CONVERSATIONS: [&str; 2] = ["cut", "transactions"];

@@ -270,6 +270,8 @@ fn finish(database: Database, gated: &Gated, options: &Options) -> Result<()> {
 
 /// As many users as there are places are inside at the same time, and one more is not.
 pub fn free_places(database: Database, gated: &Gated, places: u32) -> Result<()> {
+    // Those that stay do not work, and would lend their permits. Nothing to change is no error here.
+    gated.headworks(&["set", "--count", "admitted"])?;
     let port = gated.server.port();
     let users: Vec<_> = (0..=places)
         .map(|number| {

@@ -30,6 +30,7 @@ const CROWD: usize = 6;
 fn settings() -> String {
     format!(
         "hold_ms_max = 600000
+count = \"admitted\"
 
 [[class]]
 name = \"default\"
