@@ -4,6 +4,7 @@
  *
  *   BEGIN / COMMIT     sets or clears the status flag of an open transaction
  *   sleep MS           works for so long
+ *   wait / wake        sleeps on a condition, or ends all such sleeps
  *   fork, vfork, spawn makes a child in that way, which closes everything it inherited
  *   raise              has its own signal handler call every hooked function
  *   exit               the thread ends without an answer and without closing the connection
@@ -219,6 +220,22 @@ static void close_connection(void *of) {
     close(it->fd);
 }
 
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t woken = PTHREAD_COND_INITIALIZER;
+static int wakes;
+
+static void unlock(void *of) {
+    pthread_mutex_unlock(of);
+}
+
+static void wait_for_wake(void) {
+    pthread_mutex_lock(&lock);
+    pthread_cleanup_push(unlock, &lock);
+    for (int before = wakes; wakes == before;)
+        pthread_cond_wait(&woken, &lock);
+    pthread_cleanup_pop(1);
+}
+
 static struct connection *numbered(const char *text) {
     int number = atoi(text);
     return number > 0 && number <= CONNECTIONS ? &connections[number - 1] : NULL;
@@ -234,6 +251,13 @@ static int obey(struct connection *it, const char *text) {
         it->status &= ~1;
     } else if (strncmp(text, "sleep ", 6) == 0) {
         usleep((useconds_t)atoi(text + 6) * 1000);
+    } else if (strcmp(text, "wait") == 0) {
+        wait_for_wake();
+    } else if (strcmp(text, "wake") == 0) {
+        pthread_mutex_lock(&lock);
+        wakes++;
+        pthread_cond_broadcast(&woken);
+        pthread_mutex_unlock(&lock);
     } else if (strcmp(text, "fork") == 0 || strcmp(text, "vfork") == 0 || strcmp(text, "spawn") == 0) {
         make_child(text, it->fd);
     } else if (strcmp(text, "raise") == 0) {

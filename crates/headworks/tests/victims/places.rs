@@ -68,3 +68,25 @@ fn a_held_thread_is_released_when_its_socket_is_shut_down() {
     wait_until("the slots are free", || server.figure("users") == 1);
     assert_eq!(server.counter("cancelled"), 4);
 }
+
+#[test]
+fn a_request_that_sleeps_on_a_condition_lends_its_permit_although_its_server_tells_nothing() {
+    let Some(workshop) = Workshop::open() else { return };
+    let config = "[gate]\nparallelism = 1\nhold_ms_max = 3600000\nstall_ms = 3000000\n";
+    let server = MiniServer::start(&workshop.compile("miniserver.c", &[]), config, &[]);
+    let (mut waiter, mut cancelled) = (server.connect(), server.connect());
+    waiter.send_query("wait").unwrap();
+    cancelled.send_query("wait").unwrap();
+    let mut other = server.connect();
+    for _ in 0..20 {
+        other.query("nothing").unwrap();
+    }
+    wait_until("both are blocked", || server.figure("blocked") == 2);
+    // A thread that is cancelled there gives its slot back.
+    other.query(&format!("cancel {}", cancelled.connection_id())).unwrap();
+    wait_until("one is gone", || server.figure("users") == 2);
+    other.query("wake").unwrap();
+    waiter.read_answer().unwrap();
+    wait_until("nobody is blocked", || server.figure("blocked") == 0);
+    assert_eq!((server.counter("stalls"), server.counter("panic")), (0, 0));
+}
