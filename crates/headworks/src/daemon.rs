@@ -220,14 +220,6 @@ pub fn run(
     log::line(&format!("the daemon (process {}) begins", std::process::id()));
     let metrics = Metrics::start(&instance, region)?;
     let beater = std::thread::spawn(move || beat::beat(region));
-    if let Some(ready) = &mut ready {
-        let _ = ready.write_all(b"ready\n");
-    }
-    drop(ready);
-    if detached {
-        release_stderr();
-    }
-
     let mut daemon = Daemon {
         metrics,
         log: Log::default(),
@@ -243,7 +235,15 @@ pub fn run(
         config_error: None,
         metrics_error: None,
     };
+    // Before anybody hears that the daemon is ready: the file may be changed from then on.
     daemon.read_config();
+    if let Some(ready) = &mut ready {
+        let _ = ready.write_all(b"ready\n");
+    }
+    drop(ready);
+    if detached {
+        release_stderr();
+    }
     let mut asked_to_end: Option<Nanos> = None;
     loop {
         daemon.tick();

@@ -2,12 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::echo::{Echo, NAME, PATIENT};
 use crate::support::wait_until;
+
+/// An address that nobody else has: each of this process is a loopback address of its own, and no
+/// port that the kernel gives to connections.
+fn own_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(9_100);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    (Ipv4Addr::new(127, 64 | high, middle, low), NEXT.fetch_add(1, Ordering::Relaxed)).into()
+}
 
 /// One answer: its head and its body.
 fn ask(mut stream: impl Read + Write, request: &str) -> (String, String) {
@@ -160,7 +169,7 @@ fn value(families: &BTreeMap<String, Family>, name: &str, label: (&str, &str)) -
 
 #[test]
 fn a_scrape_has_all_figures_with_their_meaning() {
-    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let free = own_address();
     let config = format!(
         "{PATIENT}metrics = \"{free}\"\n[[class]]\nname = \"od\\\"d\"\nweight = 2.5\n\
          [[rule]]\naddress = \"::1\"\nclass = \"od\\\"d\"\n"
@@ -235,14 +244,13 @@ fn without_the_key_no_port_is_open() {
 
 #[test]
 fn a_reload_whose_port_is_taken_says_what_is_in_force_and_what_is_not() {
-    let port = || TcpListener::bind("127.0.0.1:0").unwrap();
-    let first = port().local_addr().unwrap();
+    let first = own_address();
     let with = |address, weight: &str| {
         format!("{PATIENT}metrics = \"{address}\"\n[[class]]\nname = \"web\"\nweight = {weight}\n")
     };
     let Some(echo) = Echo::start("threads", &with(first, "2.0"), &[]) else { return };
-    let other = port();
-    let taken = other.local_addr().unwrap();
+    let taken = own_address();
+    let other = TcpListener::bind(taken).unwrap();
     echo.run.file("toml", &with(taken, "3.0"));
     let said = echo.run.refused(["reload", "--name", NAME]);
     let mend = format!("headworks reload --name {NAME}");
@@ -268,8 +276,8 @@ fn a_reload_whose_port_is_taken_says_what_is_in_force_and_what_is_not() {
 
 #[test]
 fn a_port_that_is_taken_at_the_start_is_shown_until_it_is_free() {
-    let other = TcpListener::bind("127.0.0.1:0").unwrap();
-    let taken = other.local_addr().unwrap();
+    let taken = own_address();
+    let other = TcpListener::bind(taken).unwrap();
     let config = format!("{PATIENT}metrics = \"{taken}\"\n");
     let Some(echo) = Echo::start("threads", &config, &[]) else { return };
     let shown = || echo.run.status(NAME)["metrics_error"].as_str().map(str::to_owned);
