@@ -306,12 +306,15 @@ pub fn watches(set: i32, fd: i32) {
     }
 }
 
+/// Whether the backend's session may have a permit that it could lend while it sleeps. Nothing but
+/// a load.
+pub fn may_lend() -> bool {
+    LENDABLE.load(Ordering::Relaxed)
+}
+
 /// The backend is about to sleep in the epoll set `set`. If its user holds a token meanwhile, says how long it may sleep
 /// before [`slept`] is to be called, and for what it sleeps.
 pub fn about_to_sleep(set: i32) -> Option<(Nanos, Pause)> {
-    if !LENDABLE.load(Ordering::Relaxed) {
-        return None;
-    }
     let other = WAIT_SET.load(Ordering::Relaxed) != set;
     // A TLS handshake waits for the client in a set of its own.
     if other

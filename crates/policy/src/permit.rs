@@ -76,8 +76,8 @@ pub fn long_after(usual_run: Option<Nanos>) -> Nanos {
 /// Whether no processor is idle, and the server has work for at least half of them. (Its clients may
 /// run on the other half.)
 ///
-/// Both are needed. A server with less work gains by more sessions, whoever keeps the processors
-/// busy. One whose sessions all wait for storage leaves processors idle, and its
+/// Both are needed. A server with less work gains by more sessions, even if other programs keep
+/// the processors busy. One whose sessions all wait for storage leaves processors idle, and its
 /// storage may serve more requests at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Saturation {

@@ -45,7 +45,8 @@ impl Region {
         }
         slot.set_state(State::Overdraft);
         let done = self.locked(|gate, wakes| {
-            // Whoever had the lock before may have made the queue anew, and given it a token.
+            // The thread that had the lock before may have rebuilt the queue and given the session
+            // a token.
             if slot.state() != State::Overdraft {
                 return;
             }
@@ -111,8 +112,8 @@ impl Region {
         freed
     }
 
-    /// What blocked a session is over: it goes on at once. Nothing happens if its token was not
-    /// lent. Only for the thread that serves the session.
+    /// What blocked a session is over: the time is counted, and if its token was lent it goes on at
+    /// once. Only for the thread that serves the session.
     pub fn unblock(&self, user: u32) {
         let Some(slot) = self.user(user) else { return };
         if slot.pause().is_blocked() {

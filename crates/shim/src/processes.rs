@@ -114,7 +114,11 @@ pub(crate) unsafe fn epoll_wait(
     timeout_ms: c_int,
 ) -> c_int {
     let total = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
-    let (first, why) = match backend::about_to_sleep(set) {
+    let mut sleep = None;
+    if backend::may_lend() {
+        guarded(|| sleep = backend::about_to_sleep(set));
+    }
+    let (first, why) = match sleep {
         Some(sleep) if total.is_none_or(|total| total > sleep.0) => sleep,
         // SAFETY: the arguments are the caller's.
         _ => return unsafe { real::epoll_wait(set, events, count, timeout_ms) },

@@ -86,7 +86,7 @@ fn windows(record: &Record, arm: &str, at: f64, key: &str) -> Vec<f64> {
     (0..count).filter_map(|index| median(&window(index))).collect()
 }
 
-/// A verdict over all cases. It reports the worst one. There is none without cases.
+/// A verdict over all cases, which reports the worst one; `None` if there are no cases.
 fn verdict(measure: &Measure, arm: &str, cells: &[(String, f64)]) -> Option<Verdict> {
     let worse = |a: f64, b: f64| match measure.bound {
         Bound::AtMost(_) => a > b || a.is_nan(),

@@ -45,8 +45,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// P places. Nobody passes by itself: the limits on holds, stalls and idling are out of reach,
-    /// and whoever sleeps or idles keeps its place.
+    /// P permits. The limits on holds, stalls and idling are out of reach of a test. A session that
+    /// sleeps or idles keeps its permit.
     pub fn places(parallelism: u32) -> Setup {
         let (keys, settings) = (BTreeMap::new(), Vec::new());
         let setup = Setup { keys, sections: String::new(), settings, preload: None };

@@ -58,8 +58,8 @@ impl Tuner {
         self.descend(sight, self.users)
     }
 
-    /// Samples the next P below this one, or takes the samples of the model once there is none. The
-    /// model says nothing of fewer inside than there are processors.
+    /// Samples the next P below `above`. Once the floor is reached, it takes the samples that the
+    /// model needs. The model is not valid for fewer sessions than processors.
     fn descend(&mut self, sight: &Sight, above: u32) -> u32 {
         let open = self.limits.most;
         let floor = self.limits.least.max(self.limits.cores);
