@@ -13,6 +13,7 @@ pub mod backend;
 pub mod conn;
 pub mod early;
 pub mod eventloop;
+pub mod files;
 pub mod generic;
 pub mod holding;
 pub mod identity;

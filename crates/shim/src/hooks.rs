@@ -5,7 +5,7 @@ use crate::{processes, real, streams, waits};
 use core::ffi::c_void;
 use headworks_hooks::conn::{self, Conn, Work};
 use headworks_hooks::early::EarlyReads;
-use headworks_hooks::{eventloop, ops};
+use headworks_hooks::{eventloop, files, ops};
 use headworks_policy::Nanos;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
@@ -317,6 +317,7 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
 /// As the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
+    files::forget(fd);
     if let Some(watch) = eventloop::client(fd) {
         guarded_keeping_errno(|| eventloop::close(fd, watch));
     } else if eventloop::is_set(fd) {

@@ -6,6 +6,7 @@
 //!
 //! Linked into nothing: it exports `close`.
 
+mod files;
 mod guard;
 mod hooks;
 mod loops;

@@ -1,6 +1,7 @@
 //! The hooks of reading from and writing to the clients of event loops. For every other descriptor they are the functions
 //! of the C library.
 
+use crate::files;
 use crate::guard::guarded_keeping_errno;
 use crate::hooks::{NOT_THE_STREAM, errno};
 use crate::real;
@@ -76,7 +77,7 @@ unsafe fn room(parts: *const iovec, len: usize) -> usize {
 pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
     let Some(watch) = eventloop::client(fd) else {
         // SAFETY: the arguments are the caller's.
-        return unsafe { real::read(fd, buffer, len) };
+        return files::reading(fd, None, || len, || unsafe { real::read(fd, buffer, len) });
     };
     let before = watch.readiness();
     // SAFETY: the arguments are the caller's.
@@ -113,8 +114,10 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, len: c_int) -> ssize_t {
     let Some(watch) = eventloop::client(fd) else {
+        // SAFETY: the arguments are the caller's, and the kernel reads them, too.
+        let bytes = || unsafe { files::length(parts, len) };
         // SAFETY: the arguments are the caller's.
-        return unsafe { real::readv(fd, parts, len) };
+        return files::reading(fd, None, bytes, || unsafe { real::readv(fd, parts, len) });
     };
     let before = watch.readiness();
     // SAFETY: the arguments are the caller's.
@@ -228,7 +231,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
     // SAFETY: the arguments are the caller's.
-    let count = unsafe { real::write(fd, buffer, len) };
+    let count = files::writing(fd, None, || len, || unsafe { real::write(fd, buffer, len) });
     if count > 0
         && let Some(watch) = eventloop::client(fd)
     {
@@ -242,8 +245,10 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: siz
 /// As the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, len: c_int) -> ssize_t {
+    // SAFETY: the arguments are the caller's, and the kernel reads them, too.
+    let bytes = || unsafe { files::length(parts, len) };
     // SAFETY: the arguments are the caller's.
-    let count = unsafe { real::writev(fd, parts, len) };
+    let count = files::writing(fd, None, bytes, || unsafe { real::writev(fd, parts, len) });
     if count > 0
         && let Some(watch) = eventloop::client(fd)
     {
