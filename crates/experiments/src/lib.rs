@@ -21,6 +21,7 @@ mod record;
 mod registry;
 mod running;
 mod shuffle;
+mod split;
 mod sweep;
 mod table;
 mod tad;
@@ -28,4 +29,5 @@ mod work;
 
 pub use interrupt::Interrupted;
 pub use record::{Header, Outcome, Verdict};
+pub use split::file_load;
 pub use registry::{Experiment, RunOptions, find, list, report, run};

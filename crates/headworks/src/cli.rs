@@ -439,6 +439,12 @@ pub enum BenchCommand {
         #[arg(long, default_value = "out/bench")]
         out: PathBuf,
     },
+    /// Run a load on files (what the experiments of I/O schedulers start as a program)
+    #[command(hide = true)]
+    Files {
+        /// Tasks, seconds of warm-up and of the run, as JSON
+        spec: PathBuf,
+    },
     /// Analyse and draw records again, without running anything
     Report {
         /// Directory of an earlier run

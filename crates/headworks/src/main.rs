@@ -318,6 +318,7 @@ fn bench(command: BenchCommand) -> Result<ExitCode> {
                 Err(error) => return Err(error),
             }
         }
+        BenchCommand::Files { spec } => println!("{}", headworks_experiments::file_load(&spec)?),
         BenchCommand::Report { dir } => {
             for outcome in headworks_experiments::report(&dir)? {
                 println!("{}", outcome.text);

@@ -291,7 +291,7 @@ pub trait Scheduler: Send {
     }
 
     /// Of the pieces that [`Step::Writeback`] asked for, so many are on the device or were not
-    /// there. `left` are dirty now.
+    /// there. `left` are dirty and not begun.
     fn written_back(&mut self, now: Nanos, task: Task, pieces: u32, left: u32) {}
 
     /// A task that waits will wait no more.

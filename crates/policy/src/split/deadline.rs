@@ -30,8 +30,9 @@
 //!
 //! # Worked example
 //! A appends a page and calls `fsync`, which takes 10 ms alone; B's `fsync` has 1,000 pieces of 4 ms.
-//! At a window of 32, A takes 10 + 128 ms: over the target of 17.5 ms, so the window becomes 16, 8, 4,
-//! 2. At 1, A takes 14 ms and the window grows again, by a quarter of a piece each time.
+//! A's first one finds a window of 32 and takes 138 ms. Then the window is 1, A takes 14 ms, and the
+//! window grows by a quarter of a piece with each `fsync`. At 3, A takes 22 ms: over the target of
+//! 17.5 ms, and the window shrinks to 2.4.
 
 use super::waiting::{Waiter, Waiting};
 use super::{Account, Call, Entry, PIECE_BYTES, Scheduler, Step, Task};
@@ -44,7 +45,7 @@ pub const HEADROOM: u64 = 175;
 pub const ACTIVE: Nanos = Nanos::from_millis(300);
 
 /// `fsync`s of a probe.
-pub const PROBES: u32 = 4;
+pub const PROBES: u32 = 8;
 
 /// How often a caller's undisturbed time is measured again.
 pub const PROBE_EVERY: Nanos = Nanos::from_millis(10_000);
@@ -142,7 +143,7 @@ impl Deadline {
             settings,
             waiting: Waiting::default(),
             streams: [Stream::default(); STREAMS],
-            window: settings.window_max.saturating_mul(QUARTERS),
+            window: QUARTERS,
             in_flight: 0,
             disturbed: Nanos(0),
         }
@@ -280,13 +281,11 @@ impl Scheduler for Deadline {
     fn written_back(&mut self, now: Nanos, task: Task, pieces: u32, left: u32) {
         self.in_flight = self.in_flight.saturating_sub(pieces);
         self.disturbed = now;
-        let small = self.settings.small;
         if let Some(waiter) = self.waiting.get_mut(task) {
             let (in_flight, ordered_left) = of_mark(waiter.mark);
             let in_flight = in_flight.saturating_sub(pieces);
-            // What was dirtied since is not this call's. The end may be left to the call itself.
-            let left = left.saturating_sub(in_flight).min(ordered_left);
-            let left = if left <= small { 0 } else { left };
+            // What was dirtied since is not this call's.
+            let left = left.min(ordered_left);
             waiter.mark = mark_of(in_flight, left);
         }
     }
@@ -324,7 +323,7 @@ mod tests {
             account: B,
             bytes: u64::from(pieces) * 4096,
             pieces,
-            deadline: Nanos::from_millis(6_000),
+            deadline: Nanos::from_millis(10_000),
             ..Call::default()
         }
     }
@@ -388,7 +387,7 @@ mod tests {
                 pieces.pop_front();
                 left -= 1;
                 written += 1;
-                deadline.written_back(now, 0, 1, left);
+                deadline.written_back(now, 0, 1, left.saturating_sub(pieces.len() as u32));
             } else if let Some((start, _)) = a_started.take() {
                 a.push(now - start);
                 deadline.fsync_return(now, 1, &small(A), now - start);
@@ -441,7 +440,7 @@ mod tests {
         assert_eq!(deadline.fsync_entry(Nanos(0), 2, &big(500)), Entry::Wait);
         assert!(matches!(deadline.dispatch(Nanos(0)), Step::Writeback { task: 2, pieces: 32 }));
         assert!(matches!(deadline.dispatch(Nanos(0)), Step::Wait(_)));
-        let late = Nanos::from_millis(6_000 * (1 + OVERDUE_MAX));
+        let late = Nanos::from_millis(10_000 * (1 + OVERDUE_MAX));
         assert_eq!(deadline.dispatch(late), Step::Admit(2));
         assert_eq!(deadline.dispatch(late), Step::Idle);
         deadline.written_back(late, 2, 32, 0);
