@@ -29,5 +29,5 @@ mod work;
 
 pub use interrupt::Interrupted;
 pub use record::{Header, Outcome, Verdict};
-pub use split::file_load;
 pub use registry::{Experiment, RunOptions, find, list, report, run};
+pub use split::file_load;

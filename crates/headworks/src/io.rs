@@ -194,7 +194,16 @@ fn picture(now: &State, before: &State, seconds: f64) -> String {
     }
     text += &format!(
         "{:>8} {:<24} {:>4} {:>9} {:>9} {:>8} {:>9} {:>8} {:>9} {:>9}\n",
-        "thread", "name", "prio", "write/s", "MB/s", "fsync/s", "fsync ms", "read/s", "held ms", "back/s"
+        "thread",
+        "name",
+        "prio",
+        "write/s",
+        "MB/s",
+        "fsync/s",
+        "fsync ms",
+        "read/s",
+        "held ms",
+        "back/s"
     );
     let per = |count: u64| count as f64 / seconds.max(1e-3);
     let mean = |ns: u64, count: u64| ns as f64 / 1e6 / count.max(1) as f64;

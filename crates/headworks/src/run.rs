@@ -7,9 +7,9 @@
 
 use crate::cli::{IoDevice, Run};
 use crate::config::{self, Config};
-use crate::io;
 use crate::daemon::apply_config;
 use crate::instance::{Instance, Note, StartLock, started_ticks};
+use crate::io;
 use crate::preflight::{self, Binary, ServerSettings};
 use crate::profile::{Check, GENERIC, Profile, Profiles, RunAs, SettingsFrom};
 use anyhow::{Context, Result, anyhow, bail};

@@ -166,9 +166,8 @@ fn path_of(fd: c_int, path: &mut [u8; 256]) -> usize {
     }
     let mut whole = [0u8; 4096];
     // SAFETY: the link is a C string, and the buffer has the length that is given.
-    let length = unsafe {
-        libc::readlink(link.as_ptr().cast(), whole.as_mut_ptr().cast(), whole.len())
-    };
+    let length =
+        unsafe { libc::readlink(link.as_ptr().cast(), whole.as_mut_ptr().cast(), whole.len()) };
     let whole = &whole[..usize::try_from(length).unwrap_or(0).min(4096)];
     let tail = &whole[whole.len().saturating_sub(path.len())..];
     path[..tail.len()].copy_from_slice(tail);
@@ -485,9 +484,7 @@ fn cache_state(fd: c_int, offset: u64, bytes: u64) -> Option<CacheState> {
     let range = [offset, bytes];
     let mut state = CacheState::default();
     // SAFETY: the range is two words, as the call wants it, and it writes no more than a state.
-    let result = unsafe {
-        libc::syscall(SYS_CACHESTAT, fd, range.as_ptr(), &raw mut state, 0)
-    };
+    let result = unsafe { libc::syscall(SYS_CACHESTAT, fd, range.as_ptr(), &raw mut state, 0) };
     (result == 0).then_some(state)
 }
 

@@ -173,9 +173,9 @@ pub(crate) fn create_file(
         Some(RegionError::System("there is no room for the region (25 MB of memory)", failed))
     } else {
         // SAFETY: the descriptor is open.
-        owner.filter(|(uid, gid)| unsafe { libc::fchown(file.0, *uid, *gid) } != 0).map(|_| {
-            RegionError::System("cannot give the region to the database's user", errno())
-        })
+        owner
+            .filter(|(uid, gid)| unsafe { libc::fchown(file.0, *uid, *gid) } != 0)
+            .map(|_| RegionError::System("cannot give the region to the database's user", errno()))
     };
     match error {
         None => Ok(file),

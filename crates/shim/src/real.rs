@@ -290,6 +290,6 @@ real! {
 
 mod files;
 pub(crate) use files::{
-    creat, fdatasync, fsync, ftruncate, mkdir, open, open64, openat, openat64, pread, preadv, pwrite,
-    pwritev, rename, unlink,
+    creat, fdatasync, fsync, ftruncate, mkdir, open, open64, openat, openat64, pread, preadv,
+    pwrite, pwritev, rename, unlink,
 };

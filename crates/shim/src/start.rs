@@ -61,9 +61,9 @@ fn attach_files() {
     // SAFETY: `getenv` returned a C string.
     match IoMapping::open(unsafe { core::ffi::CStr::from_ptr(path) }) {
         Ok(mapping) => files::attach(mapping.region()),
-        Err(_) => say(
-            b"headworks: cannot use the region named by HEADWORKS_IO; files are not governed. \
-              Start the program through: headworks run --io SCHEDULER\n",
-        ),
+        Err(_) => {
+            say(b"headworks: cannot use the region named by HEADWORKS_IO; files are not governed. \
+              Start the program through: headworks run --io SCHEDULER\n")
+        }
     }
 }

@@ -195,7 +195,8 @@ impl<'a> Worker<'a> {
 
     fn run(mut self, warm_up: Duration, window: Duration) -> io::Result<Report> {
         std::thread::sleep(Duration::from_millis(self.task.after_ms));
-        let begin = Instant::now() + warm_up.saturating_sub(Duration::from_millis(self.task.after_ms));
+        let begin =
+            Instant::now() + warm_up.saturating_sub(Duration::from_millis(self.task.after_ms));
         let end = begin + window;
         let mut report = Report {
             name: self.task.name.clone(),
@@ -215,8 +216,7 @@ impl<'a> Worker<'a> {
             // An operation counts for the part of it that lies in the window.
             if now > begin {
                 let whole = now.duration_since(start).as_secs_f64().max(1e-9);
-                let inside =
-                    now.min(end).saturating_duration_since(start.max(begin)).as_secs_f64();
+                let inside = now.min(end).saturating_duration_since(start.max(begin)).as_secs_f64();
                 report.bytes += (bytes as f64 * (inside / whole).min(1.0)) as u64;
             }
             if start >= begin {

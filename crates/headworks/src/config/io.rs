@@ -94,12 +94,7 @@ pub(super) fn io(section: &IoSection, place: &Place<'_>) -> Result<IoConfig, Con
     })
 }
 
-fn pattern(
-    key: &str,
-    value: &Words,
-    at: usize,
-    place: &Place<'_>,
-) -> Result<Text, ConfigError> {
+fn pattern(key: &str, value: &Words, at: usize, place: &Place<'_>) -> Result<Text, ConfigError> {
     let missing = || {
         place.at(
             at,

@@ -42,8 +42,7 @@ impl IoMapping {
         }
         // SAFETY: as above.
         let region = unsafe { map_file::<IoRegion>(&file)? };
-        if region.header.magic.load(Acquire) != MAGIC
-            || region.header.bytes.load(Relaxed) != wanted
+        if region.header.magic.load(Acquire) != MAGIC || region.header.bytes.load(Relaxed) != wanted
         {
             return Err(RegionError::NoRegion);
         }

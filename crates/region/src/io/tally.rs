@@ -141,9 +141,7 @@ impl Tally {
     pub fn file(&mut self, device: u64, inode: u64, now: Nanos) -> Option<(usize, bool)> {
         let place = place_of(device.rotate_left(32) ^ inode) & (FILES - 1) & !(FILE_WAYS - 1);
         let mut slots = place..place + FILE_WAYS;
-        let is_it = |at: &usize| {
-            self.files[*at].device == device && self.files[*at].inode == inode
-        };
+        let is_it = |at: &usize| self.files[*at].device == device && self.files[*at].inode == inode;
         if let Some(at) = slots.find(is_it) {
             self.files[at].used = now;
             return Some((at, false));
@@ -183,9 +181,9 @@ impl Tally {
             .min_by_key(|at| {
                 let chunk = &self.chunks[*at];
                 let file = (chunk.key >> 48).checked_sub(1).map(|file| file as usize);
-                let live = file.and_then(|file| self.files.get(file)).is_some_and(|file| {
-                    chunk.epoch == file.epoch && chunk.bits != 0
-                });
+                let live = file
+                    .and_then(|file| self.files.get(file))
+                    .is_some_and(|file| chunk.epoch == file.epoch && chunk.bits != 0);
                 (live, chunk.bits.count_ones())
             })
             .unwrap_or(place);

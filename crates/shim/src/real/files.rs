@@ -23,21 +23,8 @@ static MKDIR: Real = Real::new(c"mkdir");
 /// Looks all of them up.
 pub(super) fn resolve_all() {
     for real in [
-        &OPEN,
-        &OPEN64,
-        &OPENAT,
-        &OPENAT64,
-        &CREAT,
-        &PREAD,
-        &PWRITE,
-        &PREADV,
-        &PWRITEV,
-        &FSYNC,
-        &FDATASYNC,
-        &FTRUNCATE,
-        &RENAME,
-        &UNLINK,
-        &MKDIR,
+        &OPEN, &OPEN64, &OPENAT, &OPENAT64, &CREAT, &PREAD, &PWRITE, &PREADV, &PWRITEV, &FSYNC,
+        &FDATASYNC, &FTRUNCATE, &RENAME, &UNLINK, &MKDIR,
     ] {
         real.resolve();
     }
