@@ -3,6 +3,7 @@
 use crate::btree;
 use crate::engine::Shared;
 use crate::error::EngineError;
+use crate::heap;
 use crate::lock::RowKey;
 use crate::node::{self, MAX_KEY};
 use crate::record::{Origin, Record, Write};
@@ -40,11 +41,13 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    fn lock(&mut self, row: RowKey) -> Result<(), EngineError> {
-        if self.engine.locks.lock(&row, self.id)? {
+    /// Locks a row; false if the transaction had it locked.
+    fn lock(&mut self, row: RowKey) -> Result<bool, EngineError> {
+        let is_new = self.engine.locks.lock(&row, self.id)?;
+        if is_new {
             self.locks.push(row);
         }
-        Ok(())
+        Ok(is_new)
     }
 
     /// The row of a key.
@@ -114,6 +117,7 @@ impl<'e> Transaction<'e> {
     /// [`EngineError::TooLong`].
     pub fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), EngineError> {
         self.check(row.len(), self.engine.max_value())?;
+        heap::probe(&self.engine.store, root_of(table.0))?;
         self.writes.push(Write::Append { table: table.0, row: row.to_vec() });
         Ok(())
     }
@@ -129,7 +133,10 @@ impl<'e> Transaction<'e> {
         value: Option<Vec<u8>>,
     ) -> Result<(), EngineError> {
         let row = (table.0, key.to_vec());
-        self.lock(row.clone())?;
+        if self.lock(row.clone())? {
+            // Before anything is promised. A row that was locked before was read then.
+            btree::probe(&self.engine.store, root_of(table.0), key)?;
+        }
         let write = Write::Put { table: table.0, key: row.1.clone(), value };
         match self.index.get(&row) {
             Some(&at) => self.writes[at] = write,
@@ -146,7 +153,8 @@ impl<'e> Transaction<'e> {
     /// # Errors
     /// [`EngineError::Full`], [`EngineError::Poisoned`]: the transaction did not take place.
     /// [`EngineError::Wal`]: whether it took place shows after recovery.
-    /// [`EngineError::Unfinished`]: it took place, but only recovery can complete it.
+    /// [`EngineError::Unfinished`]: it took place, but only recovery can complete it. If a page could not be used,
+    /// that page alone is out of service from then on; after any other error nothing is changed any more.
     pub fn commit(mut self) -> Result<(), EngineError> {
         let writes = std::mem::take(&mut self.writes);
         let engine = self.engine;
@@ -168,13 +176,23 @@ impl<'e> Transaction<'e> {
         let record = Record::Commit(writes);
         let lsn = engine.store.log.append(&record);
         let Record::Commit(writes) = record else { return Ok(()) };
+        let mut unfinished = None;
         for (index, write) in (0..).zip(&writes) {
             let origin = Origin { commit: lsn.0, index };
-            if let Err(error) = engine.store.carry_out(write, origin) {
-                engine.poisoned.store(true, Ordering::Release);
-                engine.make_durable(lsn)?;
-                return Err(EngineError::Unfinished(error.to_string()));
+            match engine.store.carry_out_if_usable(write, origin) {
+                Ok(None) => {}
+                Ok(Some(waits)) => drop(unfinished.get_or_insert(waits)),
+                Err(error) => {
+                    engine.poisoned.store(true, Ordering::Release);
+                    engine.make_durable(lsn)?;
+                    return Err(EngineError::Unfinished(error.to_string()));
+                }
             }
+        }
+        if let Some(waits) = unfinished {
+            // It stays among those that are carried out: no checkpoint gives its record up.
+            engine.make_durable(lsn)?;
+            return Err(EngineError::Unfinished(waits.to_string()));
         }
         engine.applying.lock().remove(&applying);
         // Whoever sees the writes from here on commits later in the log.
