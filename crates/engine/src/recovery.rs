@@ -7,7 +7,7 @@ use crate::logdev::LogDevice;
 use crate::record::{Origin, PageChange, Record, Write};
 use crate::repair::LogDamage;
 use crate::scan::Found;
-use crate::store::{Store, too_old, whole_image};
+use crate::store::{META, Store, too_old, whole_image};
 use headworks_bufferpool::{Lsn, PageId};
 use std::collections::{BTreeMap, HashSet};
 
@@ -92,9 +92,12 @@ impl Tail {
             }
             before = lsn;
         }
-        within(Lsn(end), store.load_allocation()?)?;
+        if let Ok(meta) = store.pool.read(META) {
+            within(Lsn(end), meta.lsn())?;
+        }
         // What follows is no record, and no page knows of it. New records take its place.
         store.log.device().truncate(end - FIRST)?;
+        store.load_allocation()?;
         let mut kept_from = unusable.values().map(|(position, _)| *position).min();
         report.out_of_service = unusable.len() as u64;
         for (page, (_, reason)) in unusable {

@@ -33,7 +33,7 @@ pub enum TreeLatch {
 pub(crate) const MAX_TABLES: u32 = 63;
 /// Page 0 says up to where pages were given out; it is changed once for so many.
 const EXTENT: u64 = 64;
-const META: PageId = PageId(0);
+pub(crate) const META: PageId = PageId(0);
 
 #[derive(Default)]
 struct Allocation {
@@ -206,20 +206,20 @@ impl Store {
         Ok(())
     }
 
-    /// Reads from page 0 where free pages begin. Pages given out but not used are lost. Returns when that was changed last.
-    pub(crate) fn load_allocation(&self) -> Result<Lsn, EngineError> {
-        let (next, lsn) = match self.read(META) {
-            Ok(meta) => (node::link(&meta).0, meta.lsn()),
+    /// Reads from page 0 where free pages begin. Pages given out but not used are lost.
+    pub(crate) fn load_allocation(&self) -> Result<(), EngineError> {
+        let next = match self.read(META) {
+            Ok(meta) => node::link(&meta).0,
             Err(EngineError::OutOfService { .. }) => self.remake_allocation()?,
             Err(other) => return Err(other),
         };
         *self.allocation.lock() = Allocation { next, limit: next, reserved: 0 };
-        Ok(lsn)
+        Ok(())
     }
 
     /// Page 0 says one thing only, and pages tell that, too: free ones begin after the last that was ever written. What the
     /// log knows of pages is in the pool already.
-    fn remake_allocation(&self) -> Result<(u64, Lsn), EngineError> {
+    fn remake_allocation(&self) -> Result<u64, EngineError> {
         let first = u64::from(MAX_TABLES) + 1;
         let written = |&page: &u64| {
             !matches!(self.pool.read(PageId(page)), Err(PoolError::NeverWritten { .. }))
@@ -233,7 +233,7 @@ impl Store {
         });
         self.health.regain(META);
         mini.finish(None);
-        Ok((next, self.health.latest(META)))
+        Ok(next)
     }
 
     /// Keeps as many pages as these writes could need at most, so that what the log promises can be carried out. Rows that
