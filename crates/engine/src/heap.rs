@@ -11,7 +11,7 @@ use headworks_bufferpool::PageId;
 
 /// Reads the pages to which a row would be added: an error if that cannot be.
 pub(crate) fn probe(store: &Store, root: PageId) -> Result<(), EngineError> {
-    let last = node::link(&*store.read(root)?);
+    let last = node::link(&store.read(root)?);
     if last == PageId(0) { Ok(()) } else { store.read(last).map(drop) }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn scan(
     root: PageId,
     visit: &mut dyn FnMut(&[u8]),
 ) -> Result<(), EngineError> {
-    let mut at = node::link(&*store.read(root)?);
+    let mut at = node::link(&store.read(root)?);
     while at != PageId(0) {
         let page = store.read(at)?;
         (0..node::count(&page)).for_each(|slot| visit(node::value(&page, slot)));

@@ -129,7 +129,7 @@ impl Store {
                 other => return Err(other),
             },
         };
-        let Ok(known) = self.from_log(page) else {
+        let Ok(known) = self.as_logged(page) else {
             // The log was being cut, or fails: the next attempt may succeed.
             return Err(EngineError::OutOfService { page, reason });
         };
@@ -150,7 +150,7 @@ impl Store {
     }
 
     /// A page as the log tells it, if it does so from a whole image on.
-    fn from_log(&self, page: PageId) -> std::io::Result<Option<Rebuilt>> {
+    fn as_logged(&self, page: PageId) -> std::io::Result<Option<Rebuilt>> {
         let start = self.log.device().start()? + FIRST;
         let mut before = Lsn(start);
         let mut known: Option<Rebuilt> = None;
