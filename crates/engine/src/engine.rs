@@ -203,7 +203,7 @@ impl Engine {
     /// Visits all rows of a heap file.
     ///
     /// # Errors
-    /// The pool's.
+    /// [`EngineError::OutOfService`], the pool's.
     pub fn scan_heap(
         &self,
         table: TableId,
@@ -216,7 +216,7 @@ impl Engine {
     /// loading. It is safe after the next [`Engine::flush`].
     ///
     /// # Errors
-    /// The pool's.
+    /// [`EngineError::OutOfService`], the pool's.
     pub fn load(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
         btree::put(&self.shared.store, root_of(table.0), key, Some(value), None)
     }
@@ -224,7 +224,7 @@ impl Engine {
     /// As [`Engine::load`], for a row of a heap file.
     ///
     /// # Errors
-    /// The pool's.
+    /// [`EngineError::OutOfService`], the pool's.
     pub fn load_append(&self, table: TableId, row: &[u8]) -> Result<(), EngineError> {
         heap::append(&self.shared.store, root_of(table.0), row, None)
     }

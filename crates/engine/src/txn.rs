@@ -53,7 +53,7 @@ impl<'e> Transaction<'e> {
     /// The row of a key.
     ///
     /// # Errors
-    /// The pool's.
+    /// [`EngineError::OutOfService`], the pool's.
     pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
         if let Some(&at) = self.index.get(&(table.0, key.to_vec()))
             && let Write::Put { value, .. } = &self.writes[at]
@@ -66,7 +66,7 @@ impl<'e> Transaction<'e> {
     /// Locks the row of a key, whether there is one or not, and reads it.
     ///
     /// # Errors
-    /// [`EngineError::LockTimeout`], the pool's.
+    /// [`EngineError::LockTimeout`], [`EngineError::OutOfService`], the pool's.
     pub fn get_for_update(
         &mut self,
         table: TableId,
@@ -82,7 +82,7 @@ impl<'e> Transaction<'e> {
     /// A page is latched while its rows are visited: `visit` must not use the transaction.
     ///
     /// # Errors
-    /// The pool's.
+    /// [`EngineError::OutOfService`], the pool's.
     pub fn scan(
         &self,
         table: TableId,
@@ -96,7 +96,7 @@ impl<'e> Transaction<'e> {
     /// Sets the row of a key.
     ///
     /// # Errors
-    /// [`EngineError::LockTimeout`], [`EngineError::TooLong`].
+    /// [`EngineError::LockTimeout`], [`EngineError::TooLong`], [`EngineError::OutOfService`].
     pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
         self.check(key.len(), MAX_KEY)?;
         self.check(value.len(), self.engine.max_value())?;
@@ -106,7 +106,7 @@ impl<'e> Transaction<'e> {
     /// Removes the row of a key, if there is one.
     ///
     /// # Errors
-    /// [`EngineError::LockTimeout`].
+    /// [`EngineError::LockTimeout`], [`EngineError::OutOfService`].
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<(), EngineError> {
         self.write(table, key, None)
     }
@@ -114,7 +114,7 @@ impl<'e> Transaction<'e> {
     /// Adds a row to a heap file.
     ///
     /// # Errors
-    /// [`EngineError::TooLong`].
+    /// [`EngineError::TooLong`], [`EngineError::OutOfService`].
     pub fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), EngineError> {
         self.check(row.len(), self.engine.max_value())?;
         heap::probe(&self.engine.store, root_of(table.0))?;

@@ -157,6 +157,7 @@ fn a_log_cut_anywhere_gives_what_is_whole() {
     std::fs::write(&last, &cut).unwrap();
     let (engine, report) = open(&path).unwrap();
     assert!(report.records > 0 && report.completed > 0, "{report:?}");
+    assert!(report.torn_bytes > 0, "{report:?}");
     // The commit record came before that of its changes: it is whole, and is carried out.
     assert_eq!(number_at(&engine, 219), 219);
     put(&engine, 220);
@@ -176,7 +177,7 @@ fn a_log_cut_anywhere_gives_what_is_whole() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-/// Segments before the last were durable: what is not whole there is no end of the log, and what follows is kept.
+/// What is not whole and is followed by whole records is no end of the log, in any segment, and nothing is cut off.
 #[test]
 fn damage_in_the_middle_of_the_log_is_told_and_nothing_is_cut_off() {
     let path = scratch("middle");
@@ -188,15 +189,21 @@ fn damage_in_the_middle_of_the_log_is_told_and_nothing_is_cut_off() {
     let sizes =
         || all.iter().map(|path| std::fs::metadata(path).unwrap().len()).collect::<Vec<_>>();
     let before = sizes();
-    let whole = std::fs::read(&all[1]).unwrap();
-    let mut bytes = whole.clone();
-    bytes[whole.len() / 2] ^= 1;
-    std::fs::write(&all[1], &bytes).unwrap();
-    let error = open(&path).err().unwrap();
-    assert!(matches!(error, EngineError::LogDamaged(_)), "{error}");
-    assert!(error.to_string().contains(all[1].to_str().unwrap()), "{error}");
-    assert_eq!(sizes(), before);
-    std::fs::write(&all[1], &whole).unwrap();
+    for (at, segment) in all.iter().enumerate() {
+        let whole = std::fs::read(segment).unwrap();
+        let last = whole.len() - 1;
+        // In the last segment what nothing follows is a torn end.
+        for damaged in if at + 1 < all.len() { vec![last / 2, last] } else { vec![last / 2] } {
+            let mut bytes = whole.clone();
+            bytes[damaged] ^= 1;
+            std::fs::write(segment, &bytes).unwrap();
+            let error = open(&path).err().unwrap();
+            assert!(matches!(error, EngineError::LogDamaged(_)), "{error}");
+            assert!(error.to_string().contains(segment.to_str().unwrap()), "{error}");
+            assert_eq!(sizes(), before);
+        }
+        std::fs::write(segment, &whole).unwrap();
+    }
     let (engine, _) = open(&path).unwrap();
     (0..300u64).for_each(|number| {
         let row = engine.begin().get(TREE, &(1_000_000 + number).to_be_bytes()).unwrap();
