@@ -151,10 +151,8 @@ impl Engine {
         };
         let positions = (tail.start().0, tail.end());
         let shared = Shared::new(config, storage, log, positions, doublewrite, causes)?;
-        let (mut report, needed_from) = tail.replay(&shared.store)?;
+        let mut report = tail.replay(&shared.store)?;
         report.mended = mended as u64;
-        // For pages out of service, for as long as the database is open. No transaction has number 0.
-        shared.applying.lock().extend(needed_from.map(|position| (position, 0)));
         shared.flush()?;
         Ok((Self::over(shared, config), report))
     }
@@ -302,7 +300,8 @@ impl Shared {
         let commits = self.applying.lock().first().map(|&(lsn, _)| lsn);
         // Not before an earlier one: a page that is made dirty after that one's look gets a record after it, whatever
         // position it was noted with.
-        let start = commits.map_or(pages, |lsn| lsn.min(pages)).max(*kept_from);
+        let needed = pages.min(self.store.health.log_needed_from());
+        let start = commits.map_or(needed, |lsn| lsn.min(needed)).max(*kept_from);
         // A commit before `start` that is not under way any more may have its changes after it, and has told of itself: they
         // must be durable before its record is given up.
         self.store.log.flush_to(self.store.log.end_lsn())?;

@@ -17,13 +17,19 @@ pub(crate) struct Health {
     /// Made when a page of the chunk is changed: a storage may have room for far more than is used.
     latest: Box<[OnceLock<Box<[AtomicU64]>>]>,
     lost: Mutex<BTreeMap<PageId, String>>,
+    /// For what pages lack that are out of service the log is kept from here on.
+    log_from: AtomicU64,
 }
 
 impl Health {
     pub(crate) fn new(pages: u64) -> Self {
         // More chunks than memory has room for were refused with the storage.
         let chunks = pages.div_ceil(CHUNK) as usize;
-        Self { latest: (0..chunks).map(|_| OnceLock::new()).collect(), lost: Mutex::default() }
+        Self {
+            latest: (0..chunks).map(|_| OnceLock::new()).collect(),
+            lost: Mutex::default(),
+            log_from: AtomicU64::new(u64::MAX),
+        }
     }
 
     fn chunk(&self, page: PageId) -> Option<&OnceLock<Box<[AtomicU64]>>> {
@@ -70,6 +76,16 @@ impl Health {
     /// Why a page is out of service, if it is.
     pub(crate) fn why_lost(&self, page: PageId) -> Option<String> {
         self.lost.lock().get(&page).cloned()
+    }
+
+    /// Pages out of service need the log from here on, for as long as the database is open.
+    pub(crate) fn need_log_from(&self, position: Lsn) {
+        self.log_from.fetch_min(position.0, Ordering::AcqRel);
+    }
+
+    /// From where on the log is needed for pages out of service.
+    pub(crate) fn log_needed_from(&self) -> u64 {
+        self.log_from.load(Ordering::Acquire)
     }
 
     /// All pages out of service.

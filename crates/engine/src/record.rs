@@ -47,6 +47,11 @@ pub(crate) enum Record {
     },
     /// What was here was damaged, and a repair passed over it.
     Gap,
+    /// Storage gave a page back without the change of this LSN.
+    Newest {
+        page: PageId,
+        lsn: Lsn,
+    },
 }
 
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -123,6 +128,11 @@ impl Record {
                 }
             }
             Record::Gap => out.push(Self::GAP),
+            Record::Newest { page, lsn } => {
+                out.push(4);
+                out.extend(page.0.to_le_bytes());
+                out.extend(lsn.0.to_le_bytes());
+            }
         }
         out
     }
@@ -158,6 +168,10 @@ impl Record {
                 Some(Record::Mini { origin: (origin.commit != 0).then_some(origin), changes })
             }
             Self::GAP => Some(Record::Gap),
+            4 => {
+                let (page, lsn) = (PageId(reader.u64()?), Lsn(reader.u64()?));
+                reader.0.is_empty().then_some(Record::Newest { page, lsn })
+            }
             _ => None,
         }
     }
@@ -234,6 +248,7 @@ mod tests {
             Record::Commit(writes),
             Record::Mini { origin, changes },
             Record::Mini { origin: None, changes: vec![] },
+            Record::Newest { page: PageId(6), lsn: Lsn(7) },
         ] {
             let bytes = record.encode();
             assert_eq!(Record::decode(&bytes), Some(record));

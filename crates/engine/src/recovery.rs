@@ -66,12 +66,8 @@ impl Tail {
         self.found.end
     }
 
-    /// Brings the pages to the state of the log's end. Returns the position from which on the log must be kept for pages
-    /// that are out of service, if there are such.
-    pub(crate) fn replay(
-        self,
-        store: &Store,
-    ) -> Result<(RecoveryReport, Option<u64>), EngineError> {
+    /// Brings the pages to the state of the log's end.
+    pub(crate) fn replay(self, store: &Store) -> Result<RecoveryReport, EngineError> {
         let Found { records, end, torn_bytes, .. } = self.found;
         let mut report =
             RecoveryReport { records: records.len() as u64, torn_bytes, ..Default::default() };
@@ -89,6 +85,11 @@ impl Tail {
                     at.redo(store, changes, &mut unusable, &mut report)?;
                 }
                 Record::Gap => {}
+                Record::Newest { page, lsn } => {
+                    if let Some(reason) = lacks(store, page, lsn) {
+                        unusable.entry(page).or_insert((before, reason));
+                    }
+                }
             }
             before = lsn;
         }
@@ -98,10 +99,10 @@ impl Tail {
         // What follows is no record, and no page knows of it. New records take its place.
         store.log.device().truncate(end - FIRST)?;
         store.load_allocation()?;
-        let mut kept_from = unusable.values().map(|(position, _)| *position).min();
         report.out_of_service = unusable.len() as u64;
-        for (page, (_, reason)) in unusable {
+        for (page, (position, reason)) in unusable {
             store.health.lose(page, reason);
+            store.health.need_log_from(Lsn(position));
         }
         let left: Vec<(u64, Origin, &Write)> = commits
             .iter()
@@ -119,10 +120,10 @@ impl Tail {
                 report.completed += 1;
             } else {
                 report.waiting += 1;
-                kept_from = Some(kept_from.map_or(before, |position| position.min(before)));
+                store.health.need_log_from(Lsn(before));
             }
         }
-        Ok((report, kept_from))
+        Ok(report)
     }
 }
 
@@ -134,6 +135,16 @@ fn within(end: Lsn, lsn: Lsn) -> Result<(), EngineError> {
         return Err(EngineError::Damaged { what });
     }
     Ok(())
+}
+
+/// Why a page, which storage once gave back without a change, lacks it still.
+fn lacks(store: &Store, page: PageId, lsn: Lsn) -> Option<String> {
+    store.health.changed(page, lsn);
+    match store.pool.read(page) {
+        Ok(guard) if guard.lsn() >= lsn => None,
+        Ok(guard) => Some(too_old(guard.lsn(), lsn)),
+        Err(error) => Some(error.to_string()),
+    }
 }
 
 /// Where a mini-transaction lies in the log.

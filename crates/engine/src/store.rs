@@ -90,7 +90,7 @@ impl Store {
         match self.pool.read(page) {
             Ok(guard) if self.health.is_current(page, guard.lsn()) => Ok(guard),
             other => {
-                self.mend(page, other.map(|guard| guard.lsn()))?;
+                self.mend(page, other.map(|guard| (guard.to_vec(), guard.lsn())))?;
                 Ok(self.pool.read(page)?)
             }
         }
@@ -104,7 +104,7 @@ impl Store {
         match self.pool.write(page) {
             Ok(guard) if self.health.is_current(page, guard.lsn()) => Ok(guard),
             other => {
-                self.mend(page, other.map(|guard| guard.lsn()))?;
+                self.mend(page, other.map(|guard| (guard.to_vec(), guard.lsn())))?;
                 Ok(self.pool.write(page)?)
             }
         }
@@ -114,29 +114,38 @@ impl Store {
     ///
     /// The page is not in the pool, or is there as it came: all of its changes were durable before it was written.
     #[cold]
-    fn mend(&self, page: PageId, found: Result<Lsn, PoolError>) -> Result<(), EngineError> {
+    fn mend(
+        &self,
+        page: PageId,
+        found: Result<(Vec<u8>, Lsn), PoolError>,
+    ) -> Result<(), EngineError> {
         if let Some(reason) = self.health.why_lost(page) {
             return Err(EngineError::OutOfService { page, reason });
         }
-        let reason = match found {
-            Ok(lsn) => too_old(lsn, self.health.latest(page)),
+        let latest = self.health.latest(page);
+        let reason = match &found {
+            Ok((_, lsn)) => too_old(*lsn, latest),
             Err(PoolError::Storage(error)) => {
                 // The next attempt may succeed.
-                return Err(EngineError::of_page(page, PoolError::Storage(error)));
+                return Err(EngineError::of_page(page, PoolError::Storage(error.clone())));
             }
-            Err(error) => match EngineError::of_page(page, error) {
+            Err(error) => match EngineError::of_page(page, error.clone()) {
                 EngineError::OutOfService { reason, .. } => reason,
                 other => return Err(other),
             },
         };
-        let Ok(known) = self.as_logged(page) else {
+        let stale = found.ok();
+        let Ok(known) = self.as_logged(page, stale.as_ref()) else {
             // The log was being cut, or fails: the next attempt may succeed.
             return Err(EngineError::OutOfService { page, reason });
         };
-        let Some((bytes, rec_lsn, lsn)) =
-            known.filter(|&(.., lsn)| lsn >= self.health.latest(page))
-        else {
+        let Some((bytes, rec_lsn, lsn)) = known.filter(|&(.., lsn)| lsn >= latest) else {
             self.health.lose(page, reason.clone());
+            if stale.is_some() {
+                // Nothing else would tell the next open.
+                self.health.need_log_from(self.log.end_lsn());
+                self.log.append(&Record::Newest { page, lsn: latest });
+            }
             return Err(EngineError::OutOfService { page, reason });
         };
         let mut guard = self.pool.write_unread(page)?;
@@ -149,8 +158,12 @@ impl Store {
         Ok(())
     }
 
-    /// A page as the log tells it, if it does so from a whole image on.
-    fn as_logged(&self, page: PageId) -> std::io::Result<Option<Rebuilt>> {
+    /// A page as the log tells it, if it does so from a whole image on, or from the version that storage has.
+    fn as_logged(
+        &self,
+        page: PageId,
+        stale: Option<&(Vec<u8>, Lsn)>,
+    ) -> std::io::Result<Option<Rebuilt>> {
         let start = self.log.device().start()? + FIRST;
         let mut before = Lsn(start);
         let mut known: Option<Rebuilt> = None;
@@ -161,12 +174,16 @@ impl Store {
                     let mut bytes = vec![0; self.pool.config().page_size];
                     apply(&mut bytes, image);
                     known = Some((bytes, before, Lsn(lsn)));
-                } else if let (Some(known), Some(first)) = (&mut known, changes.first()) {
-                    if first.before != known.2 {
-                        return Ok(None);
+                } else if let Some(first) = changes.first() {
+                    let base = stale.filter(|base| known.is_none() && base.1 == first.before);
+                    known = known.or(base.map(|(bytes, lsn)| (bytes.clone(), before, *lsn)));
+                    if let Some((bytes, _, end)) = &mut known {
+                        if first.before != *end {
+                            return Ok(None);
+                        }
+                        changes.iter().for_each(|it| apply(bytes, &it.change));
+                        *end = Lsn(lsn);
                     }
-                    changes.iter().for_each(|it| apply(&mut known.0, &it.change));
-                    known.2 = Lsn(lsn);
                 }
             }
             before = Lsn(lsn);

@@ -279,7 +279,16 @@ fn a_lost_write_is_found_by_the_next_read_and_by_recovery() {
     is_out(get(&engine, 1500), leaf);
     assert!(engine.out_of_service()[0].1.contains("a write was lost"));
     assert_eq!(get(&engine, 100).unwrap().unwrap(), [1; 100]);
+    engine.flush().unwrap();
     drop(engine);
+    // It is not forgotten.
+    for _ in 0..2 {
+        let (engine, report) = database.open();
+        assert_eq!(report.out_of_service, 1, "{report:?}");
+        is_out(get(&engine, 1500), leaf);
+        put(&engine, 10, b"on").unwrap();
+        engine.flush().unwrap();
+    }
 
     // The log tells of a later change what the page had before it.
     database.put_page(leaf, &current);
@@ -298,6 +307,18 @@ fn a_lost_write_is_found_by_the_next_read_and_by_recovery() {
     assert_eq!(report.out_of_service, 0, "{report:?}");
     assert_eq!(get(&engine, 1500).unwrap().unwrap(), b"new");
     assert_eq!(get(&engine, 1501).unwrap().unwrap(), b"newer");
+
+    // A change that is in the log still is made again.
+    engine.flush().unwrap();
+    let stale = database.page(leaf);
+    put(&engine, 1502, b"newest").unwrap();
+    engine.pool().flush_all().unwrap();
+    database.put_page(leaf, &stale);
+    evict(&engine, leaf);
+    for (number, value) in [(1500, &b"new"[..]), (1501, b"newer"), (1502, b"newest")] {
+        assert_eq!(get(&engine, number).unwrap().unwrap(), value);
+    }
+    assert!(engine.out_of_service().is_empty());
 }
 
 /// Page 0 says where free pages begin, and so do the pages.
