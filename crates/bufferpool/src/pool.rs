@@ -139,8 +139,9 @@ impl BufferPool {
         Ok(PagePin { core: &self.core, frame, page }.write())
     }
 
-    /// As [`BufferPool::write`], but a page that is not in the pool comes as zeroes, without being read: for whoever has its
-    /// bytes from elsewhere, because storage lost them. It must be changed before the latch is given back.
+    /// As [`BufferPool::write`], but a page that is not in the pool comes as zeroes, without being
+    /// read: for whoever has its bytes from elsewhere, because storage lost them. It must be
+    /// changed before the latch is given back.
     ///
     /// # Errors
     /// As [`BufferPool::create`].

@@ -12,10 +12,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl Engine {
-    /// Makes an empty database with room for `pages` pages in a directory, which is made too; else as [`Engine::create`].
+    /// Makes an empty database with room for `pages` pages in a directory, which is made too; else
+    /// as [`Engine::create`].
     ///
-    /// It can be killed at any moment and called again: what an attempt left is made anew, because nobody has used it. A
-    /// database that was made to the end is never touched.
+    /// It can be killed at any moment and called again: what an attempt left is made anew, because
+    /// nobody has used it. A database that was made to the end is never touched.
     ///
     /// # Errors
     /// [`EngineError::Exists`]; those of files, pool and log.
@@ -29,7 +30,8 @@ impl Engine {
         heaps: &[bool],
     ) -> Result<Self, EngineError> {
         let path = directory.join("log");
-        // The log comes first, and its lock keeps others away: where there is none, other files are not ours.
+        // The log comes first, and its lock keeps others away: where there is none, other files are
+        // not ours.
         let (log, replace) = match FileLog::create(&path, FileLog::SEGMENT_BYTES) {
             Ok(log) => (log, false),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {

@@ -71,8 +71,8 @@ pub(crate) struct Shared {
 }
 
 impl Engine {
-    /// Makes an empty database whose table *n* is a heap file where `heaps[n]`, else a tree. What an earlier attempt left that
-    /// did not come to its end is made anew.
+    /// Makes an empty database whose table *n* is a heap file where `heaps[n]`, else a tree. What
+    /// an earlier attempt left that did not come to its end is made anew.
     ///
     /// # Errors
     /// [`EngineError::Exists`] if the log is a whole database's; those of pool and log.
@@ -109,10 +109,10 @@ impl Engine {
     /// Opens a database and recovers it, if it was not closed.
     ///
     /// # Errors
-    /// Those of pool and log; [`EngineError::LogDamaged`] if the log is damaged elsewhere than at its end, and
-    /// [`EngineError::Damaged`] if it lacks what pages have: nothing of it is cut off then. [`EngineError::NotMade`] if
-    /// [`Engine::create`] did not come to its end. A page that cannot be used keeps nothing else from opening
-    /// ([`Engine::out_of_service`]).
+    /// Those of pool and log; [`EngineError::LogDamaged`] if the log is damaged elsewhere than at
+    /// its end, and [`EngineError::Damaged`] if it lacks what pages have: nothing of it is cut off
+    /// then. [`EngineError::NotMade`] if [`Engine::create`] did not come to its end. A page that
+    /// cannot be used keeps nothing else from opening ([`Engine::out_of_service`]).
     pub fn open(
         config: EngineConfig,
         storage: Arc<dyn Storage>,
@@ -184,9 +184,9 @@ impl Engine {
         self.shared.background_error.lock().take()
     }
 
-    /// Pages that cannot be used until the database is opened anew, as far as somebody has needed them, and why: they are
-    /// damaged, or storage gave them back too old, and the log does not tell all of them. The log is kept for changes that
-    /// wait for them, and grows meanwhile.
+    /// Pages that cannot be used until the database is opened anew, as far as somebody has needed
+    /// them, and why: they are damaged, or storage gave them back too old, and the log does not
+    /// tell all of them. The log is kept for changes that wait for them, and grows meanwhile.
     #[must_use]
     pub fn out_of_service(&self) -> Vec<(PageId, String)> {
         self.shared.store.health.lost()

@@ -104,8 +104,8 @@ impl MemLog {
         Self { sync_time, state: Mutex::new(state) }
     }
 
-    /// Cuts the power: of what was not synced a part, decided by `seed`, is left; its end is damaged, or a sector of it
-    /// never came. Every operation fails until [`MemLog::restore`].
+    /// Cuts the power: of what was not synced a part, decided by `seed`, is left; its end is
+    /// damaged, or a sector of it never came. Every operation fails until [`MemLog::restore`].
     pub fn cut(&self, seed: u64) {
         let mut state = self.state.lock();
         state.dead = true;

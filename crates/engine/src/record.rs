@@ -25,7 +25,8 @@ pub(crate) enum Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PageChange {
     pub(crate) page: PageId,
-    /// 0 for a page that was made by this. It tells a page that lacks changes from one that does not.
+    /// 0 for a page that was made by this. It tells a page that lacks changes from one that does
+    /// not.
     pub(crate) before: Lsn,
     pub(crate) change: Change,
 }

@@ -24,11 +24,13 @@ pub struct RecoveryReport {
     pub mended: u64,
     /// Damaged pages, and pages that came back too old, that the log told as a whole.
     pub rebuilt: u64,
-    /// Pages out of service although the log has changes for them: see [`crate::Engine::out_of_service`].
+    /// Pages out of service although the log has changes for them: see
+    /// [`crate::Engine::out_of_service`].
     pub out_of_service: u64,
     /// Writes of commits that wait until their pages are back. The log is kept for them.
     pub waiting: u64,
-    /// Bytes at the end of the log that were no whole record: the remains of commits that nobody was told of.
+    /// Bytes at the end of the log that were no whole record: the remains of commits that nobody
+    /// was told of.
     pub torn_bytes: u64,
 }
 
@@ -38,7 +40,8 @@ pub(crate) struct Tail {
     found: Found,
 }
 
-/// Pages that recovery could not use so far: the position of the first change that they lack, and why.
+/// Pages that recovery could not use so far: the position of the first change that they lack, and
+/// why.
 type Unusable = BTreeMap<PageId, (u64, String)>;
 
 impl Tail {

@@ -54,7 +54,8 @@ impl LogDamage {
     }
 }
 
-/// Says where a log is damaged. Changes nothing. A torn end is no damage: the next open cuts it off.
+/// Says where a log is damaged. Changes nothing. A torn end is no damage: the next open cuts it
+/// off.
 ///
 /// # Errors
 /// The device's.
@@ -65,10 +66,11 @@ pub fn examine_log(device: &dyn LogDevice) -> Result<Vec<LogDamage>, EngineError
 
 /// Passes over the damage in a log, so that the database opens again; returns what was passed over.
 ///
-/// Whole records after the damage are kept. What the damaged bytes said is given up: a commit among it is lost as far as
-/// no later record carries it out. A page whose changes were among it is out of service, unless the log tells all of it
-/// later, or storage has them. Nine bytes are overwritten for each damage; what lies after the last
-/// whole record is cut off. Copy the log before.
+/// Whole records after the damage are kept. What the damaged bytes said is given up: a commit among
+/// it is lost as far as no later record carries it out. A page whose changes were among it is out
+/// of service, unless the log tells all of it later, or storage has them. Nine bytes are
+/// overwritten for each damage; what lies after the last whole record is cut off. Copy the log
+/// before.
 ///
 /// # Errors
 /// The device's; the call may be repeated.

@@ -6,9 +6,9 @@
 //! A flush begins after the one before it was synced: a marked record proves that all before it was
 //! durable.
 //!
-//! So bytes that are no record are *torn*, the remains of a flush that a cut interrupted, if nothing
-//! whole follows; or if they lie in the last flush and a sector of them never came to the device.
-//! Else they are *damage*.
+//! So bytes that are no record are *torn*, the remains of a flush that a cut interrupted, if
+//! nothing whole follows; or if they lie in the last flush and a sector of them never came to the
+//! device. Else they are *damage*.
 
 use crate::record::Record;
 
@@ -115,7 +115,8 @@ pub(crate) fn read(bytes: &[u8], start: u64, durable: u64) -> Found {
     found
 }
 
-/// Whether a part of these bytes did not come to the device: what was never written reads as zeroes.
+/// Whether a part of these bytes did not come to the device: what was never written reads as
+/// zeroes.
 fn never_came(bytes: &[u8]) -> bool {
     let mut zeroes = 0;
     word_at(bytes, 0) == Some(0)
@@ -164,8 +165,9 @@ mod tests {
         (bytes, begins)
     }
 
-    /// Each bit of a log is flipped in turn: what lies before its record is there, and either the log ends there, and
-    /// nothing follows, or the place is named and all that follows is there too.
+    /// Each bit of a log is flipped in turn: what lies before its record is there, and either the
+    /// log ends there, and nothing follows, or the place is named and all that follows is there
+    /// too.
     #[test]
     fn every_wrong_bit_is_torn_at_the_end_and_damage_elsewhere() {
         let (bytes, begins) = log(&[2, 3, 1], 20);
@@ -203,8 +205,8 @@ mod tests {
         }
     }
 
-    /// The sectors of one flush may come to the device in any order: the last flush ends at the first that is missing.
-    /// In an earlier flush that is damage.
+    /// The sectors of one flush may come to the device in any order: the last flush ends at the
+    /// first that is missing. In an earlier flush that is damage.
     #[test]
     fn a_sector_that_never_came_ends_the_last_flush_only() {
         let (bytes, begins) = log(&[4, 4], 700);

@@ -110,9 +110,11 @@ impl Store {
         }
     }
 
-    /// Rebuilds a page that cannot be read, or came back in a version that is too old, if its history is in the log.
+    /// Rebuilds a page that cannot be read, or came back in a version that is too old, if its
+    /// history is in the log.
     ///
-    /// The page is not in the pool, or is there as it came: all of its changes were durable before it was written.
+    /// The page is not in the pool, or is there as it came: all of its changes were durable before
+    /// it was written.
     #[cold]
     fn mend(
         &self,
@@ -158,7 +160,8 @@ impl Store {
         Ok(())
     }
 
-    /// A page as the log tells it, if it does so from a whole image on, or from the version that storage has.
+    /// A page as the log tells it, if it does so from a whole image on, or from the version that
+    /// storage has.
     fn as_logged(
         &self,
         page: PageId,
@@ -234,8 +237,8 @@ impl Store {
         Ok(())
     }
 
-    /// Page 0 says one thing only, and pages tell that, too: free ones begin after the last that was ever written. What the
-    /// log knows of pages is in the pool already.
+    /// Page 0 says one thing only, and pages tell that, too: free ones begin after the last that
+    /// was ever written. What the log knows of pages is in the pool already.
     fn remake_allocation(&self) -> Result<u64, EngineError> {
         let first = u64::from(MAX_TABLES) + 1;
         let written = |&page: &u64| {
@@ -350,8 +353,9 @@ impl Store {
         }
     }
 
-    /// As [`Store::carry_out`]. A page that cannot be used is out of service from here on, and is returned with the
-    /// reason: what must be done to it waits in the log, and nobody may see it without.
+    /// As [`Store::carry_out`]. A page that cannot be used is out of service from here on, and is
+    /// returned with the reason: what must be done to it waits in the log, and nobody may see it
+    /// without.
     pub(crate) fn carry_out_if_usable(
         &self,
         write: &Write,
@@ -368,7 +372,8 @@ impl Store {
     }
 }
 
-/// The change that says all of a page, if there is one among the changes that a mini-transaction makes to it.
+/// The change that says all of a page, if there is one among the changes that a mini-transaction
+/// makes to it.
 pub(crate) fn whole_image(changes: &[PageChange]) -> Option<&Change> {
     // It is logged last, and has the others' effect.
     let whole = |change: &&Change| matches!(change, Change::Image { .. });

@@ -153,8 +153,9 @@ impl<'e> Transaction<'e> {
     /// # Errors
     /// [`EngineError::Full`], [`EngineError::Poisoned`]: the transaction did not take place.
     /// [`EngineError::Wal`]: whether it took place shows after recovery.
-    /// [`EngineError::Unfinished`]: it took place, but only recovery can complete it. If a page could not be used,
-    /// that page alone is out of service from then on; after any other error nothing is changed any more.
+    /// [`EngineError::Unfinished`]: it took place, but only recovery can complete it. If a page
+    /// could not be used, that page alone is out of service from then on; after any other error
+    /// nothing is changed any more.
     pub fn commit(mut self) -> Result<(), EngineError> {
         let writes = std::mem::take(&mut self.writes);
         let engine = self.engine;

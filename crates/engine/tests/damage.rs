@@ -113,7 +113,8 @@ fn is_out<T: std::fmt::Debug>(result: Result<T, EngineError>, wanted: PageId) {
     }
 }
 
-/// An update of a row on a bad page does not take place; everything else does, now and after the next open.
+/// An update of a row on a bad page does not take place; everything else does, now and after the
+/// next open.
 #[test]
 fn a_bad_page_is_out_of_service_and_nothing_else_is() {
     let (database, engine) = Database::create();
@@ -166,7 +167,8 @@ fn a_bad_page_is_rebuilt_if_its_history_is_in_the_log() {
     // A page of zeroes counts as one that was never written: the log makes it, too.
     for bytes in [vec![0; PAGE_SIZE], vec![7; PAGE_SIZE]] {
         database.put_page(leaf, &bytes);
-        // Recovery ends with a checkpoint: the next round has nothing to rebuild from unless it fails before.
+        // Recovery ends with a checkpoint: the next round has nothing to rebuild from unless it
+        // fails before.
         database.storage.inject(Fault::SyncError);
         let failed = Engine::open(config(), database.storage.clone(), database.log.clone(), None);
         assert!(failed.is_err());
@@ -188,7 +190,8 @@ fn a_bad_page_is_rebuilt_if_its_history_is_in_the_log() {
     assert_eq!(database.page(leaf)[32..40], whole[32..40], "the next leaf");
 }
 
-/// Changes of a page that cannot be used wait in the log, over checkpoints and opens, until it is back.
+/// Changes of a page that cannot be used wait in the log, over checkpoints and opens, until it is
+/// back.
 #[test]
 fn changes_wait_in_the_log_until_their_page_is_back() {
     let (database, engine) = Database::create();
@@ -218,8 +221,8 @@ fn changes_wait_in_the_log_until_their_page_is_back() {
     assert_eq!(report.records, 0, "nothing waits any more");
 }
 
-/// A page goes bad between an update and its commit: the rest of the commit is there, and the page, which lacks its part,
-/// is not shown until recovery has completed it.
+/// A page goes bad between an update and its commit: the rest of the commit is there, and the page,
+/// which lacks its part, is not shown until recovery has completed it.
 #[test]
 fn a_commit_whose_page_goes_bad_waits_for_it_alone() {
     let (database, engine) = Database::create();
@@ -355,8 +358,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// One bit anywhere in the only segment: the place is named, nothing is cut off, and a repair that was asked for gives up
-/// what those bytes said and nothing else.
+/// One bit anywhere in the only segment: the place is named, nothing is cut off, and a repair that
+/// was asked for gives up what those bytes said and nothing else.
 #[test]
 fn a_wrong_bit_in_the_log_is_named_and_nothing_is_cut_off() {
     const COMMITS: u64 = 400;

@@ -177,7 +177,8 @@ fn a_log_cut_anywhere_gives_what_is_whole() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-/// What is not whole and is followed by whole records is no end of the log, in any segment, and nothing is cut off.
+/// What is not whole and is followed by whole records is no end of the log, in any segment, and
+/// nothing is cut off.
 #[test]
 fn damage_in_the_middle_of_the_log_is_told_and_nothing_is_cut_off() {
     let path = scratch("middle");
@@ -268,7 +269,8 @@ fn the_log_is_cut_in_the_background() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-/// A database is made until it is whole, however often whoever makes it is killed; then it is never touched.
+/// A database is made until it is whole, however often whoever makes it is killed; then it is never
+/// touched.
 #[test]
 fn a_database_whose_making_was_killed_is_made_anew() {
     let making = "HEADWORKS_TEST_MAKES_IN";

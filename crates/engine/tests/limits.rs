@@ -91,7 +91,8 @@ fn after_the_log_has_failed_commits_do_not_take_place() {
     assert!(matches!(refused, Some(EngineError::Pool(PoolError::Config { .. }))), "{refused:?}");
 }
 
-/// A commit whose pages cannot be read does not take place, whatever they are, and takes place when they can.
+/// A commit whose pages cannot be read does not take place, whatever they are, and takes place when
+/// they can.
 #[test]
 fn a_commit_whose_pages_cannot_be_read_does_not_take_place() {
     let memory: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 1000));

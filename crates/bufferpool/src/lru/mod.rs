@@ -23,7 +23,7 @@
 //! 3. The generation changes only under both mutexes, at the take-over. It makes every passed page
 //!    a dirty one at once, without a visit to each.
 //! 4. A page enters *passed* only while it is dirty. It leaves for *mixed* at the head when it is
-//!    hit, and at the tail, where the pointer goes back to it, when it was written and keeps its frame.
+//!    hit. It leaves at the tail, where the pointer goes back to it, when it was written.
 //! 5. LRU-D is taken before LRU-M.
 //!
 //! With one mutex (the paper's basic LRU-C, and every rival) *dirty* stays empty.
@@ -173,7 +173,8 @@ impl<N: Nodes> Lru<N> {
         self.move_to_mixed(frame, &|_| true, &put).is_some_and(|from| from >= FIRST_GENERATION)
     }
 
-    /// A page was written: if it lies behind the pointer, and is clean, the pointer goes back to it.
+    /// A page was written: if it lies behind the pointer, and is clean, the pointer goes back to
+    /// it.
     ///
     /// Constant time. Whoever cleans a page and does not take its frame calls this, so that the
     /// pointer stays the first clean page from the tail. Pages that come back are taken in the

@@ -92,8 +92,8 @@ fn a_page_cleaned_again_at_the_pointer_is_the_victim() {
     assert_eq!(lru.checked(), (vec![4, 3], vec![0], vec![]));
 }
 
-/// Behind the pointer is the flusher's side: a miss does not look there, and what was cleaned and dirtied again
-/// there, before the pointer went back to it, must be written again before it leaves.
+/// Behind the pointer is the flusher's side: a miss does not look there, and what was cleaned and
+/// dirtied again there, before the pointer went back to it, must be written again before it leaves.
 #[test]
 fn a_page_cleaned_and_dirtied_behind_the_pointer_stays_behind_it() {
     for taken_over in [false, true] {
@@ -114,8 +114,8 @@ fn a_page_cleaned_and_dirtied_behind_the_pointer_stays_behind_it() {
     }
 }
 
-/// The pointer is the first clean page from the tail: it goes back to pages that were written behind it, and they go
-/// before all that it did not pass.
+/// The pointer is the first clean page from the tail: it goes back to pages that were written
+/// behind it, and they go before all that it did not pass.
 #[test]
 fn the_pointer_goes_back_to_pages_that_were_cleaned_behind_it() {
     for taken_over in [false, true] {

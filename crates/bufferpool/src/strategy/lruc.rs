@@ -100,8 +100,8 @@ mod tests {
         core
     }
 
-    /// A checkpoint cleans pages behind the pointer, whether the flusher took them over or not: the pointer goes back
-    /// to them.
+    /// A checkpoint cleans pages behind the pointer, whether the flusher took them over or not: the
+    /// pointer goes back to them.
     #[test]
     fn the_pointer_goes_back_to_pages_that_a_checkpoint_cleaned() {
         for (strategy, taken_over) in [
@@ -126,7 +126,8 @@ mod tests {
         }
     }
 
-    /// After all pages were written, by whichever call, a working set that fits into the frames stays in them.
+    /// After all pages were written, by whichever call, a working set that fits into the frames
+    /// stays in them.
     #[test]
     fn a_working_set_stays_after_a_flush_of_everything() {
         for strategy in [StrategyKind::LRU_C_BASIC, StrategyKind::LRU_C] {
@@ -150,7 +151,8 @@ mod tests {
                     (2000..2100).for_each(look);
                 }
                 assert_eq!(misses(), before, "{strategy:?}");
-                // A hit keeps a page that came back, although few pages were evicted since its last one.
+                // A hit keeps a page that came back, although few pages were evicted since its last
+                // one.
                 look(500);
                 (3000..3800).for_each(look);
                 let before = misses();
