@@ -139,6 +139,18 @@ impl BufferPool {
         Ok(PagePin { core: &self.core, frame, page }.write())
     }
 
+    /// As [`BufferPool::write`], but a page that is not in the pool comes as zeroes, without being
+    /// read: for whoever has its bytes from elsewhere, because storage lost them. It must be
+    /// changed before the latch is given back.
+    ///
+    /// # Errors
+    /// As [`BufferPool::create`].
+    pub fn write_unread(&self, page: PageId) -> Result<WriteGuard<'_>, PoolError> {
+        check_range(&*self.core.storage, page, 1)?;
+        let frame = self.core.pin(page, Mode::Fresh)?;
+        Ok(PagePin { core: &self.core, frame, page }.write())
+    }
+
     /// Makes a page anew, all zeroes and dirty, without reading it.
     ///
     /// `rec_lsn` as for [`WriteGuard::change`].
@@ -147,9 +159,7 @@ impl BufferPool {
     /// [`PoolError::Exhausted`]; [`crate::StorageError::OutOfRange`] for a page that storage has no place for, which
     /// could never be written.
     pub fn create(&self, page: PageId, rec_lsn: Lsn) -> Result<WriteGuard<'_>, PoolError> {
-        check_range(&*self.core.storage, page, 1)?;
-        let frame = self.core.pin(page, Mode::Fresh)?;
-        let mut guard = PagePin { core: &self.core, frame, page }.write();
+        let mut guard = self.write_unread(page)?;
         guard.change(rec_lsn).fill(0);
         Ok(guard)
     }

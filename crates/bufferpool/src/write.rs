@@ -248,7 +248,13 @@ impl Core {
         let end = instance.first + instance.count;
         let begun: Vec<FrameId> =
             oldest.into_iter().filter(|&frame| frame < end && self.begin_write(frame)).collect();
-        self.write_many(instance, &begun, IoKind::CheckpointFlush, &|_| {})
+        self.write_in_place(instance, &begun)
+    }
+
+    /// Writes pages that stay in their frames.
+    fn write_in_place(&self, instance: &Instance, begun: &[FrameId]) -> Result<(), PoolError> {
+        let kind = IoKind::CheckpointFlush;
+        self.write_many(instance, begun, kind, &|frame| instance.lru.cleaned(frame))
     }
 
     /// Writes every page of the instance that was changed up to `era` and not written since, `batch` at a
@@ -272,8 +278,7 @@ impl Core {
             for some in left.chunks(batch) {
                 let frames = some.iter().copied().filter(|&frame| frame < end);
                 let begun: Vec<FrameId> = frames.filter(|&frame| self.begin_write(frame)).collect();
-                result =
-                    result.and(self.write_many(instance, &begun, IoKind::CheckpointFlush, &|_| {}));
+                result = result.and(self.write_in_place(instance, &begun));
             }
             result?;
             left = due();

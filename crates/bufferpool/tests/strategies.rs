@@ -149,15 +149,19 @@ fn a_hit_behind_the_pointer_saves_the_page_from_the_flusher() {
 }
 
 #[test]
-fn a_checkpoint_cleans_pages_behind_the_pointer_and_the_next_round_frees_them_unwritten() {
+fn a_checkpoint_cleans_pages_behind_the_pointer_and_they_are_the_next_to_go() {
     let (storage, pool) = full(StrategyKind::LRU_C, 40);
     miss(&pool, 100);
     pool.checkpoint().unwrap();
     let kinds: Vec<_> = storage.take().iter().map(|(_, tag)| tag.kind).collect();
     assert_eq!(kinds.iter().filter(|&&kind| kind == IoKind::CheckpointFlush).count(), 40);
+    assert_eq!(pool.regions(), (64, 0), "the pointer stands at the tail");
     pool.flush_round().unwrap();
     assert_eq!(storage.take().len(), 0);
-    assert_eq!(pool.stats().free_frames, 40);
+    // Misses take them, the oldest first, and nothing that was read later.
+    (101..141).for_each(|page| miss(&pool, page));
+    assert!((0..40).all(|page| !pool.contains(PageId(page))));
+    assert!((41..64).chain(100..141).all(|page| pool.contains(PageId(page))));
 }
 
 #[test]

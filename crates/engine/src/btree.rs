@@ -20,10 +20,10 @@ use std::cell::Cell;
 /// The leaf where a key belongs.
 fn leaf_read<'s>(store: &'s Store, root: PageId, key: &[u8]) -> Result<ReadGuard<'s>, EngineError> {
     let _tree = store.tree_shared(root);
-    let mut guard = store.pool.read(root)?;
+    let mut guard = store.read(root)?;
     while node::kind(&guard) == INNER {
         // The old latch is given back when the new one is held.
-        guard = store.pool.read(node::child(&guard, key))?;
+        guard = store.read(node::child(&guard, key))?;
     }
     Ok(guard)
 }
@@ -35,10 +35,10 @@ fn leaf_write<'s>(
 ) -> Result<WriteGuard<'s>, EngineError> {
     let _tree = store.tree_shared(root);
     loop {
-        let mut guard = store.pool.read(root)?;
+        let mut guard = store.read(root)?;
         if node::level(&guard) == 0 {
             drop(guard);
-            let guard = store.pool.write(root)?;
+            let guard = store.write(root)?;
             if node::level(&guard) == 0 {
                 return Ok(guard);
             }
@@ -48,9 +48,9 @@ fn leaf_write<'s>(
         loop {
             let child = node::child(&guard, key);
             if node::level(&guard) == 1 {
-                return Ok(store.pool.write(child)?);
+                return store.write(child);
             }
-            guard = store.pool.read(child)?;
+            guard = store.read(child)?;
         }
     }
 }
@@ -58,6 +58,11 @@ fn leaf_write<'s>(
 /// Notes when a page that was read had its last change.
 fn see(seen: &Cell<Lsn>, page: &ReadGuard<'_>) {
     seen.set(seen.get().max(page.lsn()));
+}
+
+/// Reads the pages down to where a key belongs: an error if it can be neither read nor changed.
+pub(crate) fn probe(store: &Store, root: PageId, key: &[u8]) -> Result<(), EngineError> {
+    leaf_read(store, root, key).map(drop)
 }
 
 /// The value of a key.
@@ -99,7 +104,7 @@ pub(crate) fn scan(
         if next == PageId(0) {
             return Ok(());
         }
-        leaf = store.pool.read(next)?;
+        leaf = store.read(next)?;
         see(seen, &leaf);
         slot = 0;
     }
@@ -160,11 +165,11 @@ fn put_splitting(
 ) -> Result<(), EngineError> {
     let _tree = store.tree_exclusive(root);
     // From the lowest safe node (or the root) down to the leaf.
-    let mut path = vec![store.pool.write(root)?];
+    let mut path = vec![store.write(root)?];
     while let Some(last) = path.last()
         && node::kind(last) == INNER
     {
-        let child = store.pool.write(node::child(last, key))?;
+        let child = store.write(node::child(last, key))?;
         if is_safe(&child, key.len(), value.len()) {
             path.clear();
         }

@@ -11,7 +11,9 @@ use crate::recovery::{RecoveryReport, Tail};
 use crate::store::{MAX_TABLES, Store, TableId, TreeLatch, root_of};
 use crate::txn::{self, Transaction};
 use headworks_bufferpool::storage::Storage;
-use headworks_bufferpool::{BufferPool, CauseSource, Doublewrite, Lsn, PoolConfig, PoolError, Wal};
+use headworks_bufferpool::{
+    BufferPool, CauseSource, Doublewrite, Lsn, PageId, PoolConfig, PoolError, Wal,
+};
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -69,10 +71,11 @@ pub(crate) struct Shared {
 }
 
 impl Engine {
-    /// Makes an empty database whose table *n* is a heap file where `heaps[n]`, else a tree.
+    /// Makes an empty database whose table *n* is a heap file where `heaps[n]`, else a tree. What
+    /// an earlier attempt left that did not come to its end is made anew.
     ///
     /// # Errors
-    /// Those of pool and log.
+    /// [`EngineError::Exists`] if the log is a whole database's; those of pool and log.
     ///
     /// # Panics
     /// With more than 63 tables.
@@ -88,6 +91,11 @@ impl Engine {
             "{} tables, {MAX_TABLES} are possible",
             heaps.len()
         );
+        // The last step of an attempt notes where recovery begins, which is never the beginning.
+        if log.start()? > 0 {
+            return Err(EngineError::Exists);
+        }
+        log.truncate(0)?;
         if let Some(area) = &doublewrite {
             // Copies of another database's pages would mend ours.
             area.clear().map_err(PoolError::from)?;
@@ -101,8 +109,10 @@ impl Engine {
     /// Opens a database and recovers it, if it was not closed.
     ///
     /// # Errors
-    /// Those of pool and log; [`EngineError::Damaged`] if the log cannot be read, or lacks what was durable. Nothing of the
-    /// log is cut off then.
+    /// Those of pool and log; [`EngineError::LogDamaged`] if the log is damaged elsewhere than at
+    /// its end, and [`EngineError::Damaged`] if it lacks what pages have: nothing of it is cut off
+    /// then. [`EngineError::NotMade`] if [`Engine::create`] did not come to its end. A page that
+    /// cannot be used keeps nothing else from opening ([`Engine::out_of_service`]).
     pub fn open(
         config: EngineConfig,
         storage: Arc<dyn Storage>,
@@ -139,7 +149,7 @@ impl Engine {
             Some(area) => area.recover(&*storage, tail.start())?.len(),
             None => 0,
         };
-        let positions = (tail.start().0, tail.end);
+        let positions = (tail.start().0, tail.end());
         let shared = Shared::new(config, storage, log, positions, doublewrite, causes)?;
         let mut report = tail.replay(&shared.store)?;
         report.mended = mended as u64;
@@ -174,6 +184,14 @@ impl Engine {
         self.shared.background_error.lock().take()
     }
 
+    /// Pages that cannot be used until the database is opened anew, as far as somebody has needed
+    /// them, and why: they are damaged, or storage gave them back too old, and the log does not
+    /// tell all of them. The log is kept for changes that wait for them, and grows meanwhile.
+    #[must_use]
+    pub fn out_of_service(&self) -> Vec<(PageId, String)> {
+        self.shared.store.health.lost()
+    }
+
     /// Pages in use.
     #[must_use]
     pub fn pages_used(&self) -> u64 {
@@ -183,7 +201,7 @@ impl Engine {
     /// Visits all rows of a heap file.
     ///
     /// # Errors
-    /// The pool's.
+    /// [`EngineError::OutOfService`], the pool's.
     pub fn scan_heap(
         &self,
         table: TableId,
@@ -196,7 +214,7 @@ impl Engine {
     /// loading. It is safe after the next [`Engine::flush`].
     ///
     /// # Errors
-    /// The pool's.
+    /// [`EngineError::OutOfService`], the pool's.
     pub fn load(&self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
         btree::put(&self.shared.store, root_of(table.0), key, Some(value), None)
     }
@@ -204,7 +222,7 @@ impl Engine {
     /// As [`Engine::load`], for a row of a heap file.
     ///
     /// # Errors
-    /// The pool's.
+    /// [`EngineError::OutOfService`], the pool's.
     pub fn load_append(&self, table: TableId, row: &[u8]) -> Result<(), EngineError> {
         heap::append(&self.shared.store, root_of(table.0), row, None)
     }
@@ -282,12 +300,12 @@ impl Shared {
         let commits = self.applying.lock().first().map(|&(lsn, _)| lsn);
         // Not before an earlier one: a page that is made dirty after that one's look gets a record after it, whatever
         // position it was noted with.
-        let start = commits.map_or(pages, |lsn| lsn.min(pages)).max(*kept_from);
+        let needed = pages.min(self.store.health.log_needed_from());
+        let start = commits.map_or(needed, |lsn| lsn.min(needed)).max(*kept_from);
         // A commit before `start` that is not under way any more may have its changes after it, and has told of itself: they
         // must be durable before its record is given up.
         self.store.log.flush_to(self.store.log.end_lsn())?;
-        let noted = self.store.log.device().set_start(start - FIRST);
-        noted.map_err(|error| EngineError::Damaged { what: format!("the log ({error})") })?;
+        self.store.log.device().set_start(start - FIRST)?;
         *kept_from = start;
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What can go wrong in the engine.
 
-use headworks_bufferpool::{PoolError, WalError};
+use crate::repair::LogDamage;
+use headworks_bufferpool::{PageId, PoolError, StorageError, WalError};
 
 /// A failed operation of the engine.
 #[derive(Debug, thiserror::Error)]
@@ -38,11 +39,42 @@ pub enum EngineError {
         /// Pages of the storage.
         pages: u64,
     },
-    /// This commit is durable in the log, but its pages could not be changed.
+    /// This commit is durable in the log, but not all of its pages could be changed.
     #[error(
-        "the commit took place, but could not be carried out ({0}): open the engine anew, recovery completes it"
+        "the commit took place, but could not be carried out in full ({0}): see to the storage, open the engine \
+         anew, recovery completes it"
     )]
     Unfinished(String),
+    /// A page cannot be used. The transaction that needs it does not take place.
+    #[error(
+        "page {page} is out of service ({reason}): its rows can be neither read nor changed, all others can. Put the \
+         page back from a mirror or a backup of the same time and open the engine anew: the log keeps the changes \
+         that it lacks. Or copy the other rows into a new database"
+    )]
+    OutOfService {
+        /// The page.
+        page: PageId,
+        /// Why.
+        reason: String,
+    },
+    /// There is a database where one was to be made.
+    #[error("there is a database already: open it, or remove its files")]
+    Exists,
+    /// Whoever made the database did not come to the end.
+    #[error(
+        "the database was not made to the end, nobody has used it: make it anew, `Engine::create` can"
+    )]
+    NotMade,
+    /// The log's files.
+    #[error("the log: {0}")]
+    LogFiles(#[from] std::io::Error),
+    /// The log is damaged, and not at its end.
+    #[error(
+        "the log is damaged at {}; nothing was cut off. Restore the log from a backup, or give up what those bytes \
+         said: `cargo run -p headworks-engine --example repair -- DIRECTORY_OF_THE_LOG` says what that would be",
+        LogDamage::list(.0)
+    )]
+    LogDamaged(Vec<LogDamage>),
     /// An earlier commit could not be carried out or made durable, so this one did not take place.
     #[error(
         "an earlier commit could not be carried out or made durable, so nothing is changed any more: see to the \
@@ -55,4 +87,21 @@ pub enum EngineError {
         /// What.
         what: String,
     },
+}
+
+impl EngineError {
+    /// An error of the pool: [`EngineError::OutOfService`] if it concerns this page alone.
+    pub(crate) fn of_page(page: PageId, error: PoolError) -> Self {
+        match error {
+            PoolError::Checksum { .. }
+            | PoolError::Misplaced { .. }
+            | PoolError::NeverWritten { .. }
+            | PoolError::Storage(
+                StorageError::Io { operation: "read", .. }
+                | StorageError::Short { .. }
+                | StorageError::OutOfRange { .. },
+            ) => Self::OutOfService { page, reason: error.to_string() },
+            other => Self::Pool(other),
+        }
+    }
 }

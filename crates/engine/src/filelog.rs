@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 const START: &str = "start";
 const LOCK: &str = "lock";
-const TITLE: &str = "headworks-log 1";
+const TITLE: &str = "headworks-log 2";
 
 /// A [`LogDevice`] in a directory.
 pub struct FileLog {
@@ -63,8 +63,11 @@ impl FileLog {
             let what = format!("{}: there is a log already, open it", directory.display());
             return Err(Error::new(ErrorKind::AlreadyExists, what));
         }
-        let last = Segment::open(directory, 0)?;
-        let last = Mutex::new(last);
+        if Self::segments(directory)?.iter().any(|&(_, len)| len > 0) {
+            let what = "there are segments, and nothing says where the log begins: it is damaged";
+            return Err(damaged(directory, what.into()));
+        }
+        let last = Mutex::new(Segment::open(directory, 0)?);
         let log = Self { directory: directory.into(), segment_bytes, last, lock };
         log.write_start(0)?;
         Ok(log)
@@ -155,6 +158,12 @@ impl FileLog {
         let mut lines = text.lines();
         let (title, digits) = (lines.next(), lines.next().unwrap_or_default());
         let sum = lines.next().and_then(|sum| u32::from_str_radix(sum, 16).ok());
+        if title.is_some_and(|title| title != TITLE && title.starts_with("headworks-log ")) {
+            let what = format!(
+                "another version made this log, ours is \"{TITLE}\": copy the rows with that version"
+            );
+            return Err(damaged(&path, what));
+        }
         let whole = title == Some(TITLE) && sum == Some(crc32c::crc32c(digits.as_bytes()));
         let start = u64::from_str_radix(digits, 16).ok().filter(|_| whole);
         start.ok_or_else(|| damaged(&path, "it does not say where the log begins".into()))
@@ -251,6 +260,24 @@ impl LogDevice for FileLog {
 
     fn start(&self) -> Result<u64> {
         Self::read_start(&self.directory)
+    }
+
+    fn overwrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let _last = self.last.lock();
+        let end = offset + bytes.len() as u64;
+        let segments = Self::segments(&self.directory)?;
+        let holds = |&&(base, len): &&(u64, u64)| base <= offset && end <= base + len;
+        let &(base, _) = segments.iter().find(holds).ok_or(ErrorKind::InvalidInput)?;
+        let file = OpenOptions::new().write(true).open(self.path_of(base))?;
+        file.write_all_at(bytes, offset - base)?;
+        file.sync_all()
+    }
+
+    fn place(&self, offset: u64) -> String {
+        let segments = Self::segments(&self.directory).unwrap_or_default();
+        let base = segments.iter().map(|&(base, _)| base).rfind(|&base| base <= offset);
+        let base = base.unwrap_or_default();
+        format!("{}, offset {}", self.path_of(base).display(), offset - base)
     }
 
     /// The segments before the last were synced.

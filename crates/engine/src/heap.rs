@@ -9,6 +9,12 @@ use crate::record::{Change, Origin};
 use crate::store::Store;
 use headworks_bufferpool::PageId;
 
+/// Reads the pages to which a row would be added: an error if that cannot be.
+pub(crate) fn probe(store: &Store, root: PageId) -> Result<(), EngineError> {
+    let last = node::link(&store.read(root)?);
+    if last == PageId(0) { Ok(()) } else { store.read(last).map(drop) }
+}
+
 /// Adds a row at the end. Appenders take turns at the root's latch.
 pub(crate) fn append(
     store: &Store,
@@ -16,10 +22,10 @@ pub(crate) fn append(
     row: &[u8],
     origin: Option<Origin>,
 ) -> Result<(), EngineError> {
-    let root = store.pool.write(root)?;
+    let root = store.write(root)?;
     let last = node::link(&root);
     if last != PageId(0) {
-        let page = store.pool.write(last)?;
+        let page = store.write(last)?;
         if node::free(&page) >= node::needed(0, row.len()) {
             let mut mini = Mini::new(store);
             // A page has fewer than 2^16 slots.
@@ -50,9 +56,9 @@ pub(crate) fn scan(
     root: PageId,
     visit: &mut dyn FnMut(&[u8]),
 ) -> Result<(), EngineError> {
-    let mut at = node::link(&store.pool.read(root)?);
+    let mut at = node::link(&store.read(root)?);
     while at != PageId(0) {
-        let page = store.pool.read(at)?;
+        let page = store.read(at)?;
         (0..node::count(&page)).for_each(|slot| visit(node::value(&page, slot)));
         at = node::link(&page);
     }

@@ -1,18 +1,16 @@
-//! The write-ahead log: records with checksums, and group commit.
+//! The write-ahead log: records with checksums ([`scan`]), and group commit.
 //!
-//! A record is length, CRC-32C (four bytes each), payload. The LSN of a record is the offset of its
-//! end, plus [`FIRST`], so that no record has LSN 0.
+//! The LSN of a record is the offset of its end, plus [`FIRST`], so that no record has LSN 0.
 
-use crate::error::EngineError;
 use crate::logdev::LogDevice;
 use crate::record::Record;
+use crate::scan::{self, Found};
 use headworks_bufferpool::{Lsn, Wal, WalError};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 
 /// LSN of the log's beginning.
 pub(crate) const FIRST: u64 = 16;
-const HEADER: usize = 8;
 
 struct Tail {
     /// Records that were not given to the device yet.
@@ -47,39 +45,19 @@ impl Log {
         let payload = record.encode();
         let sum = crc32c::crc32c(&payload);
         let mut tail = self.tail.lock();
-        // A record is far below 4 GiB.
-        tail.pending.extend((payload.len() as u32).to_le_bytes());
-        tail.pending.extend(sum.to_le_bytes());
+        // Whoever flushes takes all that is pending, after the flush before was synced.
+        let begins_flush = tail.pending.is_empty();
+        let header = scan::header(payload.len(), sum, tail.end, begins_flush);
+        tail.pending.extend(header);
         tail.pending.extend(&payload);
-        tail.end += (HEADER + payload.len()) as u64;
+        tail.end += (header.len() + payload.len()) as u64;
         Lsn(tail.end)
     }
 
-    /// Reads the records from LSN `start` on, up to the first that is not whole.
-    ///
-    /// Returns them with their LSNs, and the LSN of the end.
-    pub(crate) fn read(
-        device: &dyn LogDevice,
-        start: u64,
-    ) -> Result<(Vec<(u64, Record)>, u64), EngineError> {
-        let read = device.read_from(start - FIRST);
-        let bytes =
-            read.map_err(|error| EngineError::Damaged { what: format!("the log ({error})") })?;
-        let (mut at, mut records) = (0, Vec::new());
-        while let Some(header) = bytes.get(at..at + HEADER) {
-            let word = |i: usize| {
-                u32::from_le_bytes([header[i], header[i + 1], header[i + 2], header[i + 3]])
-            };
-            let from = at + HEADER;
-            let Some(payload) = bytes.get(from..from + word(0) as usize) else { break };
-            if payload.is_empty() || crc32c::crc32c(payload) != word(4) {
-                break;
-            }
-            let Some(record) = Record::decode(payload) else { break };
-            at = from + payload.len();
-            records.push((start + at as u64, record));
-        }
-        Ok((records, start + at as u64))
+    /// Reads what the device holds from LSN `start` on.
+    pub(crate) fn read(device: &dyn LogDevice, start: u64) -> std::io::Result<Found> {
+        let bytes = device.read_from(start - FIRST)?;
+        Ok(scan::read(&bytes, start, device.sealed()? + FIRST))
     }
 }
 

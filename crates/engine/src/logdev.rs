@@ -44,6 +44,20 @@ pub trait LogDevice: Send + Sync {
     /// The device's.
     fn start(&self) -> std::io::Result<u64>;
 
+    /// Replaces bytes by others, durably: a repair's.
+    ///
+    /// # Errors
+    /// The device's.
+    fn overwrite(&self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        let _ = (offset, bytes);
+        Err(std::io::ErrorKind::Unsupported.into())
+    }
+
+    /// Where an offset lies, for whoever looks for it.
+    fn place(&self, offset: u64) -> String {
+        format!("offset {offset}")
+    }
+
     /// Up to which offset everything is known to have been durable, so that whatever is not whole before it is damage and
     /// not the end of the log; 0 if that is not known.
     ///
@@ -53,6 +67,9 @@ pub trait LogDevice: Send + Sync {
         Ok(0)
     }
 }
+
+/// What a device writes whole or not at all.
+const SECTOR: u64 = 512;
 
 #[derive(Default)]
 struct State {
@@ -87,8 +104,8 @@ impl MemLog {
         Self { sync_time, state: Mutex::new(state) }
     }
 
-    /// Cuts the power: of what was not synced a part, decided by `seed`, is left, its end damaged.
-    /// Every operation fails until [`MemLog::restore`].
+    /// Cuts the power: of what was not synced a part, decided by `seed`, is left; its end is
+    /// damaged, or a sector of it never came. Every operation fails until [`MemLog::restore`].
     pub fn cut(&self, seed: u64) {
         let mut state = self.state.lock();
         state.dead = true;
@@ -99,7 +116,11 @@ impl MemLog {
         state.bytes.truncate(len);
         if kept > 0 && seed.is_multiple_of(3) {
             let last = (seed % kept.min(64)) as usize;
-            state.bytes[len - 1 - last] ^= 0x55;
+            state.bytes[len - 1 - last..].iter_mut().for_each(|byte| *byte ^= 0x55);
+        } else if kept > 2 * SECTOR && seed % 3 == 1 {
+            let first = (state.durable - state.base).next_multiple_of(SECTOR);
+            let from = (first + seed / 3 % (kept / SECTOR - 1) * SECTOR) as usize;
+            state.bytes[from..from + SECTOR as usize].fill(0);
         }
         state.durable = state.base + len as u64;
     }
@@ -176,6 +197,15 @@ impl LogDevice for MemLog {
     fn start(&self) -> std::io::Result<u64> {
         Ok(self.state.lock().start)
     }
+
+    fn overwrite(&self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        let mut state = self.state.lock();
+        Self::alive(&state)?;
+        let from = offset.checked_sub(state.base).map(|from| from as usize);
+        let there = from.and_then(|from| state.bytes.get_mut(from..from + bytes.len()));
+        there.ok_or(std::io::ErrorKind::InvalidInput)?.copy_from_slice(bytes);
+        Ok(())
+    }
 }
 
 /// A log whose syncs, which carry what was appended to the device, wait for their turn in a queue, with
@@ -230,5 +260,13 @@ impl LogDevice for QueuedLog {
 
     fn sealed(&self) -> std::io::Result<u64> {
         self.inner.sealed()
+    }
+
+    fn overwrite(&self, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.inner.overwrite(offset, bytes)
+    }
+
+    fn place(&self, offset: u64) -> String {
+        self.inner.place(offset)
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::apply::apply;
 use crate::node;
-use crate::record::{Change, Origin, Record};
+use crate::record::{Change, Origin, PageChange, Record};
 use crate::store::Store;
 use headworks_bufferpool::{Lsn, PageId, Wal, WriteGuard};
 
@@ -12,7 +12,7 @@ use headworks_bufferpool::{Lsn, PageId, Wal, WriteGuard};
 pub(crate) struct Mini<'s> {
     store: &'s Store,
     guards: Vec<(WriteGuard<'s>, bool)>,
-    changes: Vec<(PageId, Change)>,
+    changes: Vec<PageChange>,
 }
 
 impl<'s> Mini<'s> {
@@ -39,7 +39,7 @@ impl<'s> Mini<'s> {
         let rec_lsn = self.store.log.end_lsn();
         let guard = &mut self.guards[at].0;
         apply(guard.change(rec_lsn), &change);
-        self.changes.push((guard.page(), change));
+        self.changes.push(PageChange { page: guard.page(), before: guard.lsn(), change });
     }
 
     /// Makes any change; the log gets the page as it is in the end.
@@ -56,18 +56,20 @@ impl<'s> Mini<'s> {
             if *rewritten {
                 let (front, back) = node::image(guard);
                 let image = Change::Image { front: front.to_vec(), back: back.to_vec() };
-                self.changes.push((guard.page(), image));
+                let (page, before) = (guard.page(), guard.lsn());
+                self.changes.push(PageChange { page, before, change: image });
             }
         }
         if self.changes.is_empty() && origin.is_none() {
             return;
         }
-        let mut pages: Vec<PageId> = self.changes.iter().map(|change| change.0).collect();
+        let mut pages: Vec<PageId> = self.changes.iter().map(|change| change.page).collect();
         pages.sort_unstable();
         let lsn: Lsn = self.store.log.append(&Record::Mini { origin, changes: self.changes });
         for (mut guard, _) in self.guards {
             if pages.binary_search(&guard.page()).is_ok() {
                 guard.set_lsn(lsn);
+                self.store.health.changed(guard.page(), lsn);
             }
         }
     }

@@ -21,6 +21,9 @@ pub(crate) const HEAP: u8 = 3;
 /// Longest key.
 pub(crate) const MAX_KEY: usize = 256;
 
+/// What lies before is the pool's.
+pub(crate) const FIRST_BYTE: usize = 24;
+
 const SLOTS: usize = 40;
 
 fn get16(page: &[u8], at: usize) -> usize {

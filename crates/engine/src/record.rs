@@ -1,6 +1,6 @@
 //! Log records and their bytes.
 
-use headworks_bufferpool::PageId;
+use headworks_bufferpool::{Lsn, PageId};
 
 /// One write of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +21,16 @@ pub(crate) enum Change {
     Image { front: Vec<u8>, back: Vec<u8> },
 }
 
+/// A change of a page, with the LSN that the page had before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PageChange {
+    pub(crate) page: PageId,
+    /// 0 for a page that was made by this. It tells a page that lacks changes from one that does
+    /// not.
+    pub(crate) before: Lsn,
+    pub(crate) change: Change,
+}
+
 /// Which write of which commit a mini-transaction carries out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
@@ -32,7 +42,17 @@ pub(crate) struct Origin {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Commit(Vec<Write>),
-    Mini { origin: Option<Origin>, changes: Vec<(PageId, Change)> },
+    Mini {
+        origin: Option<Origin>,
+        changes: Vec<PageChange>,
+    },
+    /// What was here was damaged, and a repair passed over it.
+    Gap,
+    /// Storage gave a page back without the change of this LSN.
+    Newest {
+        page: PageId,
+        lsn: Lsn,
+    },
 }
 
 fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
@@ -73,6 +93,9 @@ impl Change {
 }
 
 impl Record {
+    /// The first byte of a gap's payload. What follows it says nothing.
+    pub(crate) const GAP: u8 = 3;
+
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -99,10 +122,17 @@ impl Record {
                 let origin = origin.unwrap_or(Origin { commit: 0, index: 0 });
                 out.extend(origin.commit.to_le_bytes());
                 out.extend(origin.index.to_le_bytes());
-                for (page, change) in changes {
+                for PageChange { page, before, change } in changes {
                     out.extend(page.0.to_le_bytes());
+                    out.extend(before.0.to_le_bytes());
                     change.encode(&mut out);
                 }
+            }
+            Record::Gap => out.push(Self::GAP),
+            Record::Newest { page, lsn } => {
+                out.push(4);
+                out.extend(page.0.to_le_bytes());
+                out.extend(lsn.0.to_le_bytes());
             }
         }
         out
@@ -133,10 +163,15 @@ impl Record {
                 let origin = Origin { commit: reader.u64()?, index: reader.u32()? };
                 let mut changes = Vec::new();
                 while !reader.0.is_empty() {
-                    let page = PageId(reader.u64()?);
-                    changes.push((page, reader.change()?));
+                    let (page, before) = (PageId(reader.u64()?), Lsn(reader.u64()?));
+                    changes.push(PageChange { page, before, change: reader.change()? });
                 }
                 Some(Record::Mini { origin: (origin.commit != 0).then_some(origin), changes })
+            }
+            Self::GAP => Some(Record::Gap),
+            4 => {
+                let (page, lsn) = (PageId(reader.u64()?), Lsn(reader.u64()?));
+                reader.0.is_empty().then_some(Record::Newest { page, lsn })
             }
             _ => None,
         }
@@ -205,11 +240,16 @@ mod tests {
             (PageId(4), Change::Link { to: PageId(99) }),
             (PageId(5), Change::Image { front: vec![1; 50], back: vec![2; 60] }),
         ];
+        let changes: Vec<_> = (500..)
+            .zip(changes)
+            .map(|(lsn, (page, change))| PageChange { page, before: Lsn(lsn), change })
+            .collect();
         let origin = Some(Origin { commit: 77, index: 2 });
         for record in [
             Record::Commit(writes),
             Record::Mini { origin, changes },
             Record::Mini { origin: None, changes: vec![] },
+            Record::Newest { page: PageId(6), lsn: Lsn(7) },
         ] {
             let bytes = record.encode();
             assert_eq!(Record::decode(&bytes), Some(record));

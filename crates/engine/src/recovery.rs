@@ -4,8 +4,10 @@ use crate::apply::apply;
 use crate::error::EngineError;
 use crate::log::{FIRST, Log};
 use crate::logdev::LogDevice;
-use crate::record::{Change, Origin, Record, Write};
-use crate::store::Store;
+use crate::record::{Origin, PageChange, Record, Write};
+use crate::repair::LogDamage;
+use crate::scan::Found;
+use crate::store::{META, Store, too_old, whole_image};
 use headworks_bufferpool::{Lsn, PageId};
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,27 +22,42 @@ pub struct RecoveryReport {
     pub completed: u64,
     /// Torn pages that the doublewrite area mended.
     pub mended: u64,
+    /// Damaged pages, and pages that came back too old, that the log told as a whole.
+    pub rebuilt: u64,
+    /// Pages out of service although the log has changes for them: see
+    /// [`crate::Engine::out_of_service`].
+    pub out_of_service: u64,
+    /// Writes of commits that wait until their pages are back. The log is kept for them.
+    pub waiting: u64,
+    /// Bytes at the end of the log that were no whole record: the remains of commits that nobody
+    /// was told of.
+    pub torn_bytes: u64,
 }
 
 /// The log of a database that was in use: its records since the checkpoint, and its end.
 pub(crate) struct Tail {
     start: u64,
-    records: Vec<(u64, Record)>,
-    pub(crate) end: u64,
+    found: Found,
 }
 
+/// Pages that recovery could not use so far: the position of the first change that they lack, and
+/// why.
+type Unusable = BTreeMap<PageId, (u64, String)>;
+
 impl Tail {
-    /// Reads the log up to what is no whole record.
+    /// Reads the log up to what is torn.
     pub(crate) fn read(device: &dyn LogDevice) -> Result<Tail, EngineError> {
-        let damaged = |error| EngineError::Damaged { what: format!("the log ({error})") };
-        let start = device.start().map_err(damaged)? + FIRST;
-        let (records, end) = Log::read(device, start)?;
-        let sealed = device.sealed().map_err(damaged)?;
-        if end - FIRST < sealed {
-            let what = format!("the log at offset {}, and it goes on to {sealed},", end - FIRST);
-            return Err(EngineError::Damaged { what });
+        let start = device.start()? + FIRST;
+        if start == FIRST {
+            return Err(EngineError::NotMade);
         }
-        Ok(Tail { start, records, end })
+        // A process that was killed may have left records that can be read and are not durable.
+        device.sync()?;
+        let found = Log::read(device, start)?;
+        if !found.damage.is_empty() {
+            return Err(EngineError::LogDamaged(LogDamage::of(device, &found)));
+        }
+        Ok(Tail { start, found })
     }
 
     /// From where on the pages may lack what is in the log.
@@ -48,39 +65,66 @@ impl Tail {
         Lsn(self.start)
     }
 
+    pub(crate) fn end(&self) -> u64 {
+        self.found.end
+    }
+
     /// Brings the pages to the state of the log's end.
     pub(crate) fn replay(self, store: &Store) -> Result<RecoveryReport, EngineError> {
+        let Found { records, end, torn_bytes, .. } = self.found;
         let mut report =
-            RecoveryReport { records: self.records.len() as u64, ..Default::default() };
-        let mut commits: BTreeMap<u64, Vec<Write>> = BTreeMap::new();
+            RecoveryReport { records: records.len() as u64, torn_bytes, ..Default::default() };
+        // With the position before each.
+        let mut commits: BTreeMap<u64, (u64, Vec<Write>)> = BTreeMap::new();
         let mut carried_out: HashSet<(u64, u32)> = HashSet::new();
+        let mut unusable = Unusable::new();
         let mut before = self.start;
-        for (lsn, record) in self.records {
+        for (lsn, record) in records {
             match record {
-                Record::Commit(writes) => drop(commits.insert(lsn, writes)),
+                Record::Commit(writes) => drop(commits.insert(lsn, (before, writes))),
                 Record::Mini { origin, changes } => {
                     carried_out.extend(origin.map(|origin| (origin.commit, origin.index)));
-                    report.redone += redo(store, Lsn(before), Lsn(lsn), changes, Lsn(self.end))?;
+                    let at = At { before: Lsn(before), lsn: Lsn(lsn), end: Lsn(end) };
+                    at.redo(store, changes, &mut unusable, &mut report)?;
+                }
+                Record::Gap => {}
+                Record::Newest { page, lsn } => {
+                    if let Some(reason) = lacks(store, page, lsn) {
+                        unusable.entry(page).or_insert((before, reason));
+                    }
                 }
             }
             before = lsn;
         }
-        within(Lsn(self.end), store.load_allocation()?)?;
+        if let Ok(meta) = store.pool.read(META) {
+            within(Lsn(end), meta.lsn())?;
+        }
         // What follows is no record, and no page knows of it. New records take its place.
-        let cut = store.log.device().truncate(self.end - FIRST);
-        cut.map_err(|error| EngineError::Damaged { what: format!("the log ({error})") })?;
-        let left: Vec<(Origin, &Write)> = commits
+        store.log.device().truncate(end - FIRST)?;
+        store.load_allocation()?;
+        report.out_of_service = unusable.len() as u64;
+        for (page, (position, reason)) in unusable {
+            store.health.lose(page, reason);
+            store.health.need_log_from(Lsn(position));
+        }
+        let left: Vec<(u64, Origin, &Write)> = commits
             .iter()
-            .flat_map(|(&commit, writes)| {
-                (0..).zip(writes).map(move |(index, write)| (Origin { commit, index }, write))
+            .flat_map(|(&commit, (before, writes))| {
+                (0..)
+                    .zip(writes)
+                    .map(move |(index, write)| (*before, Origin { commit, index }, write))
             })
-            .filter(|(origin, _)| !carried_out.contains(&(origin.commit, origin.index)))
+            .filter(|(_, origin, _)| !carried_out.contains(&(origin.commit, origin.index)))
             .collect();
         // A crash in the middle of this must not lose the pages that the rest needs.
-        let _reserved = store.reserve_for_recovery(left.iter().map(|(_, write)| *write))?;
-        for (origin, write) in left {
-            store.carry_out(write, origin)?;
-            report.completed += 1;
+        let _reserved = store.reserve_for_recovery(left.iter().map(|(.., write)| *write))?;
+        for (before, origin, write) in left {
+            if store.carry_out_if_usable(write, origin)?.is_none() {
+                report.completed += 1;
+            } else {
+                report.waiting += 1;
+                store.health.need_log_from(Lsn(before));
+            }
         }
         Ok(report)
     }
@@ -96,28 +140,104 @@ fn within(end: Lsn, lsn: Lsn) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// Repeats a mini-transaction on the pages that lack it.
-fn redo(
-    store: &Store,
-    rec_lsn: Lsn,
+/// Why a page, which storage once gave back without a change, lacks it still.
+fn lacks(store: &Store, page: PageId, lsn: Lsn) -> Option<String> {
+    store.health.changed(page, lsn);
+    match store.pool.read(page) {
+        Ok(guard) if guard.lsn() >= lsn => None,
+        Ok(guard) => Some(too_old(guard.lsn(), lsn)),
+        Err(error) => Some(error.to_string()),
+    }
+}
+
+/// Where a mini-transaction lies in the log.
+struct At {
+    before: Lsn,
     lsn: Lsn,
-    changes: Vec<(PageId, Change)>,
     end: Lsn,
-) -> Result<u64, EngineError> {
-    let mut by_page: BTreeMap<PageId, Vec<Change>> = BTreeMap::new();
-    for (page, change) in changes {
-        by_page.entry(page).or_default().push(change);
-    }
-    let mut redone = 0;
-    for (page, changes) in by_page {
-        let mut guard = store.pool.write_or_zero(page)?;
-        within(end, guard.lsn())?;
-        if guard.lsn() < lsn {
-            let bytes = guard.change(rec_lsn);
-            changes.iter().for_each(|change| apply(bytes, change));
-            guard.set_lsn(lsn);
-            redone += 1;
+}
+
+impl At {
+    /// Repeats a mini-transaction on the pages that lack it. Pages that cannot take it are noted.
+    fn redo(
+        &self,
+        store: &Store,
+        changes: Vec<PageChange>,
+        unusable: &mut Unusable,
+        report: &mut RecoveryReport,
+    ) -> Result<(), EngineError> {
+        let mut by_page: BTreeMap<PageId, Vec<PageChange>> = BTreeMap::new();
+        for change in changes {
+            by_page.entry(change.page).or_default().push(change);
         }
+        for (page, changes) in by_page {
+            match self.redo_page(store, page, &changes)? {
+                Redo::Has => {}
+                Redo::Done { rebuilt } => {
+                    report.redone += 1;
+                    let was = unusable.remove(&page);
+                    report.rebuilt += u64::from(rebuilt || was.is_some());
+                }
+                Redo::Cannot(reason) => {
+                    unusable.entry(page).or_insert((self.before.0, reason));
+                }
+            }
+        }
+        Ok(())
     }
-    Ok(redone)
+
+    fn redo_page(
+        &self,
+        store: &Store,
+        page: PageId,
+        changes: &[PageChange],
+    ) -> Result<Redo, EngineError> {
+        let image = whole_image(changes);
+        let guard = store.pool.write_or_zero(page);
+        let guard = guard.map_err(|error| EngineError::of_page(page, error));
+        let (mut guard, mut rebuilt) = match (guard, image) {
+            (Ok(guard), _) => (guard, false),
+            (Err(EngineError::OutOfService { .. }), Some(_)) => {
+                (store.pool.write_unread(page)?, true)
+            }
+            (Err(EngineError::OutOfService { reason, .. }), None) => {
+                return Ok(Redo::Cannot(reason));
+            }
+            (Err(other), _) => return Err(other),
+        };
+        let there = guard.lsn();
+        within(self.end, there)?;
+        if there >= self.lsn {
+            store.health.changed(page, there);
+            return Ok(Redo::Has);
+        }
+        // All changes of one record found the page as it was before it.
+        let wanted = changes.first().map_or(there, |change| change.before);
+        if image.is_none() && there != wanted {
+            return Ok(Redo::Cannot(if there < wanted {
+                too_old(there, wanted)
+            } else {
+                format!("it has a change from LSN {}, of which the log knows nothing", there.0)
+            }));
+        }
+        rebuilt |= there < wanted;
+        let bytes = guard.change(self.before);
+        match image {
+            Some(image) => apply(bytes, image),
+            None => changes.iter().for_each(|it| apply(bytes, &it.change)),
+        }
+        guard.set_lsn(self.lsn);
+        store.health.changed(page, self.lsn);
+        Ok(Redo::Done { rebuilt })
+    }
+}
+
+/// What became of a record's changes of a page.
+enum Redo {
+    /// The page has them.
+    Has,
+    /// They were repeated; or the page was lost, and is rebuilt.
+    Done { rebuilt: bool },
+    /// The page cannot take them.
+    Cannot(String),
 }

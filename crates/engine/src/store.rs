@@ -1,12 +1,14 @@
 //! Pages and log together: what trees and heaps are built on.
 
+use crate::apply::apply;
 use crate::error::EngineError;
-use crate::log::Log;
+use crate::health::Health;
+use crate::log::{FIRST, Log};
 use crate::mtr::Mini;
 use crate::node;
-use crate::record::{Change, Origin, Write};
+use crate::record::{Change, Origin, PageChange, Record, Write};
 use crate::{btree, heap};
-use headworks_bufferpool::{BufferPool, Lsn, PageId, Wal, WriteGuard};
+use headworks_bufferpool::{BufferPool, Lsn, PageId, PoolError, ReadGuard, Wal, WriteGuard};
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -31,7 +33,7 @@ pub enum TreeLatch {
 pub(crate) const MAX_TABLES: u32 = 63;
 /// Page 0 says up to where pages were given out; it is changed once for so many.
 const EXTENT: u64 = 64;
-const META: PageId = PageId(0);
+pub(crate) const META: PageId = PageId(0);
 
 #[derive(Default)]
 struct Allocation {
@@ -41,6 +43,9 @@ struct Allocation {
     /// Pages beyond that are kept for commits that are under way.
     reserved: u64,
 }
+
+/// A page's bytes, a position of the log before all that made them, and its LSN.
+type Rebuilt = (Vec<u8>, Lsn, Lsn);
 
 /// Pages that are kept for a commit: it can be carried out, now or by recovery.
 pub(crate) struct Reserved<'s> {
@@ -57,6 +62,7 @@ impl Drop for Reserved<'_> {
 pub(crate) struct Store {
     pub(crate) pool: BufferPool,
     pub(crate) log: Arc<Log>,
+    pub(crate) health: Health,
     pages: u64,
     allocation: Mutex<Allocation>,
     /// One for each tree, by its root; empty if trees are not latched as a whole. A latch of a tree is taken before
@@ -72,7 +78,120 @@ impl Store {
     pub(crate) fn new(pool: BufferPool, log: Arc<Log>, pages: u64, latch: TreeLatch) -> Self {
         let roots = if latch == TreeLatch::Whole { MAX_TABLES + 1 } else { 0 };
         let trees = (0..roots).map(|_| RwLock::default()).collect();
-        Self { pool, log, pages, allocation: Mutex::default(), trees }
+        let health = Health::new(pages);
+        Self { pool, log, health, pages, allocation: Mutex::default(), trees }
+    }
+
+    /// A page under its shared latch.
+    ///
+    /// # Errors
+    /// [`EngineError::OutOfService`]; those of the pool that concern no single page.
+    pub(crate) fn read(&self, page: PageId) -> Result<ReadGuard<'_>, EngineError> {
+        match self.pool.read(page) {
+            Ok(guard) if self.health.is_current(page, guard.lsn()) => Ok(guard),
+            other => {
+                self.mend(page, other.map(|guard| (guard.to_vec(), guard.lsn())))?;
+                Ok(self.pool.read(page)?)
+            }
+        }
+    }
+
+    /// A page under its exclusive latch.
+    ///
+    /// # Errors
+    /// As [`Store::read`].
+    pub(crate) fn write(&self, page: PageId) -> Result<WriteGuard<'_>, EngineError> {
+        match self.pool.write(page) {
+            Ok(guard) if self.health.is_current(page, guard.lsn()) => Ok(guard),
+            other => {
+                self.mend(page, other.map(|guard| (guard.to_vec(), guard.lsn())))?;
+                Ok(self.pool.write(page)?)
+            }
+        }
+    }
+
+    /// Rebuilds a page that cannot be read, or came back in a version that is too old, if its
+    /// history is in the log.
+    ///
+    /// The page is not in the pool, or is there as it came: all of its changes were durable before
+    /// it was written.
+    #[cold]
+    fn mend(
+        &self,
+        page: PageId,
+        found: Result<(Vec<u8>, Lsn), PoolError>,
+    ) -> Result<(), EngineError> {
+        if let Some(reason) = self.health.why_lost(page) {
+            return Err(EngineError::OutOfService { page, reason });
+        }
+        let latest = self.health.latest(page);
+        let reason = match &found {
+            Ok((_, lsn)) => too_old(*lsn, latest),
+            Err(PoolError::Storage(error)) => {
+                // The next attempt may succeed.
+                return Err(EngineError::of_page(page, PoolError::Storage(error.clone())));
+            }
+            Err(error) => match EngineError::of_page(page, error.clone()) {
+                EngineError::OutOfService { reason, .. } => reason,
+                other => return Err(other),
+            },
+        };
+        let stale = found.ok();
+        let Ok(known) = self.as_logged(page, stale.as_ref()) else {
+            // The log was being cut, or fails: the next attempt may succeed.
+            return Err(EngineError::OutOfService { page, reason });
+        };
+        let Some((bytes, rec_lsn, lsn)) = known.filter(|&(.., lsn)| lsn >= latest) else {
+            self.health.lose(page, reason.clone());
+            if stale.is_some() {
+                // Nothing else would tell the next open.
+                self.health.need_log_from(self.log.end_lsn());
+                self.log.append(&Record::Newest { page, lsn: latest });
+            }
+            return Err(EngineError::OutOfService { page, reason });
+        };
+        let mut guard = self.pool.write_unread(page)?;
+        // Somebody may have been faster, and may have changed it since.
+        if guard.lsn() < lsn {
+            guard.change(rec_lsn)[node::FIRST_BYTE..].copy_from_slice(&bytes[node::FIRST_BYTE..]);
+            guard.set_lsn(lsn);
+            self.health.changed(page, lsn);
+        }
+        Ok(())
+    }
+
+    /// A page as the log tells it, if it does so from a whole image on, or from the version that
+    /// storage has.
+    fn as_logged(
+        &self,
+        page: PageId,
+        stale: Option<&(Vec<u8>, Lsn)>,
+    ) -> std::io::Result<Option<Rebuilt>> {
+        let start = self.log.device().start()? + FIRST;
+        let mut before = Lsn(start);
+        let mut known: Option<Rebuilt> = None;
+        for (lsn, record) in Log::read(self.log.device(), start)?.records {
+            if let Record::Mini { changes, .. } = record {
+                let changes: Vec<_> = changes.into_iter().filter(|it| it.page == page).collect();
+                if let Some(image) = whole_image(&changes) {
+                    let mut bytes = vec![0; self.pool.config().page_size];
+                    apply(&mut bytes, image);
+                    known = Some((bytes, before, Lsn(lsn)));
+                } else if let Some(first) = changes.first() {
+                    let base = stale.filter(|base| known.is_none() && base.1 == first.before);
+                    known = known.or(base.map(|(bytes, lsn)| (bytes.clone(), before, *lsn)));
+                    if let Some((bytes, _, end)) = &mut known {
+                        if first.before != *end {
+                            return Ok(None);
+                        }
+                        changes.iter().for_each(|it| apply(bytes, &it.change));
+                        *end = Lsn(lsn);
+                    }
+                }
+            }
+            before = Lsn(lsn);
+        }
+        Ok(known)
     }
 
     /// Of the tree with this root, for whoever looks for a leaf; `None` if trees are not latched.
@@ -107,12 +226,34 @@ impl Store {
         Ok(())
     }
 
-    /// Reads from page 0 where free pages begin. Pages given out but not used are lost. Returns when that was changed last.
-    pub(crate) fn load_allocation(&self) -> Result<Lsn, EngineError> {
-        let meta = self.pool.read(META)?;
-        let next = node::link(&meta).0;
+    /// Reads from page 0 where free pages begin. Pages given out but not used are lost.
+    pub(crate) fn load_allocation(&self) -> Result<(), EngineError> {
+        let next = match self.read(META) {
+            Ok(meta) => node::link(&meta).0,
+            Err(EngineError::OutOfService { .. }) => self.remake_allocation()?,
+            Err(other) => return Err(other),
+        };
         *self.allocation.lock() = Allocation { next, limit: next, reserved: 0 };
-        Ok(meta.lsn())
+        Ok(())
+    }
+
+    /// Page 0 says one thing only, and pages tell that, too: free ones begin after the last that
+    /// was ever written. What the log knows of pages is in the pool already.
+    fn remake_allocation(&self) -> Result<u64, EngineError> {
+        let first = u64::from(MAX_TABLES) + 1;
+        let written = |&page: &u64| {
+            !matches!(self.pool.read(PageId(page)), Err(PoolError::NeverWritten { .. }))
+        };
+        let next = (first..self.pages).rev().find(written).map_or(first, |page| page + 1);
+        let mut mini = Mini::new(self);
+        let meta = mini.add(self.pool.write_unread(META)?);
+        mini.rewrite(meta, |page| {
+            node::init(page, node::HEAP, 0);
+            node::set_link(page, PageId(next));
+        });
+        self.health.regain(META);
+        mini.finish(None);
+        Ok(next)
     }
 
     /// Keeps as many pages as these writes could need at most, so that what the log promises can be carried out. Rows that
@@ -135,7 +276,12 @@ impl Store {
         &self,
         writes: impl Iterator<Item = &'w Write>,
     ) -> Result<Reserved<'_>, EngineError> {
-        let pages = self.pages_at_most(writes)?;
+        // Those of a table whose root cannot be used are not carried out now.
+        let usable = writes.filter(|write| match write {
+            Write::Put { table, .. } => self.read(root_of(*table)).is_ok(),
+            Write::Append { .. } => true,
+        });
+        let pages = self.pages_at_most(usable)?;
         self.allocation.lock().reserved += pages;
         Ok(Reserved { store: self, pages })
     }
@@ -160,7 +306,7 @@ impl Store {
                 Entry::Occupied(known) => *known.get(),
                 Entry::Vacant(unknown) => {
                     pages += 2;
-                    let root = self.pool.read(root_of(table))?;
+                    let root = self.read(root_of(table))?;
                     *unknown.insert(u64::from(node::level(&root)))
                 }
             };
@@ -181,7 +327,7 @@ impl Store {
             let limit =
                 allocation.limit + if left > EXTENT + allocation.reserved { EXTENT } else { 1 };
             let mut mini = Mini::new(self);
-            let meta = mini.add(self.pool.write(META)?);
+            let meta = mini.add(self.write(META)?);
             mini.change(meta, Change::Link { to: PageId(limit) });
             mini.finish(None);
             allocation.limit = limit;
@@ -206,4 +352,38 @@ impl Store {
             Write::Append { table, row } => heap::append(self, root_of(*table), row, Some(origin)),
         }
     }
+
+    /// As [`Store::carry_out`]. A page that cannot be used is out of service from here on, and is
+    /// returned with the reason: what must be done to it waits in the log, and nobody may see it
+    /// without.
+    pub(crate) fn carry_out_if_usable(
+        &self,
+        write: &Write,
+        origin: Origin,
+    ) -> Result<Option<EngineError>, EngineError> {
+        match self.carry_out(write, origin) {
+            Ok(()) => Ok(None),
+            Err(EngineError::OutOfService { page, reason }) => {
+                self.health.lose(page, reason.clone());
+                Ok(Some(EngineError::OutOfService { page, reason }))
+            }
+            Err(other) => Err(other),
+        }
+    }
+}
+
+/// The change that says all of a page, if there is one among the changes that a mini-transaction
+/// makes to it.
+pub(crate) fn whole_image(changes: &[PageChange]) -> Option<&Change> {
+    // It is logged last, and has the others' effect.
+    let whole = |change: &&Change| matches!(change, Change::Image { .. });
+    changes.iter().map(|it| &it.change).rfind(whole)
+}
+
+/// What is wrong with a version of a page.
+pub(crate) fn too_old(found: Lsn, wanted: Lsn) -> String {
+    format!(
+        "storage gave it back as it was at LSN {}, and it was changed at {}: a write was lost",
+        found.0, wanted.0
+    )
 }

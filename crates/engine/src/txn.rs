@@ -3,6 +3,7 @@
 use crate::btree;
 use crate::engine::Shared;
 use crate::error::EngineError;
+use crate::heap;
 use crate::lock::RowKey;
 use crate::node::{self, MAX_KEY};
 use crate::record::{Origin, Record, Write};
@@ -40,17 +41,19 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    fn lock(&mut self, row: RowKey) -> Result<(), EngineError> {
-        if self.engine.locks.lock(&row, self.id)? {
+    /// Locks a row; false if the transaction had it locked.
+    fn lock(&mut self, row: RowKey) -> Result<bool, EngineError> {
+        let is_new = self.engine.locks.lock(&row, self.id)?;
+        if is_new {
             self.locks.push(row);
         }
-        Ok(())
+        Ok(is_new)
     }
 
     /// The row of a key.
     ///
     /// # Errors
-    /// The pool's.
+    /// [`EngineError::OutOfService`], the pool's.
     pub fn get(&self, table: TableId, key: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
         if let Some(&at) = self.index.get(&(table.0, key.to_vec()))
             && let Write::Put { value, .. } = &self.writes[at]
@@ -63,7 +66,7 @@ impl<'e> Transaction<'e> {
     /// Locks the row of a key, whether there is one or not, and reads it.
     ///
     /// # Errors
-    /// [`EngineError::LockTimeout`], the pool's.
+    /// [`EngineError::LockTimeout`], [`EngineError::OutOfService`], the pool's.
     pub fn get_for_update(
         &mut self,
         table: TableId,
@@ -79,7 +82,7 @@ impl<'e> Transaction<'e> {
     /// A page is latched while its rows are visited: `visit` must not use the transaction.
     ///
     /// # Errors
-    /// The pool's.
+    /// [`EngineError::OutOfService`], the pool's.
     pub fn scan(
         &self,
         table: TableId,
@@ -93,7 +96,7 @@ impl<'e> Transaction<'e> {
     /// Sets the row of a key.
     ///
     /// # Errors
-    /// [`EngineError::LockTimeout`], [`EngineError::TooLong`].
+    /// [`EngineError::LockTimeout`], [`EngineError::TooLong`], [`EngineError::OutOfService`].
     pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
         self.check(key.len(), MAX_KEY)?;
         self.check(value.len(), self.engine.max_value())?;
@@ -103,7 +106,7 @@ impl<'e> Transaction<'e> {
     /// Removes the row of a key, if there is one.
     ///
     /// # Errors
-    /// [`EngineError::LockTimeout`].
+    /// [`EngineError::LockTimeout`], [`EngineError::OutOfService`].
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Result<(), EngineError> {
         self.write(table, key, None)
     }
@@ -111,9 +114,10 @@ impl<'e> Transaction<'e> {
     /// Adds a row to a heap file.
     ///
     /// # Errors
-    /// [`EngineError::TooLong`].
+    /// [`EngineError::TooLong`], [`EngineError::OutOfService`].
     pub fn append(&mut self, table: TableId, row: &[u8]) -> Result<(), EngineError> {
         self.check(row.len(), self.engine.max_value())?;
+        heap::probe(&self.engine.store, root_of(table.0))?;
         self.writes.push(Write::Append { table: table.0, row: row.to_vec() });
         Ok(())
     }
@@ -129,7 +133,10 @@ impl<'e> Transaction<'e> {
         value: Option<Vec<u8>>,
     ) -> Result<(), EngineError> {
         let row = (table.0, key.to_vec());
-        self.lock(row.clone())?;
+        if self.lock(row.clone())? {
+            // Before anything is promised. A row that was locked before was read then.
+            btree::probe(&self.engine.store, root_of(table.0), key)?;
+        }
         let write = Write::Put { table: table.0, key: row.1.clone(), value };
         match self.index.get(&row) {
             Some(&at) => self.writes[at] = write,
@@ -146,7 +153,9 @@ impl<'e> Transaction<'e> {
     /// # Errors
     /// [`EngineError::Full`], [`EngineError::Poisoned`]: the transaction did not take place.
     /// [`EngineError::Wal`]: whether it took place shows after recovery.
-    /// [`EngineError::Unfinished`]: it took place, but only recovery can complete it.
+    /// [`EngineError::Unfinished`]: it took place, but only recovery can complete it. If a page
+    /// could not be used, that page alone is out of service from then on; after any other error
+    /// nothing is changed any more.
     pub fn commit(mut self) -> Result<(), EngineError> {
         let writes = std::mem::take(&mut self.writes);
         let engine = self.engine;
@@ -168,13 +177,23 @@ impl<'e> Transaction<'e> {
         let record = Record::Commit(writes);
         let lsn = engine.store.log.append(&record);
         let Record::Commit(writes) = record else { return Ok(()) };
+        let mut unfinished = None;
         for (index, write) in (0..).zip(&writes) {
             let origin = Origin { commit: lsn.0, index };
-            if let Err(error) = engine.store.carry_out(write, origin) {
-                engine.poisoned.store(true, Ordering::Release);
-                engine.make_durable(lsn)?;
-                return Err(EngineError::Unfinished(error.to_string()));
+            match engine.store.carry_out_if_usable(write, origin) {
+                Ok(None) => {}
+                Ok(Some(waits)) => drop(unfinished.get_or_insert(waits)),
+                Err(error) => {
+                    engine.poisoned.store(true, Ordering::Release);
+                    engine.make_durable(lsn)?;
+                    return Err(EngineError::Unfinished(error.to_string()));
+                }
             }
+        }
+        if let Some(waits) = unfinished {
+            // It stays among those that are carried out: no checkpoint gives its record up.
+            engine.make_durable(lsn)?;
+            return Err(EngineError::Unfinished(waits.to_string()));
         }
         engine.applying.lock().remove(&applying);
         // Whoever sees the writes from here on commits later in the log.

@@ -157,6 +157,7 @@ fn a_log_cut_anywhere_gives_what_is_whole() {
     std::fs::write(&last, &cut).unwrap();
     let (engine, report) = open(&path).unwrap();
     assert!(report.records > 0 && report.completed > 0, "{report:?}");
+    assert!(report.torn_bytes > 0, "{report:?}");
     // The commit record came before that of its changes: it is whole, and is carried out.
     assert_eq!(number_at(&engine, 219), 219);
     put(&engine, 220);
@@ -176,7 +177,8 @@ fn a_log_cut_anywhere_gives_what_is_whole() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-/// Segments before the last were durable: what is not whole there is no end of the log, and what follows is kept.
+/// What is not whole and is followed by whole records is no end of the log, in any segment, and
+/// nothing is cut off.
 #[test]
 fn damage_in_the_middle_of_the_log_is_told_and_nothing_is_cut_off() {
     let path = scratch("middle");
@@ -188,14 +190,21 @@ fn damage_in_the_middle_of_the_log_is_told_and_nothing_is_cut_off() {
     let sizes =
         || all.iter().map(|path| std::fs::metadata(path).unwrap().len()).collect::<Vec<_>>();
     let before = sizes();
-    let whole = std::fs::read(&all[1]).unwrap();
-    let mut bytes = whole.clone();
-    bytes[whole.len() / 2] ^= 1;
-    std::fs::write(&all[1], &bytes).unwrap();
-    let error = open(&path).err().unwrap();
-    assert!(matches!(error, EngineError::Damaged { .. }), "{error}");
-    assert_eq!(sizes(), before);
-    std::fs::write(&all[1], &whole).unwrap();
+    for (at, segment) in all.iter().enumerate() {
+        let whole = std::fs::read(segment).unwrap();
+        let last = whole.len() - 1;
+        // In the last segment what nothing follows is a torn end.
+        for damaged in if at + 1 < all.len() { vec![last / 2, last] } else { vec![last / 2] } {
+            let mut bytes = whole.clone();
+            bytes[damaged] ^= 1;
+            std::fs::write(segment, &bytes).unwrap();
+            let error = open(&path).err().unwrap();
+            assert!(matches!(error, EngineError::LogDamaged(_)), "{error}");
+            assert!(error.to_string().contains(segment.to_str().unwrap()), "{error}");
+            assert_eq!(sizes(), before);
+        }
+        std::fs::write(segment, &whole).unwrap();
+    }
     let (engine, _) = open(&path).unwrap();
     (0..300u64).for_each(|number| {
         let row = engine.begin().get(TREE, &(1_000_000 + number).to_be_bytes()).unwrap();
@@ -260,6 +269,96 @@ fn the_log_is_cut_in_the_background() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
+/// A database is made until it is whole, however often whoever makes it is killed; then it is never
+/// touched.
+#[test]
+fn a_database_whose_making_was_killed_is_made_anew() {
+    let making = "HEADWORKS_TEST_MAKES_IN";
+    if let Ok(path) = std::env::var(making) {
+        let made = Engine::create_in(Path::new(&path), config(), PAGES, &[false]);
+        std::process::exit(if made.is_ok() { 0 } else { 1 });
+    }
+    let (mut killed, mut whole) = (0, 0);
+    for round in 0..12u64 {
+        let path = scratch("made");
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "a_database_whose_making_was_killed_is_made_anew"])
+            .env(making, &path)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Wherever that is in the making.
+        std::thread::sleep(std::time::Duration::from_millis(round * 2));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let engine = match Engine::create_in(&path, config(), PAGES, &[false]) {
+            Ok(engine) => {
+                killed += 1;
+                engine
+            }
+            Err(EngineError::Exists) => {
+                whole += 1;
+                Engine::open_in(&path, config()).unwrap().0
+            }
+            Err(error) => panic!("round {round}: {error}"),
+        };
+        put(&engine, 7);
+        drop(engine);
+        let again = Engine::create_in(&path, config(), PAGES, &[false]).err().unwrap();
+        assert!(matches!(again, EngineError::Exists), "{again}");
+        let (engine, _) = Engine::open_in(&path, config()).unwrap();
+        assert_eq!(number_at(&engine, 7), 7);
+    }
+    println!("{killed} were made anew, {whole} were whole");
+}
+
+/// Each step of the making, if it was the last.
+#[test]
+fn a_half_made_database_is_known_at_every_step() {
+    for step in 0..5 {
+        let path = scratch("half");
+        let log = path.join("log");
+        if step == 0 {
+            std::fs::create_dir_all(&log).unwrap();
+            std::fs::write(log.join("0000000000000000.log"), "").unwrap();
+        } else {
+            drop(FileLog::create(&log, FileLog::SEGMENT_BYTES).unwrap());
+        }
+        if step > 1 {
+            drop(FileStorage::create(&path.join("copies"), 128, options()).unwrap());
+        }
+        if step > 2 {
+            drop(FileStorage::create(&path.join("pages"), PAGES, options()).unwrap());
+        }
+        if step > 3 {
+            // Records that were to make it, and a page.
+            std::fs::write(log.join("0000000000000000.log"), [7; 300]).unwrap();
+            let pages = FileStorage::open(&path.join("pages"), options()).unwrap();
+            let pool = config().pool;
+            let pool = headworks_bufferpool::BufferPool::new(
+                pool,
+                Arc::new(pages),
+                Arc::new(headworks_bufferpool::NoWal),
+                None,
+            )
+            .unwrap();
+            let page = headworks_bufferpool::PageId(64);
+            let lsn = headworks_bufferpool::Lsn(1 << 40);
+            pool.create(page, lsn).unwrap().set_lsn(lsn);
+            pool.close().unwrap();
+        }
+        let refused = Engine::open_in(&path, config()).err().unwrap();
+        let is_told = matches!(refused, EngineError::NotMade | EngineError::LogFiles(_));
+        assert!(is_told, "step {step}: {refused}");
+        let engine = Engine::create_in(&path, config(), PAGES, &[false]).unwrap();
+        (0..300).for_each(|number| put(&engine, number));
+        drop(engine);
+        let (engine, _) = Engine::open_in(&path, config()).unwrap();
+        assert_eq!(number_at(&engine, 299), 299, "step {step}");
+        std::fs::remove_dir_all(&path).unwrap();
+    }
+}
+
 #[test]
 fn a_damaged_or_foreign_log_is_refused() {
     let path = scratch("damaged");
@@ -277,8 +376,16 @@ fn a_damaged_or_foreign_log_is_refused() {
         std::fs::remove_file(gone).unwrap();
         assert_eq!(kind(&log), std::io::ErrorKind::InvalidData, "a segment is missing");
     }
-    std::fs::write(log.join("start"), "headworks-log 1\n0000000000000010\n00000000\n").unwrap();
-    let error = FileLog::open(&log, SEGMENT_BYTES).err().unwrap();
-    assert!(error.to_string().contains("does not say where"), "{error}");
+    for (start, told) in [
+        ("headworks-log 2\n0000000000000010\n00000000\n", "does not say where"),
+        ("headworks-log 1\n0000000000000010\n00000000\n", "another version made this log"),
+    ] {
+        std::fs::write(log.join("start"), start).unwrap();
+        let error = FileLog::open(&log, SEGMENT_BYTES).err().unwrap();
+        assert!(error.to_string().contains(told), "{error}");
+    }
+    std::fs::remove_file(log.join("start")).unwrap();
+    let error = FileLog::create(&log, SEGMENT_BYTES).err().unwrap();
+    assert!(error.to_string().contains("nothing says where"), "{error}");
     std::fs::remove_dir_all(&path).unwrap();
 }

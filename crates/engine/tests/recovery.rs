@@ -307,6 +307,14 @@ fn recovery_can_be_repeated() {
     assert!(report.redone > 0 && report.records > 2000, "{report:?}");
     assert_eq!(rows(&engine).len(), 2000);
     drop(engine);
+    let again = Engine::create(
+        config(StrategyKind::LRU_C, 48),
+        Arc::clone(&storage),
+        log.clone(),
+        None,
+        &[false, true],
+    );
+    assert!(matches!(again, Err(EngineError::Exists)), "a whole one is never made anew");
     let (engine, report) = open();
     assert_eq!((report.redone, report.completed), (0, 0), "{report:?}");
     assert_eq!(rows(&engine).len(), 2000);

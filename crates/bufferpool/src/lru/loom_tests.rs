@@ -146,6 +146,43 @@ fn a_hit_a_miss_and_the_flusher() {
     });
 }
 
+/// A checkpoint writes a page behind the pointer, which goes back to it.
+fn clean(shared: &Shared, page: FrameId) {
+    let state = &shared.0.state[page as usize];
+    if state.compare_exchange(DIRTY, CLEAN, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+        shared.1.cleaned(page);
+    }
+}
+
+#[test]
+fn a_checkpoint_a_miss_and_the_take_over() {
+    model(|| {
+        let shared = list(3, &[0, 1]);
+        let first = shared.1.select_clean();
+        let (one, two) = (Arc::clone(&shared), Arc::clone(&shared));
+        let checkpoint = thread::spawn(move || clean(&one, 0));
+        let miss = thread::spawn(move || two.1.select_clean());
+        shared.1.take_over();
+        checkpoint.join().unwrap();
+        let out = first.into_iter().chain(miss.join().unwrap()).collect();
+        check(&shared, 3, out);
+    });
+}
+
+#[test]
+fn a_checkpoint_and_the_flusher() {
+    model(|| {
+        let shared = list(3, &[0, 1]);
+        let first = shared.1.select_clean();
+        let other = Arc::clone(&shared);
+        let checkpoint = thread::spawn(move || (0..2).for_each(|page| clean(&other, page)));
+        let mut out = flush(&shared);
+        checkpoint.join().unwrap();
+        out.extend(first);
+        check(&shared, 3, out);
+    });
+}
+
 #[test]
 fn a_stall_and_the_flusher_do_not_both_take_a_page() {
     model(|| {

@@ -22,6 +22,9 @@ pub(crate) struct Mixed {
     pub(super) passed: List,
     /// The LRU-C pointer: the last page of `list`, [`NIL`] if it was never set or at the head.
     pub(super) pointer: FrameId,
+    /// The page nearest to the head among those that came back from behind the pointer; they fill
+    /// the list from here to its tail.
+    returned: FrameId,
     midpoint: bool,
     /// The first page of the old part.
     old_head: FrameId,
@@ -34,6 +37,7 @@ impl Mixed {
             list: List::new(),
             passed: List::new(),
             pointer: NIL,
+            returned: NIL,
             midpoint,
             old_head: NIL,
             old_len: 0,
@@ -61,10 +65,41 @@ impl Mixed {
         }
     }
 
+    /// Adds a page that was written behind the pointer. It goes before every page that the pointer
+    /// has not passed, and after those that came back earlier. The pointer steps back to it.
+    pub(super) fn push_returned(&mut self, nodes: &impl Nodes, frame: FrameId) {
+        let node = nodes.node(frame);
+        let old = match self.returned {
+            NIL => self.old_head != NIL,
+            page => nodes.node(page).old.load(Relaxed) != 0,
+        };
+        if self.returned == NIL {
+            self.list.push_tail(nodes, frame);
+        } else {
+            self.list.insert_before(nodes, self.returned, frame);
+        }
+        node.old.store(u32::from(old), Relaxed);
+        if old {
+            // The old part is a suffix: it begins with this page if it began right behind it.
+            if self.list.after(nodes, frame) == self.old_head {
+                self.old_head = frame;
+            }
+            self.old_len += 1;
+        }
+        self.returned = frame;
+        self.pointer = self.list.tail;
+        if self.midpoint {
+            self.rebalance(nodes);
+        }
+    }
+
     /// Takes a page out of the mixed region. The pointer steps towards the head if it stood there.
     pub(super) fn unlink(&mut self, nodes: &impl Nodes, frame: FrameId) {
         if self.pointer == frame {
             self.pointer = self.list.before(nodes, frame);
+        }
+        if self.returned == frame {
+            self.returned = self.list.after(nodes, frame);
         }
         let node = nodes.node(frame);
         if node.old.load(Relaxed) != 0 {
@@ -109,10 +144,11 @@ impl Mixed {
         self.old_len -= 1;
     }
 
-    /// The old part is a suffix of the list, of the recorded length.
+    /// The old part is a suffix of the list, of the recorded length, and what came back is in it.
     #[cfg(any(test, loom))]
     pub(super) fn check_old(&self, nodes: &impl Nodes) {
         let frames = self.list.frames(nodes);
+        assert!(self.returned == NIL || frames.contains(&self.returned));
         let old = frames.iter().position(|&f| nodes.node(f).old.load(Relaxed) != 0);
         match old {
             None => assert_eq!((self.old_head, self.old_len), (NIL, 0)),

@@ -22,7 +22,8 @@
 //!    *dirty* only under LRU-D. A page gets from one guard's side to the other's only under both.
 //! 3. The generation changes only under both mutexes, at the take-over. It makes every passed page
 //!    a dirty one at once, without a visit to each.
-//! 4. A page enters *passed* only while it is dirty, and leaves for *mixed* only at the head.
+//! 4. A page enters *passed* only while it is dirty. It leaves for *mixed* at the head when it is
+//!    hit. It leaves at the tail, where the pointer goes back to it, when it was written.
 //! 5. LRU-D is taken before LRU-M.
 //!
 //! With one mutex (the paper's basic LRU-C, and every rival) *dirty* stays empty.
@@ -164,6 +165,42 @@ impl<N: Nodes> Lru<N> {
     ///
     /// Returns true if the page was in the dirty region.
     pub(crate) fn touch(&self, frame: FrameId) -> bool {
+        let put = |m: &mut Mixed| {
+            let node = self.nodes.node(frame);
+            node.touched.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+            m.push_young(&self.nodes, frame);
+        };
+        self.move_to_mixed(frame, &|_| true, &put).is_some_and(|from| from >= FIRST_GENERATION)
+    }
+
+    /// A page was written: if it lies behind the pointer, and is clean, the pointer goes back to
+    /// it.
+    ///
+    /// Constant time. Whoever cleans a page and does not take its frame calls this, so that the
+    /// pointer stays the first clean page from the tail. Pages that come back are taken in the
+    /// order in which they came, before all pages that the pointer has not passed.
+    pub(crate) fn cleaned(&self, frame: FrameId) {
+        let is_wanted = |from| from != MIXED && !self.nodes.is_dirty(frame);
+        let put = |m: &mut Mixed| {
+            let node = self.nodes.node(frame);
+            // It is the next to go: a hit must move it, however few pages went since its last one.
+            let long_ago = self.clock.load(Ordering::Relaxed).wrapping_sub(u32::MAX / 2);
+            node.touched.store(long_ago, Ordering::Relaxed);
+            m.push_returned(&self.nodes, frame);
+        };
+        if self.nodes.node(frame).region.load(Ordering::Relaxed) != MIXED {
+            self.move_to_mixed(frame, &is_wanted, &put);
+        }
+    }
+
+    /// Takes a page out of its region, under the mutexes, and lets `put` add it to the mixed one,
+    /// if `is_wanted` says so of the region where it is. Returns that region.
+    fn move_to_mixed(
+        &self,
+        frame: FrameId,
+        is_wanted: &dyn Fn(u64) -> bool,
+        put: &dyn Fn(&mut Mixed),
+    ) -> Option<u64> {
         let node = self.nodes.node(frame);
         loop {
             let seen = node.region.load(Ordering::Acquire);
@@ -171,8 +208,10 @@ impl<N: Nodes> Lru<N> {
                 (seen >= FIRST_GENERATION && seen < self.generation()).then(|| self.lock_d());
             let mut m = self.lock_m();
             let region = node.region.load(Ordering::Relaxed);
+            if region == OUT || !is_wanted(region) {
+                return None;
+            }
             match region {
-                OUT => return false,
                 MIXED => m.unlink(&self.nodes, frame),
                 passed if passed == self.generation() => m.passed.unlink(&self.nodes, frame),
                 _ => match &mut d {
@@ -181,10 +220,9 @@ impl<N: Nodes> Lru<N> {
                     None => continue,
                 },
             }
-            node.touched.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
-            m.push_young(&self.nodes, frame);
+            put(&mut m);
             node.region.store(MIXED, Ordering::Release);
-            return region >= FIRST_GENERATION;
+            return Some(region);
         }
     }
 

@@ -86,6 +86,19 @@ impl List {
         self.len += 1;
     }
 
+    pub(crate) fn push_tail(&mut self, nodes: &impl Nodes, frame: FrameId) {
+        let node = nodes.node(frame);
+        node.prev.store(self.tail, Relaxed);
+        node.next.store(NIL, Relaxed);
+        if self.tail == NIL {
+            self.head = frame;
+        } else {
+            nodes.node(self.tail).next.store(frame, Relaxed);
+        }
+        self.tail = frame;
+        self.len += 1;
+    }
+
     /// Puts `frame` in front of `at`, towards the head.
     pub(crate) fn insert_before(&mut self, nodes: &impl Nodes, at: FrameId, frame: FrameId) {
         let before = nodes.node(at).prev.load(Relaxed);

@@ -92,8 +92,8 @@ fn a_page_cleaned_again_at_the_pointer_is_the_victim() {
     assert_eq!(lru.checked(), (vec![4, 3], vec![0], vec![]));
 }
 
-/// Behind the pointer is the flusher's side: a miss does not go back there, and what was cleaned and dirtied
-/// again there must be written again before it leaves.
+/// Behind the pointer is the flusher's side: a miss does not look there, and what was cleaned and
+/// dirtied again there, before the pointer went back to it, must be written again before it leaves.
 #[test]
 fn a_page_cleaned_and_dirtied_behind_the_pointer_stays_behind_it() {
     for taken_over in [false, true] {
@@ -111,6 +111,67 @@ fn a_page_cleaned_and_dirtied_behind_the_pointer_stays_behind_it() {
         assert_eq!((mixed, [passed, dirty].concat()), (vec![5, 4], vec![1, 0]));
         pages.set(1, CLEAN);
         assert!(lru.evict(1, true));
+    }
+}
+
+/// The pointer is the first clean page from the tail: it goes back to pages that were written
+/// behind it, and they go before all that it did not pass.
+#[test]
+fn the_pointer_goes_back_to_pages_that_were_cleaned_behind_it() {
+    for taken_over in [false, true] {
+        let (pages, lru) = list(8, &[0, 1, 2, 3]);
+        assert_eq!(lru.select_clean(), Some(4));
+        if taken_over {
+            lru.take_over();
+        }
+        for page in [0, 2] {
+            let before = lru.pointer();
+            lru.cleaned(page);
+            assert_eq!(lru.pointer(), before, "{page} is dirty");
+            pages.set(page, CLEAN);
+            lru.cleaned(page);
+        }
+        assert_eq!(lru.pointer(), Some(0));
+        let (mixed, passed, dirty) = lru.checked();
+        assert_eq!((mixed, [passed, dirty].concat()), (vec![7, 6, 5, 2, 0], vec![3, 1]));
+        lru.cleaned(6);
+        assert_eq!(lru.checked().0, [7, 6, 5, 2, 0], "it was never behind the pointer");
+        assert!(lru.is_due(pages.node(2), u32::MAX / 4), "a hit saves it");
+        assert_eq!(lru.select_clean(), Some(0));
+        assert_eq!(lru.select_clean(), Some(2));
+        assert_eq!(lru.pointer(), Some(5));
+        // Nothing that came back is left: the next goes to the tail again.
+        pages.set(1, CLEAN);
+        lru.cleaned(1);
+        assert_eq!(lru.checked().0, [7, 6, 5, 1]);
+    }
+}
+
+/// Pages come back to a list with a midpoint, whose old part stays a suffix.
+#[test]
+fn pages_come_back_behind_the_midpoint() {
+    let pages = Pages::new(2000);
+    let lru = Lru::new(Arc::clone(&pages), true);
+    for page in 0..2000 {
+        lru.insert(page);
+    }
+    for round in 0..3 {
+        let mixed = lru.checked().0;
+        let tail: Vec<FrameId> = mixed.iter().rev().copied().take(900).collect();
+        tail.iter().for_each(|&page| pages.set(page, DIRTY));
+        let victim = lru.select_clean().unwrap();
+        lru.checked();
+        for &page in &tail {
+            pages.set(page, CLEAN);
+            lru.cleaned(page);
+            if page % 7 == 0 {
+                lru.touch(page);
+            }
+            lru.checked();
+        }
+        pages.set(victim, CLEAN);
+        lru.insert(victim);
+        assert_eq!(lru.checked().0.len(), 2000, "round {round}");
     }
 }
 
@@ -345,6 +406,9 @@ fn random_operations_keep_the_invariant() {
                 3 => {
                     let state = &pages.state[page as usize];
                     let _ = state.compare_exchange(DIRTY, CLEAN, SeqCst, SeqCst);
+                    if next(2) == 0 {
+                        lru.cleaned(page);
+                    }
                 }
                 4 => out.extend(lru.select_clean()),
                 5 => lru.take_over(),
@@ -378,7 +442,7 @@ fn threads_keep_the_invariant() {
                 for _ in 0..30_000 {
                     random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     let page = ((random >> 33) % u64::from(PAGES)) as u32;
-                    match (random >> 20) % 4 {
+                    match (random >> 20) % 5 {
                         0 => {
                             lru.touch(page);
                         }
@@ -387,6 +451,12 @@ fn threads_keep_the_invariant() {
                             let _ = state.compare_exchange(CLEAN, DIRTY, SeqCst, SeqCst);
                         }
                         2 => taken.lock().extend(lru.select_clean()),
+                        3 => {
+                            let state = &pages.state[page as usize];
+                            if state.compare_exchange(DIRTY, CLEAN, SeqCst, SeqCst).is_ok() {
+                                lru.cleaned(page);
+                            }
+                        }
                         _ => {
                             let page = taken.lock().pop();
                             if let Some(page) = page {

@@ -39,10 +39,7 @@ impl Strategy for LruC {
             Some(frame) => Ok(Some(take_victim(core, instance, frame))),
             None if self.eager && self.flushing.load(Ordering::Acquire) => Ok(None),
             // The pointer reached the head: only here LRU-C stalls (section 5.2.2).
-            None => Ok(match stall(core, instance)? {
-                Some(frame) => Some(frame),
-                None => clean_behind(core, instance),
-            }),
+            None => stall(core, instance),
         }
     }
 
@@ -58,7 +55,7 @@ impl Strategy for LruC {
             if core.begin_write(frame) {
                 dirty.push(frame);
             } else if core.frames.claim(frame) == Claim::Claimed {
-                // A checkpoint or a failed claim of an earlier round left it clean.
+                // It was written a moment ago, and the pointer is about to go back to it.
                 clean.push(frame);
                 return Visit::Remove;
             }
@@ -78,22 +75,6 @@ impl Strategy for LruC {
     }
 }
 
-/// A page behind the pointer that a checkpoint left clean. The flusher would free it in its next round.
-fn clean_behind(core: &Core, instance: &Instance) -> Option<FrameId> {
-    let mut found = None;
-    for area in [Area::Dirty, Area::Passed] {
-        instance.lru.sweep(area, usize::MAX, &mut |frame| match found {
-            Some(_) => Visit::Stop,
-            None if core.frames.claim(frame) == Claim::Claimed => {
-                found = Some(frame);
-                Visit::Remove
-            }
-            None => Visit::Leave,
-        });
-    }
-    found.map(|frame| take_victim(core, instance, frame))
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
@@ -104,26 +85,80 @@ mod tests {
     use crate::wal::NoWal;
     use std::sync::Arc;
 
-    /// A checkpoint cleans pages behind the pointer: without a flusher they are the only ones that can be taken.
-    #[test]
-    fn pages_that_a_checkpoint_cleaned_behind_the_pointer_can_be_taken() {
-        for strategy in [StrategyKind::LRU_C_BASIC, StrategyKind::LRU_C] {
-            let config = PoolConfig { frames: 64, page_size: 4096, strategy, ..Default::default() };
-            let storage = Arc::new(MemStorage::new(4096, 100));
-            let core = Core::new(config, storage, Arc::new(NoWal), None, None).unwrap();
-            for page in 0..64 {
-                let frame = core.pin(PageId(page), Mode::Fresh).unwrap();
+    /// A pool whose frames hold the first pages, of which those before page `dirty` are dirty.
+    fn filled(strategy: StrategyKind, frames: usize, dirty: u64) -> Core {
+        let config = PoolConfig { frames, page_size: 4096, strategy, ..Default::default() };
+        let storage = Arc::new(MemStorage::new(4096, 4096));
+        let core = Core::new(config, storage, Arc::new(NoWal), None, None).unwrap();
+        for page in 0..frames as u64 {
+            let frame = core.pin(PageId(page), Mode::Fresh).unwrap();
+            if page < dirty {
                 core.mark_dirty(frame, Lsn(1));
-                core.frames.get(frame).unpin();
             }
+            core.frames.get(frame).unpin();
+        }
+        core
+    }
+
+    /// A checkpoint cleans pages behind the pointer, whether the flusher took them over or not: the
+    /// pointer goes back to them.
+    #[test]
+    fn the_pointer_goes_back_to_pages_that_a_checkpoint_cleaned() {
+        for (strategy, taken_over) in [
+            (StrategyKind::LRU_C_BASIC, false),
+            (StrategyKind::LRU_C, false),
+            (StrategyKind::LRU_C, true),
+        ] {
+            let core = filled(strategy, 64, 64);
             let instance = &core.instances[0];
             // The pointer passes all of them, and the miss stalls.
-            let taken = core.pin(PageId(64), Mode::Fresh).unwrap();
+            let stalled = core.pin(PageId(64), Mode::Fresh).unwrap();
             assert_eq!(instance.lru.lengths(), (1, 63), "{strategy:?}");
+            if taken_over {
+                instance.lru.take_over();
+            }
             core.flush_era(instance, &*core.strategies[0], u64::MAX, 64).unwrap();
+            assert_eq!(instance.lru.lengths(), (64, 0), "{strategy:?}");
+            instance.lru.checked();
             let victim = core.strategies[0].victim(&core, instance, 0).unwrap();
-            assert!(victim.is_some_and(|frame| frame != taken), "{strategy:?}");
-            assert_eq!(instance.lru.lengths(), (1, 62), "{strategy:?}");
+            assert!(victim.is_some_and(|frame| frame != stalled), "{strategy:?}");
+            assert_eq!(instance.lru.lengths(), (63, 0), "{strategy:?}");
+        }
+    }
+
+    /// After all pages were written, by whichever call, a working set that fits into the frames
+    /// stays in them.
+    #[test]
+    fn a_working_set_stays_after_a_flush_of_everything() {
+        for strategy in [StrategyKind::LRU_C_BASIC, StrategyKind::LRU_C] {
+            for by_age in [false, true] {
+                let core = filled(strategy, 1000, 1000);
+                let instance = &core.instances[0];
+                let look = |page: u64| {
+                    let frame = core.pin(PageId(page), Mode::OrZero).unwrap();
+                    core.frames.get(frame).unpin();
+                };
+                look(1000);
+                if by_age {
+                    core.flush_older(instance, Lsn::MAX, usize::MAX).unwrap();
+                } else {
+                    core.flush_era(instance, &*core.strategies[0], u64::MAX, 128).unwrap();
+                }
+                (2000..2100).for_each(look);
+                let misses = || instance.counters.misses.load(Ordering::Relaxed);
+                let before = misses();
+                for _ in 0..10 {
+                    (2000..2100).for_each(look);
+                }
+                assert_eq!(misses(), before, "{strategy:?}");
+                // A hit keeps a page that came back, although few pages were evicted since its last
+                // one.
+                look(500);
+                (3000..3800).for_each(look);
+                let before = misses();
+                look(500);
+                assert_eq!(misses(), before, "{strategy:?}");
+            }
         }
     }
 
@@ -136,16 +171,7 @@ mod tests {
             (StrategyKind::LRU_C_DYNAMIC, false),
             (StrategyKind::LRU_C, true),
         ] {
-            let config = PoolConfig { frames: 64, page_size: 4096, strategy, ..Default::default() };
-            let storage = Arc::new(MemStorage::new(4096, 100));
-            let core = Core::new(config, storage, Arc::new(NoWal), None, None).unwrap();
-            for page in 0..64 {
-                let frame = core.pin(PageId(page), Mode::Fresh).unwrap();
-                if page < 40 {
-                    core.mark_dirty(frame, Lsn(1));
-                }
-                core.frames.get(frame).unpin();
-            }
+            let core = filled(strategy, 64, 40);
             let instance = &core.instances[0];
             assert!(core.strategies[0].victim(&core, instance, 0).unwrap().is_some());
             assert_eq!(instance.lru.lengths(), (23, 40));
