@@ -6,10 +6,11 @@
 //! through the region.
 //!
 //! Every call of an operation ends *handled*, or *bypassed* for a reason that is counted. None
-//! allocates, blocks on a lock of ours for long, or panics on purpose; a panic all the same is
-//! caught by the caller, and the library then stands aside for good.
+//! allocates, blocks on a lock of ours for long, or panics on purpose. A panic all the same is caught
+//! by the [`barrier`], and the connection passes from then on.
 
 pub mod backend;
+pub mod barrier;
 pub mod conn;
 pub mod early;
 pub mod eventloop;
@@ -28,4 +29,5 @@ pub mod redis;
 pub mod server_waits;
 pub mod symbols;
 pub mod tls;
+pub mod traffic;
 mod turnstile;

@@ -70,7 +70,10 @@ pub enum Counter {
     ConcurrentUse,
     Foreign,
     SharedThreads,
+    UnseenAnswers,
+    UnseenReads,
     Panic,
+    PanicOpened,
 }
 
 /// Name and meaning of each [`Counter`], in order: read by status, metrics and documentation.
@@ -184,7 +187,26 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
         "shared_threads",
         "times a thread was seen to serve several connections at once, so that nobody is held any more (generic framing)",
     ),
-    (Counter::Panic, "panic", "errors inside the library, after which it stands aside for good"),
+    (
+        Counter::UnseenAnswers,
+        "unseen_answers",
+        "connections whose server answers by calls that are not hooked (generic framing)",
+    ),
+    (
+        Counter::UnseenReads,
+        "unseen_reads",
+        "connections that pass because their server reads by calls that are not hooked (generic framing)",
+    ),
+    (
+        Counter::Panic,
+        "panic",
+        "errors inside the library; the connection or process in which one happened passes",
+    ),
+    (
+        Counter::PanicOpened,
+        "panic_opened",
+        "times the gate was opened for all because errors inside the library repeated",
+    ),
 ];
 
 /// A free or held place inside, on a cache line of its own.

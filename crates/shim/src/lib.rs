@@ -6,7 +6,7 @@
 //!
 //! Linked into nothing: it exports `close`.
 
-mod guard;
+mod closings;
 mod hooks;
 mod loops;
 mod processes;
