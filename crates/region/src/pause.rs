@@ -44,20 +44,19 @@ impl Region {
             return;
         }
         slot.set_state(State::Overdraft);
-        let done = self.locked(|gate, wakes| {
+        let first = self.locked(|gate, _| {
             // The thread that had the lock before may have rebuilt the queue and given the session
             // a token.
             if slot.state() != State::Overdraft {
-                return;
+                return false;
             }
-            let first = self.is_quiet();
             gate.owe(user);
-            if first {
-                self.pump(gate, wakes, None);
-            }
+            self.is_quiet()
         });
-        if done.is_none() {
-            slot.move_state(State::Overdraft, State::Passing);
+        match first {
+            Some(true) => self.sweep(),
+            Some(false) => {}
+            None => drop(slot.move_state(State::Overdraft, State::Passing)),
         }
         if slot.state() == State::Overdraft {
             self.count(Counter::Overdraft);
