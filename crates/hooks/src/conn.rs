@@ -107,7 +107,7 @@ impl Inner {
             named: Named::Nothing,
             session: Session::new(),
             generic: generic::Session::new(),
-            traffic: Traffic::new(),
+            traffic: Traffic::of(-1),
         }
     }
 }

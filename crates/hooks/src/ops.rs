@@ -20,6 +20,7 @@ use crate::identity::{apply_identity, judge};
 use crate::mysql::{ClientEvent, Command, Opaque, PassReason as Statement, RequestClass};
 use crate::peer::peer_of;
 use crate::tls::Channel;
+use crate::traffic::Traffic;
 use crate::{backend, eventloop};
 use crate::{process, server};
 use core::sync::atomic::Ordering;
@@ -98,7 +99,7 @@ pub fn accepted(fd: i32) {
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
     inner.begin(user);
-    inner.traffic.fd = fd;
+    inner.traffic = Traffic::of(fd);
     if region.protocol() == Protocol::Generic {
         inner.framing = Framing::Generic;
         inner.note_channel();

@@ -14,8 +14,7 @@ const LOOKS: u8 = 16;
 /// What the hooks saw of a connection under generic framing.
 #[derive(Clone, Copy, Debug)]
 pub struct Traffic {
-    /// Its descriptor.
-    pub fd: i32,
+    fd: i32,
     /// Bytes that the server wrote.
     written: u64,
     /// A read of the server was seen.
@@ -34,10 +33,10 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Nothing yet.
-    pub const fn new() -> Traffic {
+    /// Nothing was seen yet of what goes through this descriptor.
+    pub const fn of(fd: i32) -> Traffic {
         Traffic {
-            fd: -1,
+            fd,
             written: 0,
             read: false,
             answered: false,
@@ -147,7 +146,7 @@ mod tests {
     #[test]
     fn what_no_hook_saw_is_seen_once() {
         let (mut server, _client) = pair();
-        let mut traffic = Traffic { fd: server.as_raw_fd(), ..Traffic::new() };
+        let mut traffic = Traffic::of(server.as_raw_fd());
         assert!(!traffic.wrote_unseen(0));
         server.write_all(b"seen").unwrap();
         traffic.wrote(4);
@@ -172,7 +171,7 @@ mod tests {
     #[test]
     fn a_read_that_no_hook_saw_is_noticed_and_bytes_that_wait_are_none() {
         let (mut server, mut client) = pair();
-        let mut traffic = Traffic { fd: server.as_raw_fd(), ..Traffic::new() };
+        let mut traffic = Traffic::of(server.as_raw_fd());
         assert!(!traffic.reads_unseen());
         client.write_all(b"hello").unwrap();
         while unread(server.as_raw_fd()) < 5 {

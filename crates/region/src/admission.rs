@@ -229,7 +229,11 @@ impl Region {
     /// Gives free tokens to those who wait. Called by the daemon twenty times a second: see "Nobody is
     /// forgotten".
     pub fn pump_all(&self) {
-        self.sweep();
+        if self.pending.count.load(Ordering::SeqCst) > 0 {
+            // Whoever had the lock may be dead, and the tokens that it had in hand with it.
+            self.locked(|_, _| ());
+            self.sweep();
+        }
     }
 
     /// Gives back what the users of an earlier process with this number held, for the process that has it now.

@@ -450,7 +450,8 @@ mod tests {
 
     #[test]
     fn the_third_panic_within_a_minute_is_one_too_many() {
-        let path = std::ffi::CString::new(format!("/dev/shm/headworks-panics-{}", std::process::id()));
+        let path =
+            std::ffi::CString::new(format!("/dev/shm/headworks-panics-{}", std::process::id()));
         let path = path.unwrap();
         let region = crate::Mapping::create(&path, None).unwrap();
         std::fs::remove_file(path.to_str().unwrap()).unwrap();

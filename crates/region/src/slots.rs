@@ -91,7 +91,8 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_is_known_without_a_look_at_the_slots_and_the_daemon_finds_those_that_are_free() {
+    fn a_full_table_is_known_without_a_look_at_the_slots_and_the_daemon_finds_those_that_are_free()
+    {
         let region = region();
         let (first, second) = (user(region), user(region));
         // All were taken, and left by processes that were killed over it.

@@ -342,7 +342,16 @@ pub(crate) unsafe fn closefrom(first: c_int) {
 }
 real! {
     /// The real `dup2`.
-    dup2 = DUP2 or |from: c_int, to: c_int| -> c_long { dup_to(from, to) };
+    dup2 = DUP2 or |from: c_int, to: c_int| -> c_long {
+        // Not every machine has the call of this name, and `dup3` refuses two equal numbers.
+        if from != to {
+            libc::syscall(libc::SYS_dup3, from, to, 0)
+        } else if libc::syscall(libc::SYS_fcntl, from, libc::F_GETFD) >= 0 {
+            c_long::from(to)
+        } else {
+            -1
+        }
+    };
     (from: c_int, to: c_int) -> c_int
 }
 real! {
@@ -351,17 +360,6 @@ real! {
         libc::syscall(libc::SYS_dup3, from, to, flags)
     };
     (from: c_int, to: c_int, flags: c_int) -> c_int
-}
-
-/// `dup2` by system calls that every machine has.
-fn dup_to(from: c_int, to: c_int) -> c_long {
-    if from != to {
-        // SAFETY: takes numbers.
-        return unsafe { libc::syscall(libc::SYS_dup3, from, to, 0) };
-    }
-    // SAFETY: only asks whether the descriptor is open.
-    let open = unsafe { libc::syscall(libc::SYS_fcntl, from, libc::F_GETFD) } >= 0;
-    if open { c_long::from(to) } else { -1 }
 }
 
 // No system call waits on a condition. Before the constructor has run, the caller is told of a

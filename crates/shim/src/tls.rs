@@ -379,11 +379,15 @@ unsafe fn written(whose: Option<Whose>, buffer: *const c_void, count: usize) {
     // SAFETY: the caller's duty.
     let bytes = || unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
     match whose {
-        Some(Whose::Thread(conn)) => guarded(Of::Thread(conn), || ops::sent_inside_tls(conn, bytes())),
+        Some(Whose::Thread(conn)) => {
+            guarded(Of::Thread(conn), || ops::sent_inside_tls(conn, bytes()))
+        }
         Some(Whose::Loop(watch)) => {
             guarded_keeping_errno(Of::Loop(watch), || eventloop::sent_inside_tls(watch, bytes()));
         }
-        Some(Whose::Backend) if backend::in_tls() => guarded(Of::Process, || backend::sent(bytes())),
+        Some(Whose::Backend) if backend::in_tls() => {
+            guarded(Of::Process, || backend::sent(bytes()))
+        }
         _ => {}
     }
 }
