@@ -47,23 +47,26 @@ pub fn guarded_keeping_errno(of: Of, operation: impl FnOnce()) {
 fn contain(of: Of) {
     keeping_errno(|| {
         let Some(region) = process::region() else { return };
-        if region.note_panic(clock::now()) {
+        // What was wrong in the operation may be wrong in here, too.
+        if region.note_panic(clock::now())
+            || (catch_unwind(AssertUnwindSafe(|| leave_alone(of))).is_err()
+                && region.note_panic(clock::now()))
+        {
             let _ = catch_unwind(process::disable);
             say(b"headworks: internal errors repeat: the gate is open for all until the database is restarted; the database is not affected\n");
-            return;
+        } else {
+            say(b"headworks: internal error: the connection in which it happened passes the gate from here on; the database is not affected\n");
         }
-        // What was wrong in there may be wrong here, too.
-        let contained = catch_unwind(AssertUnwindSafe(|| match of {
-            Of::Thread(conn) => ops::abandon(conn),
-            Of::Loop(watch) => eventloop::abandon(watch),
-            Of::Process if backend::has_client() => backend::abandon(),
-            Of::Process => ops::blocked::abandon(),
-        }));
-        if contained.is_err() {
-            region.note_panic(clock::now());
-        }
-        say(b"headworks: internal error: one connection passes the gate from here on; the database is not affected\n");
     });
+}
+
+fn leave_alone(of: Of) {
+    match of {
+        Of::Thread(conn) => ops::abandon(conn),
+        Of::Loop(watch) => eventloop::abandon(watch),
+        Of::Process if backend::has_client() => backend::abandon(),
+        Of::Process => ops::blocked::abandon(),
+    }
 }
 
 /// Writes a line to standard error, by system call: no lock, no allocation, no hook.
