@@ -353,9 +353,13 @@ impl Region {
             self.rebuild(gate, &mut wakes);
         }
         let inherited = held.inherited;
+        #[cfg(test)]
+        let since = crate::clock::now();
         let result = work(gate, &mut wakes);
         self.publish(gate);
         drop(held);
+        #[cfg(test)]
+        hold::note(crate::clock::now().since(since));
         wakes.flush();
         if inherited {
             self.sweep();
@@ -364,5 +368,7 @@ impl Region {
     }
 }
 
+#[cfg(test)]
+mod hold;
 #[cfg(test)]
 mod tests;
