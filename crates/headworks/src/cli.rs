@@ -1,11 +1,13 @@
 //! The command line.
 
 mod examples;
+mod io;
 mod services;
 mod tad;
 mod volume;
 
 pub use examples::with_examples;
+pub use io::{Io, IoCommand, IoSet, IoTop};
 pub use services::{Attend, Disable, Enable, ProfileArgs, ProfileCommand};
 pub use tad::{Check, Explain, Fix, Gaps, List, Render, Show, Simulate, Tad, TadCommand, ThemeArg};
 pub use volume::{
@@ -91,6 +93,11 @@ pub enum Command {
     /// it is. Behind it are a queue with a scheduler of choice, a model of a device, layers that
     /// delay, limit, fail, record or cut the power, and a file, a device or memory for the bytes.
     Volume(Volume),
+    /// The scheduler of a program's files (`headworks run --io …`): watch it and change it
+    ///
+    /// It decides when writes, `fsync`s and reads go on: by priority (afq), by deadline
+    /// (split-deadline), or up to a rate (split-token). What is durable, and when, is not changed.
+    Io(Io),
     /// Start the daemon of a running instance again
     ///
     /// Needed only if the daemon was killed: everybody passes until then. What a daemon decides, and
@@ -278,6 +285,13 @@ pub struct Run {
     /// where that is missing, everything else goes on (`headworks doctor` says what is missing).
     #[arg(long)]
     pub cgroups: bool,
+    /// Scheduler of the program's files: noop, afq, split-deadline, split-token or scs-token
+    /// [default: as the configuration's `[io]` section says]
+    #[arg(long, value_name = "SCHEDULER")]
+    pub io: Option<headworks_policy::split::SplitKind>,
+    /// What the files lie on: a disk or flash [default: what the kernel says]
+    #[arg(long, value_enum, value_name = "KIND")]
+    pub io_device: Option<IoDevice>,
     /// Start the database without the gate if the gate cannot be set up
     ///
     /// For services: a mistake in a configuration, or a missing library, must not keep a database
@@ -287,6 +301,15 @@ pub struct Run {
     /// The database's program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// What files lie on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum IoDevice {
+    /// With seeks
+    Disk,
+    /// Without
+    Flash,
 }
 
 /// Arguments of `status`.
@@ -415,6 +438,12 @@ pub enum BenchCommand {
         /// Directory for the results
         #[arg(long, default_value = "out/bench")]
         out: PathBuf,
+    },
+    /// Run a load on files (what the experiments of I/O schedulers start as a program)
+    #[command(hide = true)]
+    Files {
+        /// Tasks, seconds of warm-up and of the run, as JSON
+        spec: PathBuf,
     },
     /// Analyse and draw records again, without running anything
     Report {

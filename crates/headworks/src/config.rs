@@ -5,6 +5,7 @@
 //! keeps the last good one. `config/headworks.toml` shows every key.
 
 pub(crate) mod error;
+pub(crate) mod io;
 pub(crate) mod rules;
 pub(crate) mod schema;
 #[cfg(test)]
@@ -34,6 +35,8 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// Threads get processor time by the weights of their users' classes; only read at the start.
     pub cpu_weights: bool,
+    /// Of the I/O scheduler; only read at the start.
+    pub io: io::IoConfig,
 }
 
 /// One class of users.
@@ -75,6 +78,7 @@ impl Default for Config {
             rules: Vec::new(),
             metrics: None,
             cpu_weights: false,
+            io: io::IoConfig::default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result, bail};
 use headworks_region::Mapping;
+use headworks_region::io::IoMapping;
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::io::Write;
@@ -248,6 +249,33 @@ impl Instance {
         Ok(Mapping::create(&path, owner)?)
     }
 
+    /// Makes the region of the I/O scheduler.
+    pub fn create_io(&self, owner: Option<(u32, u32)>) -> Result<IoMapping> {
+        let path = CString::new(self.io_path().as_os_str().as_bytes())?;
+        Ok(IoMapping::create(&path, owner)?)
+    }
+
+    /// The region of the I/O scheduler of a running instance.
+    pub fn open_io(&self) -> Result<IoMapping> {
+        let path = self.io_path();
+        if !path.exists() {
+            bail!(
+                "the files of instance `{}` are not governed\n  \
+                 start it with a scheduler: headworks run --io split-deadline -- …",
+                self.name
+            );
+        }
+        let path = CString::new(path.as_os_str().as_bytes())?;
+        IoMapping::open(&path).with_context(|| {
+            format!("the I/O region of `{}` is of another version; restart the program", self.name)
+        })
+    }
+
+    /// Where the region of the I/O scheduler is.
+    pub fn io_path(&self) -> PathBuf {
+        self.dir.join("io")
+    }
+
     /// As [`Instance::create`] for the caller's own user, in a directory that may be there already.
     pub fn create_in_place(&self) -> Result<Mapping> {
         if self.dir.is_dir() {
@@ -262,7 +290,13 @@ impl Instance {
 
     /// Removes what an instance before left in the directory, but for the log of its daemon.
     pub fn empty(&self) -> Result<()> {
-        let own = [self.region_path(), self.socket_path(), self.metrics_path(), self.note_path()];
+        let own = [
+            self.region_path(),
+            self.io_path(),
+            self.socket_path(),
+            self.metrics_path(),
+            self.note_path(),
+        ];
         for path in own {
             match std::fs::remove_file(&path) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -11,6 +11,7 @@ mod doctor;
 mod enable;
 mod explain;
 mod instance;
+mod io;
 mod janitor;
 mod log;
 mod man;
@@ -89,6 +90,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Bench(args) => return bench(args.command),
         Command::Tad(args) => return tad::run(&args.command),
         Command::Volume(args) => return volume::run(&args.command),
+        Command::Io(args) => io::run(&args.command)?,
         Command::Daemon(args) => {
             let instance = Instance::find(args.select.name.as_deref())?;
             if args.foreground {
@@ -316,6 +318,7 @@ fn bench(command: BenchCommand) -> Result<ExitCode> {
                 Err(error) => return Err(error),
             }
         }
+        BenchCommand::Files { spec } => println!("{}", headworks_experiments::file_load(&spec)?),
         BenchCommand::Report { dir } => {
             for outcome in headworks_experiments::report(&dir)? {
                 println!("{}", outcome.text);

@@ -5,13 +5,15 @@
 //! manager see what they would see without headworks. The daemon is started before, as a process
 //! of its own that outlives nothing and nobody waits for.
 
-use crate::cli::Run;
+use crate::cli::{IoDevice, Run};
 use crate::config::{self, Config};
 use crate::daemon::apply_config;
 use crate::instance::{Instance, Note, StartLock, started_ticks};
+use crate::io;
 use crate::preflight::{self, Binary, ServerSettings};
 use crate::profile::{Check, GENERIC, Profile, Profiles, RunAs, SettingsFrom};
 use anyhow::{Context, Result, anyhow, bail};
+use headworks_policy::split::SplitKind;
 use headworks_region::clock;
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
@@ -127,6 +129,12 @@ fn override_settings(config: &mut Config, args: &Run) {
         settings.count = count.into();
     }
     config.cpu_weights |= args.cgroups;
+    if let Some(kind) = args.io {
+        config.io.kind = kind;
+    }
+    if let Some(device) = args.io_device {
+        config.io.rotational = Some(device == IoDevice::Disk);
+    }
 }
 
 /// Whether few threads serve all connections, so that users are held by hiding that they are ready.
@@ -336,6 +344,11 @@ impl Plan<'_> {
         instance.write_note(&note, *owner)?;
         apply_config(&region, &self.config, note.extra_port, &profile.bypass);
         region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+        let io = args.io.is_some() || self.config.io.kind != SplitKind::Noop;
+        if io {
+            let region = instance.create_io(*owner)?;
+            self.config.io.apply(&region, io::rotational(Path::new(".")));
+        }
         instance.hand_over(*owner)?;
         spawn_daemon(instance, *owner, false)?;
 
@@ -359,6 +372,13 @@ impl Plan<'_> {
             .args(&args.command[1..])
             .env("LD_PRELOAD", preload)
             .env("HEADWORKS_REGION", instance.region_path());
+        if io {
+            eprintln!(
+                "headworks: its files are governed by {}; watch them: headworks io top --name {}",
+                self.config.io.kind, instance.name
+            );
+            command.env("HEADWORKS_IO", instance.io_path());
+        }
         if let (RunAs::DataOwner, Some((uid, gid))) = (profile.run_as, owner) {
             become_user(*uid, *gid)?;
         }

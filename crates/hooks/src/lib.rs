@@ -14,6 +14,7 @@ pub mod barrier;
 pub mod conn;
 pub mod early;
 pub mod eventloop;
+pub mod files;
 pub mod generic;
 pub mod holding;
 pub mod identity;

@@ -55,9 +55,15 @@ impl Bucket {
         Nanos(u64::try_from((1 - self.level + rate - 1) / rate).unwrap_or(u64::MAX))
     }
 
+    /// Gives tokens back, as far as they fit.
+    pub fn give(&mut self, tokens: u64) {
+        let level = self.level.saturating_add(i128::from(tokens) << FRACTION);
+        self.level = level.min(i128::from(self.burst) << FRACTION);
+    }
+
     /// Takes tokens, into debt if need be.
     pub fn take(&mut self, tokens: u64) {
-        self.level -= i128::from(tokens) << FRACTION;
+        self.level = self.level.saturating_sub(i128::from(tokens) << FRACTION);
     }
 }
 

@@ -22,6 +22,7 @@ pub mod metrics;
 pub mod permit;
 pub mod quota;
 pub mod slo;
+pub mod split;
 pub mod stall;
 pub mod tuner;
 pub mod units;

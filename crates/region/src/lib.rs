@@ -25,6 +25,7 @@ pub mod entered;
 pub mod futex;
 pub mod held;
 pub mod histograms;
+pub mod io;
 pub mod layout;
 pub mod lock;
 pub mod map;

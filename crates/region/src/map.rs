@@ -58,13 +58,13 @@ impl core::ops::Deref for Mapping {
     }
 }
 
-fn errno() -> i32 {
+pub(crate) fn errno() -> i32 {
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() }
 }
 
 /// A descriptor that is closed when dropped.
-struct Descriptor(i32);
+pub(crate) struct Descriptor(i32);
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
@@ -82,45 +82,10 @@ impl Mapping {
 
     /// Makes a new region, readable and writable by its owner only.
     pub fn create(path: &CStr, owner: Option<(u32, u32)>) -> Result<Mapping, RegionError> {
-        // SAFETY: `path` is a C string; the flags ask for a new file.
-        let fd = unsafe {
-            libc::open(
-                path.as_ptr(),
-                libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC,
-                0o600,
-            )
-        };
-        if fd < 0 {
-            return Err(RegionError::System("cannot create the region", errno()));
-        }
-        let file = Descriptor(fd);
-        Self::fill(&file, owner).inspect_err(|_| {
-            // SAFETY: the path is a C string, and the file is the one made above.
-            unsafe { libc::unlink(path.as_ptr()) };
-        })
-    }
-
-    fn fill(file: &Descriptor, owner: Option<(u32, u32)>) -> Result<Mapping, RegionError> {
-        // All of it now: a page that finds no room later would end the database with SIGBUS.
-        // SAFETY: the descriptor is open.
-        let failed =
-            unsafe { libc::posix_fallocate(file.0, 0, size_of::<Region>() as libc::off_t) };
-        if failed != 0 {
-            return Err(RegionError::System(
-                "there is no room for the region (25 MB of memory)",
-                failed,
-            ));
-        }
-        if let Some((uid, gid)) = owner {
-            // SAFETY: the descriptor is open.
-            if unsafe { libc::fchown(file.0, uid, gid) } != 0 {
-                return Err(RegionError::System(
-                    "cannot give the region to the database's user",
-                    errno(),
-                ));
-            }
-        }
-        let region = map(file)?;
+        let file = create_file(path, size_of::<Region>(), owner)?;
+        // SAFETY: the file is as long as a `Region`, and every byte pattern is a valid one: it is made
+        // of integers, atomics and cells.
+        let region = unsafe { map_file::<Region>(&file)? };
         let header = &region.header;
         header.version.store(VERSION, Ordering::Relaxed);
         header.bytes.store(size_of::<Region>() as u64, Ordering::Relaxed);
@@ -131,26 +96,8 @@ impl Mapping {
 
     /// Maps an existing region. Does not allocate.
     pub fn open(path: &CStr) -> Result<Mapping, RegionError> {
-        // SAFETY: `path` is a C string.
-        let fd =
-            unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
-        if fd < 0 {
-            return Err(RegionError::System("cannot open the region", errno()));
-        }
-        let file = Descriptor(fd);
+        let (file, found) = Descriptor::open(path)?;
         let wanted = size_of::<Region>() as u64;
-        // SAFETY: all zero bytes are a valid stat buffer, and the descriptor is open.
-        let found = unsafe {
-            let mut stat: libc::stat = core::mem::zeroed();
-            if libc::fstat(file.0, &mut stat) != 0 {
-                return Err(RegionError::System("cannot examine the region", errno()));
-            }
-            // No device, and no second name for somebody else's file.
-            if stat.st_mode & libc::S_IFMT != libc::S_IFREG || stat.st_nlink > 1 {
-                return Err(RegionError::NoRegion);
-            }
-            stat.st_size as u64
-        };
         // The version first: it explains a size that differs.
         if found >= 64 {
             let mut head = [0u8; 16];
@@ -170,16 +117,86 @@ impl Mapping {
         if found != wanted {
             return Err(RegionError::Size { found, wanted });
         }
-        Ok(Mapping(map(&file)?))
+        // SAFETY: the file is as long as a `Region`, and every byte pattern is a valid one.
+        Ok(Mapping(unsafe { map_file::<Region>(&file)? }))
     }
 }
 
-fn map(file: &Descriptor) -> Result<&'static Region, RegionError> {
-    // SAFETY: a fresh shared mapping of a file that is at least as long as a region.
+impl Descriptor {
+    /// Opens the file of a region, and says how long it is.
+    pub(crate) fn open(path: &CStr) -> Result<(Self, u64), RegionError> {
+        // SAFETY: `path` is a C string.
+        let fd =
+            unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
+        if fd < 0 {
+            return Err(RegionError::System("cannot open the region", errno()));
+        }
+        let file = Descriptor(fd);
+        // SAFETY: all zero bytes are a valid stat buffer, and the descriptor is open.
+        let found = unsafe {
+            let mut stat: libc::stat = core::mem::zeroed();
+            if libc::fstat(file.0, &mut stat) != 0 {
+                return Err(RegionError::System("cannot examine the region", errno()));
+            }
+            // No device, and no second name for somebody else's file.
+            if stat.st_mode & libc::S_IFMT != libc::S_IFREG || stat.st_nlink > 1 {
+                return Err(RegionError::NoRegion);
+            }
+            stat.st_size as u64
+        };
+        Ok((file, found))
+    }
+}
+
+/// Makes the file of a region of so many bytes, readable and writable by its owner only.
+pub(crate) fn create_file(
+    path: &CStr,
+    bytes: usize,
+    owner: Option<(u32, u32)>,
+) -> Result<Descriptor, RegionError> {
+    // SAFETY: `path` is a C string; the flags ask for a new file.
+    let fd = unsafe {
+        libc::open(
+            path.as_ptr(),
+            libc::O_RDWR | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC,
+            0o600,
+        )
+    };
+    if fd < 0 {
+        return Err(RegionError::System("cannot create the region", errno()));
+    }
+    let file = Descriptor(fd);
+    // All of it now: a page that finds no room later would end the database with SIGBUS.
+    // SAFETY: the descriptor is open.
+    let failed = unsafe { libc::posix_fallocate(file.0, 0, bytes as libc::off_t) };
+    let error = if failed != 0 {
+        Some(RegionError::System("there is no room for the region (25 MB of memory)", failed))
+    } else {
+        // SAFETY: the descriptor is open.
+        owner
+            .filter(|(uid, gid)| unsafe { libc::fchown(file.0, *uid, *gid) } != 0)
+            .map(|_| RegionError::System("cannot give the region to the database's user", errno()))
+    };
+    match error {
+        None => Ok(file),
+        Some(error) => {
+            // SAFETY: the path is a C string, and the file is the one made above.
+            unsafe { libc::unlink(path.as_ptr()) };
+            Err(error)
+        }
+    }
+}
+
+/// Maps the file of a region.
+///
+/// # Safety
+/// The file is at least as long as a `T`, and every byte pattern is a valid `T`.
+pub(crate) unsafe fn map_file<T>(file: &Descriptor) -> Result<&'static T, RegionError> {
+    // SAFETY: a fresh shared mapping of a file that is long enough.
     let start = unsafe {
         libc::mmap(
             core::ptr::null_mut(),
-            size_of::<Region>(),
+            size_of::<T>(),
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_SHARED,
             file.0,
@@ -189,7 +206,7 @@ fn map(file: &Descriptor) -> Result<&'static Region, RegionError> {
     if start == libc::MAP_FAILED {
         return Err(RegionError::System("cannot map the region", errno()));
     }
-    // SAFETY: the mapping is page aligned, as long as a `Region`, never unmapped, and every byte
-    // pattern is a valid `Region`: it is made of integers, atomics and cells.
-    Ok(unsafe { &*start.cast::<Region>() })
+    // SAFETY: the mapping is page aligned, long enough, and never unmapped; the rest is the
+    // caller's duty.
+    Ok(unsafe { &*start.cast::<T>() })
 }

@@ -17,6 +17,8 @@ pub struct Words {
     pub in_hook: Cell<bool>,
     /// User whose request it serves, plus one; zero if it serves none.
     pub serving: Cell<u32>,
+    /// Its account for I/O, if that account names it.
+    pub account: Cell<u16>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -61,8 +63,14 @@ mod place {
     use core::cell::Cell;
 
     thread_local! {
-        static WORDS: Words =
-            const { Words { id: Cell::new(0), in_hook: Cell::new(false), serving: Cell::new(0) } };
+        static WORDS: Words = const {
+            Words {
+                id: Cell::new(0),
+                in_hook: Cell::new(false),
+                serving: Cell::new(0),
+                account: Cell::new(0),
+            }
+        };
     }
 
     pub(super) fn with<T>(work: impl FnOnce(&Words) -> T) -> T {

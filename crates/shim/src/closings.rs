@@ -3,11 +3,12 @@
 use crate::{processes, real};
 use headworks_hooks::barrier::{Of, guarded_keeping_errno};
 use headworks_hooks::conn::{self, DESCRIPTORS};
-use headworks_hooks::{backend, eventloop, ops, process};
+use headworks_hooks::{backend, eventloop, files, ops, process};
 use libc::{c_int, c_uint};
 
 /// The descriptor is about to be closed, or was made to stand for something else.
 fn ends(fd: c_int) {
+    files::forget(fd);
     if let Some(watch) = eventloop::client(fd) {
         guarded_keeping_errno(Of::Loop(watch), || eventloop::close(fd, watch));
     } else if eventloop::is_set(fd) {
@@ -25,6 +26,8 @@ fn ends(fd: c_int) {
 /// All descriptors from `first` to `last` are about to be closed. A child that shares its parent's
 /// memory closes its own, and no session ends.
 fn all_end(first: c_uint, last: c_uint) {
+    let [from, to] = [first, last].map(|fd| c_int::try_from(fd).unwrap_or(c_int::MAX));
+    files::forget_range(from, to);
     if process::region().is_none() || !process::is_attached_process() {
         return;
     }

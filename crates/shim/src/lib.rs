@@ -7,6 +7,7 @@
 //! Linked into nothing: it exports `close`.
 
 mod closings;
+mod files;
 mod hooks;
 mod loops;
 mod processes;

@@ -104,6 +104,7 @@ pub(crate) fn resolve_all() {
     ] {
         real.resolve();
     }
+    files::resolve_all();
 }
 
 /// Declares a caller of a real function, with a system call as what it falls back to.
@@ -385,3 +386,9 @@ real! {
     };
     (condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int
 }
+
+mod files;
+pub(crate) use files::{
+    creat, fdatasync, fsync, ftruncate, mkdir, open, open64, openat, openat64, pread, preadv,
+    pwrite, pwritev, rename, unlink,
+};

@@ -2,8 +2,9 @@
 
 use crate::real;
 use headworks_hooks::barrier::{Of, guarded_keeping_errno, say};
-use headworks_hooks::{backend, process};
+use headworks_hooks::{backend, files, process};
 use headworks_region::Mapping;
+use headworks_region::io::IoMapping;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -22,6 +23,7 @@ extern "C" fn destruct() {
 /// that a server drops later.
 extern "C" fn construct() {
     real::resolve_all();
+    attach_files();
     // SAFETY: the name is a C string, and no other thread exists yet that could change the
     // environment.
     let path = unsafe { libc::getenv(c"HEADWORKS_REGION".as_ptr()) };
@@ -46,4 +48,22 @@ extern "C" fn construct() {
 
 unsafe extern "C" fn forked() {
     process::forked();
+}
+
+/// Maps the region of the I/O scheduler, if there is one.
+fn attach_files() {
+    // SAFETY: the name is a C string, and no other thread exists yet that could change the
+    // environment.
+    let path = unsafe { libc::getenv(c"HEADWORKS_IO".as_ptr()) };
+    if path.is_null() {
+        return;
+    }
+    // SAFETY: `getenv` returned a C string.
+    match IoMapping::open(unsafe { core::ffi::CStr::from_ptr(path) }) {
+        Ok(mapping) => files::attach(mapping.region()),
+        Err(_) => {
+            say(b"headworks: cannot use the region named by HEADWORKS_IO; files are not governed. \
+              Start the program through: headworks run --io SCHEDULER\n")
+        }
+    }
 }

@@ -1,6 +1,7 @@
-//! The hooks of reading from and writing to clients by other calls than `recv` and `send`. For every other descriptor they
-//! are the functions of the C library.
+//! The hooks of reading from and writing to clients by other calls than `recv` and `send`. For files they lead to
+//! [`files`]; for every other descriptor they are the functions of the C library.
 
+use crate::files;
 use crate::hooks::{self, NOT_THE_STREAM, errno};
 use crate::real;
 use core::ffi::c_void;
@@ -179,7 +180,7 @@ pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t
     // SAFETY: the arguments are the caller's.
     let call = || unsafe { real::read(fd, buffer, len) };
     match stream(fd) {
-        None => call(),
+        None => files::reading(fd, None, || len, call),
         // SAFETY: as above.
         Some(stream) => unsafe { read_by(stream, true, || Buffers::One(buffer, len), call) },
     }
@@ -212,10 +213,12 @@ unsafe extern "C" {
 pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, len: c_int) -> ssize_t {
     // SAFETY: the arguments are the caller's.
     let call = || unsafe { real::readv(fd, parts, len) };
+    // SAFETY: as above, and the kernel reads them, too.
+    let bytes = || unsafe { files::length(parts, len) };
     // Not negative once the kernel has taken it.
     let buffers = || Buffers::Many(parts, usize::try_from(len).unwrap_or(0));
     match stream(fd) {
-        None => call(),
+        None => files::reading(fd, None, bytes, call),
         // SAFETY: as above.
         Some(stream) => unsafe { read_by(stream, true, buffers, call) },
     }
@@ -312,7 +315,7 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
 pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
     // SAFETY: the arguments are the caller's.
     unsafe {
-        let count = real::write(fd, buffer, len);
+        let count = files::writing(fd, None, || len, || real::write(fd, buffer, len));
         written(fd, count, || Buffers::One(buffer, len));
         count
     }
@@ -324,7 +327,8 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: siz
 pub unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, len: c_int) -> ssize_t {
     // SAFETY: the arguments are the caller's; the length is not negative once the kernel has taken it.
     unsafe {
-        let count = real::writev(fd, parts, len);
+        let bytes = || files::length(parts, len);
+        let count = files::writing(fd, None, bytes, || real::writev(fd, parts, len));
         written(fd, count, || Buffers::Many(parts, usize::try_from(len).unwrap_or(0)));
         count
     }

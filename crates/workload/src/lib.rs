@@ -2,6 +2,7 @@
 //!
 //! * [`db`]: the few things a workload asks of a database, for MariaDB/MySQL and PostgreSQL.
 //! * [`driver`]: any number of users in a closed or an open loop, with latencies, throughput and fairness.
+//! * [`files`]: threads that write, flush and read files.
 //! * [`priority`]: clients that do not wait for a processor.
 //! * [`redis`]: many connections to a Redis, counted one by one.
 //! * [`sysbench`]: the OLTP workloads of sysbench: tables, users, consistency.
@@ -15,6 +16,7 @@ mod bulk;
 mod condition;
 pub mod db;
 pub mod driver;
+pub mod files;
 pub mod metrics;
 pub mod priority;
 pub mod random;

@@ -18,6 +18,50 @@ pub(super) struct File {
     pub class: Vec<Spanned<ClassSection>>,
     #[serde(default)]
     pub rule: Vec<Spanned<RuleSection>>,
+    #[serde(default)]
+    pub io: IoSection,
+}
+
+/// `[io]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IoSection {
+    /// Which scheduler governs files. Default `noop`: none. Only read when the program is
+    /// started, and by `headworks io set`.
+    pub scheduler: Words,
+    /// What the files lie on: `disk` or `flash`. Default: what the kernel says of it.
+    pub device: Words,
+    /// Longest time for which a call waits without progress, 10 to 60000 ms. Default 1000.
+    pub io_hold_ms_max: Number,
+    #[serde(default)]
+    pub file: Vec<Spanned<IoFileSection>>,
+    #[serde(default)]
+    pub thread: Vec<Spanned<IoThreadSection>>,
+}
+
+/// `[[io.file]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IoFileSection {
+    /// Pattern for the file's path, up to 64 bytes.
+    pub path: Words,
+    /// Time within which an `fsync` of it should be over, 0.1 to 600000 ms.
+    pub fsync_ms: Option<Spanned<f64>>,
+}
+
+/// `[[io.thread]]`
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct IoThreadSection {
+    /// Pattern for the thread's name, or for the title of its process, up to 64 bytes.
+    pub name: Words,
+    /// 0 (highest) to 7. Default 4.
+    pub priority: Number,
+    /// Normalized bytes a second that the threads of the section share, 1 to 1000000000000. Default:
+    /// no limit.
+    pub bytes_per_s: Number,
+    /// Normalized bytes that they may save up. Default: a second's worth.
+    pub burst_bytes: Number,
 }
 
 /// `[gate]`
@@ -170,6 +214,10 @@ pub(super) const WHOLE_NUMBERS: &[WholeNumber] = &[
     whole("anticipation_us", "microseconds", 0, 1_000_000, "0"),
     whole("stall_ms", "milliseconds", 10, HOUR_MS, "500"),
     whole("port", "a TCP port", 1, 65_535, "every port"),
+    whole("io_hold_ms_max", "milliseconds", 10, 60_000, "1000"),
+    whole("priority", "0 is the highest", 0, 7, "4"),
+    whole("bytes_per_s", "normalized bytes a second", 1, 1_000_000_000_000, "no limit"),
+    whole("burst_bytes", "normalized bytes", 1, 1_000_000_000_000, "a second's worth"),
 ];
 
 impl WholeNumber {

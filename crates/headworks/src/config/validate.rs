@@ -20,7 +20,8 @@ pub(super) fn validate(file: File, place: &Place<'_>) -> Result<Config, ConfigEr
     let rules = rules(&file.rule, &classes, place)?;
     let metrics = metrics(&file.gate.metrics, place)?;
     let cpu_weights = file.gate.cpu_weights.is_some_and(|value| *value.get_ref());
-    Ok(Config { settings, classes, rules, metrics, cpu_weights })
+    let io = super::io::io(&file.io, place)?;
+    Ok(Config { settings, classes, rules, metrics, cpu_weights, io })
 }
 
 /// A whole number in its range, or `None` if the file does not say it.
@@ -53,7 +54,7 @@ fn metrics(value: &Words, place: &Place<'_>) -> Result<Option<SocketAddr>, Confi
 }
 
 /// One of a few words.
-fn choice(
+pub(super) fn choice(
     key: &str,
     value: &Words,
     known: &[&'static str],

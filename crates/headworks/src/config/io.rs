@@ -1,0 +1,108 @@
+//! The `[io]` section: which scheduler governs files, and what it is told of files and threads.
+
+use super::error::{ConfigError, Place};
+use super::schema::{IoSection, Words};
+use super::validate::{choice, number, text};
+use headworks_policy::Nanos;
+use headworks_policy::split::SplitKind;
+use headworks_region::io::{IoRegion, IoRule, RULES, Subject};
+use headworks_region::text::Text;
+use toml::Spanned;
+
+/// The checked section.
+#[derive(Clone, Debug, Default)]
+pub struct IoConfig {
+    /// The scheduler.
+    pub kind: SplitKind,
+    /// Whether the device is a disk, if the file says so.
+    pub rotational: Option<bool>,
+    /// Longest time without progress; zero for the usual one.
+    pub hold_max: Nanos,
+    /// Of files and threads; the first that fits decides.
+    pub rules: Vec<IoRule>,
+}
+
+impl IoConfig {
+    /// Writes it into a region.
+    pub fn apply(&self, region: &IoRegion, rotational: bool) {
+        region.set_hold_max(self.hold_max);
+        region.set_rules(&self.rules);
+        region.start(self.kind, self.rotational.unwrap_or(rotational));
+    }
+}
+
+const DEVICES: [&str; 2] = ["disk", "flash"];
+
+/// Checks the section.
+pub(super) fn io(section: &IoSection, place: &Place<'_>) -> Result<IoConfig, ConfigError> {
+    let kinds = SplitKind::ALL.map(SplitKind::name);
+    let kind = choice("scheduler", &section.scheduler, &kinds, place)?;
+    let device = choice("device", &section.device, &DEVICES, place)?;
+    let hold_max = number("io_hold_ms_max", &section.io_hold_ms_max, place)?;
+    let mut rules = Vec::new();
+    let empty = IoRule {
+        subject: Subject::Nothing,
+        pattern: Text::new(b""),
+        deadline: Nanos(0),
+        level: 4,
+        rate: 0,
+        burst: 0,
+    };
+    for file in &section.file {
+        let at = file.span().start;
+        let file = file.get_ref();
+        let pattern = pattern("path", &file.path, at, place)?;
+        let ms = file.fsync_ms.as_ref().ok_or_else(|| {
+            place.at(
+                at,
+                "this section says nothing of its files".to_owned(),
+                "Add a deadline: `fsync_ms = 5`.".to_owned(),
+            )
+        })?;
+        if !(0.1..=600_000.0).contains(ms.get_ref()) {
+            return Err(place.at_key(
+                ms.span(),
+                format!("`fsync_ms` is {}, which is out of range", ms.get_ref()),
+                "Write milliseconds from 0.1 to 600000.".to_owned(),
+            ));
+        }
+        let deadline = Nanos((ms.get_ref() * 1e6) as u64);
+        rules.push((at, IoRule { subject: Subject::File, pattern, deadline, ..empty }));
+    }
+    for thread in &section.thread {
+        let at = thread.span().start;
+        let thread = thread.get_ref();
+        let pattern = pattern("name", &thread.name, at, place)?;
+        let level = number("priority", &thread.priority, place)?.map_or(4, |level| level as u8);
+        let rate = number("bytes_per_s", &thread.bytes_per_s, place)?.unwrap_or(0);
+        let burst = number("burst_bytes", &thread.burst_bytes, place)?.unwrap_or(0);
+        let rule = IoRule { subject: Subject::Thread, pattern, level, rate, burst, ..empty };
+        rules.push((at, rule));
+    }
+    if let Some((at, _)) = rules.get(RULES) {
+        return Err(place.at(
+            *at,
+            format!("this section is one too many: {RULES} of files and threads are the most"),
+            "Join some: in a pattern, `*` stands for any characters.".to_owned(),
+        ));
+    }
+    Ok(IoConfig {
+        kind: kind.map_or(SplitKind::Noop, |at| SplitKind::ALL[at]),
+        rotational: device.map(|at| at == 0),
+        hold_max: hold_max.map_or(Nanos(0), Nanos::from_millis),
+        rules: rules.into_iter().map(|(_, rule)| rule).collect(),
+    })
+}
+
+fn pattern(key: &str, value: &Words, at: usize, place: &Place<'_>) -> Result<Text, ConfigError> {
+    let missing = || {
+        place.at(
+            at,
+            format!("this section has no `{key}`"),
+            format!("Write whom it is about: `{key} = \"*\"` fits all."),
+        )
+    };
+    let value: &Spanned<String> = value.as_ref().ok_or_else(missing)?;
+    text(key, value, place)?;
+    Ok(Text::new(value.get_ref().as_bytes()))
+}

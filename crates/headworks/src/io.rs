@@ -1,0 +1,259 @@
+//! `headworks io`: the scheduler of a program's files, watched and changed while it runs.
+
+use crate::cli::{IoCommand, IoDevice, IoSet, IoTop};
+use crate::config;
+use crate::instance::Instance;
+use anyhow::Result;
+use headworks_region::io::{IoMapping, RULES};
+use serde::Serialize;
+use std::io::{IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Rows that are shown.
+const ROWS: usize = 20;
+
+/// Whether the device on which a path lies is a disk. One that the kernel says nothing of is not.
+pub fn rotational(path: &Path) -> bool {
+    let Ok(meta) = std::fs::metadata(path) else { return false };
+    // SAFETY: both only take a number apart.
+    let (major, minor) = (libc::major(meta.dev()), libc::minor(meta.dev()));
+    let device = format!("/sys/dev/block/{major}:{minor}");
+    // A partition's queue is that of its disk.
+    [format!("{device}/queue/rotational"), format!("{device}/../queue/rotational")]
+        .iter()
+        .find_map(|path| std::fs::read_to_string(path).ok())
+        .is_some_and(|text| text.trim() == "1")
+}
+
+/// Runs `headworks io`.
+pub fn run(command: &IoCommand) -> Result<()> {
+    match command {
+        IoCommand::Top(args) => top(args),
+        IoCommand::Set(args) => set(args),
+    }
+}
+
+/// Counters of an account.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Account {
+    thread: u32,
+    name: String,
+    priority: u32,
+    limited: bool,
+    writes: u64,
+    written_bytes: u64,
+    fsyncs: u64,
+    fsync_ns: u64,
+    reads: u64,
+    read_bytes: u64,
+    held: u64,
+    held_ns: u64,
+    written_back_pieces: u64,
+}
+
+impl Account {
+    fn since(&self, before: &Account) -> Account {
+        let less = |now: u64, before: u64| now.saturating_sub(before);
+        Account {
+            name: self.name.clone(),
+            writes: less(self.writes, before.writes),
+            written_bytes: less(self.written_bytes, before.written_bytes),
+            fsyncs: less(self.fsyncs, before.fsyncs),
+            fsync_ns: less(self.fsync_ns, before.fsync_ns),
+            reads: less(self.reads, before.reads),
+            read_bytes: less(self.read_bytes, before.read_bytes),
+            held: less(self.held, before.held),
+            held_ns: less(self.held_ns, before.held_ns),
+            written_back_pieces: less(self.written_back_pieces, before.written_back_pieces),
+            ..*self
+        }
+    }
+}
+
+/// What the region tells.
+#[derive(Clone, Debug, Serialize)]
+struct State {
+    instance: String,
+    scheduler: String,
+    on: bool,
+    disk: bool,
+    waiting: usize,
+    /// Calls that passed, and why.
+    lock_busy: u64,
+    tasks_full: u64,
+    hold_limit: u64,
+    files_full: u64,
+    accounts_full: u64,
+    restarted: u64,
+    panics: u64,
+    accounts: Vec<Account>,
+}
+
+fn state(instance: &str, region: &IoMapping) -> State {
+    let control = &region.control;
+    let accounts = region.accounts.iter().skip(RULES + 1).filter_map(|slot| {
+        let thread = slot.tid.load(Relaxed);
+        (thread != 0).then(|| Account {
+            thread,
+            name: slot.name.get().to_display(),
+            priority: slot.level.load(Relaxed),
+            limited: slot.group.load(Relaxed) != 0,
+            writes: slot.writes.load(Relaxed),
+            written_bytes: slot.written_bytes.load(Relaxed),
+            fsyncs: slot.fsyncs.load(Relaxed),
+            fsync_ns: slot.fsync_ns.load(Relaxed),
+            reads: slot.reads.load(Relaxed),
+            read_bytes: slot.read_bytes.load(Relaxed),
+            held: slot.held.load(Relaxed),
+            held_ns: slot.held_ns.load(Relaxed),
+            written_back_pieces: slot.written_back.load(Relaxed),
+        })
+    });
+    State {
+        instance: instance.to_owned(),
+        scheduler: control.kind().name().to_owned(),
+        on: control.is_on(),
+        disk: control.rotational(),
+        waiting: region.waiting(),
+        lock_busy: control.lock_busy.load(Relaxed),
+        tasks_full: control.tasks_full.load(Relaxed),
+        hold_limit: control.hold_limit.load(Relaxed),
+        files_full: control.files_full.load(Relaxed),
+        accounts_full: control.accounts_full.load(Relaxed),
+        restarted: control.restarted.load(Relaxed),
+        panics: control.panics.load(Relaxed),
+        accounts: accounts.collect(),
+    }
+}
+
+fn top(args: &IoTop) -> Result<()> {
+    let instance = Instance::find(args.select.name.as_deref())?;
+    let region = instance.open_io()?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&state(&instance.name, &region))?);
+        return Ok(());
+    }
+    let mut before = state(&instance.name, &region);
+    let mut since = Instant::now();
+    let mut shown = 0;
+    while args.count.is_none_or(|count| shown < count) {
+        std::thread::sleep(Duration::from_secs_f64(args.delay.clamp(0.1, 3_600.0)));
+        let now = state(&instance.name, &region);
+        let text = picture(&now, &before, since.elapsed().as_secs_f64());
+        since = Instant::now();
+        let mut out = std::io::stdout().lock();
+        if out.is_terminal() {
+            write!(out, "\x1b[H\x1b[2J")?;
+        }
+        writeln!(out, "{text}")?;
+        before = now;
+        shown += 1;
+        if !instance.is_running() {
+            writeln!(out, "the program has ended")?;
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn picture(now: &State, before: &State, seconds: f64) -> String {
+    let mut rows: Vec<Account> = now
+        .accounts
+        .iter()
+        .map(|account| {
+            let earlier = before.accounts.iter().find(|b| b.thread == account.thread);
+            account.since(&earlier.cloned().unwrap_or_default())
+        })
+        .filter(|account| account.writes + account.fsyncs + account.reads + account.held > 0)
+        .collect();
+    rows.sort_by_key(|row| std::cmp::Reverse((row.written_bytes + row.read_bytes, row.fsyncs)));
+    let more = rows.len().saturating_sub(ROWS);
+    let mut text = format!(
+        "{}: {}{} for a {}, {} calls wait\n",
+        now.instance,
+        now.scheduler,
+        if now.on || now.scheduler == "noop" { "" } else { " (off)" },
+        if now.disk { "disk" } else { "flash drive" },
+        now.waiting,
+    );
+    for (count, what) in [
+        (now.hold_limit, "calls passed after the longest hold"),
+        (now.lock_busy, "calls passed because the lock was not to be had"),
+        (now.tasks_full, "calls passed because the table of calls was full"),
+        (now.files_full, "times a file was not governed because the table of files was full"),
+        (now.accounts_full, "times threads shared an account because all were in use"),
+        (now.restarted, "times the scheduler began anew because a thread died inside"),
+        (now.panics, "processes whose files are not governed after an internal error"),
+    ] {
+        if count > 0 {
+            text += &format!("  {count} {what}\n");
+        }
+    }
+    text += &format!(
+        "{:>8} {:<24} {:>4} {:>9} {:>9} {:>8} {:>9} {:>8} {:>9} {:>9}\n",
+        "thread",
+        "name",
+        "prio",
+        "write/s",
+        "MB/s",
+        "fsync/s",
+        "fsync ms",
+        "read/s",
+        "held ms",
+        "back/s"
+    );
+    let per = |count: u64| count as f64 / seconds.max(1e-3);
+    let mean = |ns: u64, count: u64| ns as f64 / 1e6 / count.max(1) as f64;
+    for row in rows.iter().take(ROWS) {
+        text += &format!(
+            "{:>8} {:<24.24} {:>4} {:>9.0} {:>9.2} {:>8.1} {:>9.2} {:>8.1} {:>9.2} {:>9.1}\n",
+            row.thread,
+            row.name,
+            row.priority,
+            per(row.writes),
+            per(row.written_bytes) / 1e6,
+            per(row.fsyncs),
+            mean(row.fsync_ns, row.fsyncs),
+            per(row.reads),
+            mean(row.held_ns, row.held),
+            per(row.written_back_pieces),
+        );
+    }
+    if more > 0 {
+        text += &format!("  and {more} more threads\n");
+    }
+    text
+}
+
+fn set(args: &IoSet) -> Result<()> {
+    let instance = Instance::find(args.select.name.as_deref())?;
+    let region = instance.open_io()?;
+    let mut io = match &args.config {
+        Some(path) => {
+            let io = config::load(path)?.io;
+            region.set_rules(&io.rules);
+            region.set_hold_max(io.hold_max);
+            io
+        }
+        None => config::io::IoConfig { kind: region.control.kind(), ..Default::default() },
+    };
+    if let Some(kind) = args.scheduler {
+        io.kind = kind;
+    }
+    let rotational = match args.device {
+        Some(device) => device == IoDevice::Disk,
+        None => io.rotational.unwrap_or(region.control.rotational()),
+    };
+    region.start(io.kind, rotational);
+    region.control.set_off(false);
+    println!(
+        "instance `{}`: {} for a {}",
+        instance.name,
+        io.kind,
+        if rotational { "disk" } else { "flash drive" }
+    );
+    Ok(())
+}

@@ -1,0 +1,503 @@
+//! File operations: what comes before and after each of them.
+//!
+//! # Problem
+//! A call on a file may have to wait for its turn, and its scheduler wants to know what it made
+//! dirty. The call itself must stay what it is: its result and errno are the kernel's, its
+//! descriptor's state is not touched, and a program without a scheduler pays next to nothing.
+//!
+//! # The primitive
+//! An operation before the call ([`before_write`], [`before_fsync`], …) returns what the one after it
+//! needs, or nothing if the file is not governed. Whether it is is found out once for each
+//! descriptor: a regular file on a file system with storage.
+//!
+//! # What must never happen here
+//! * No descriptor of a governed file is opened or closed: to close one drops all POSIX locks that the
+//!   process has on the file.
+//! * Nobody waits by `sync_file_range` or `fsync`: that takes the error away that the database's
+//!   own `fsync` must report. Whether pages were written is asked of `cachestat`.
+//! * Writeback that is begun early is never taken for a durable write: the database's `fsync`
+//!   always runs, and runs after all that.
+
+use crate::conn::DESCRIPTORS;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU64};
+use headworks_policy::Nanos;
+use headworks_policy::split::Account;
+use headworks_region::clock;
+use headworks_region::io::{CallKind, IoRegion, Order, Piece, Ticket, Written};
+use headworks_region::thread::keeping_errno;
+use libc::c_int;
+
+/// A read that took longer came from the device.
+const DEVICE_READ: Nanos = Nanos::from_micros(60);
+
+/// Pieces of one call that can be in flight.
+const IN_FLIGHT: usize = 128;
+
+/// How often it is asked whether a piece was written: at first, and at the longest.
+const POLL_MIN: Nanos = Nanos::from_micros(50);
+const POLL_MAX: Nanos = Nanos::from_millis(1);
+
+/// A piece that takes longer is not waited for any more.
+const PIECE_TIMEOUT: Nanos = Nanos::from_millis(5_000);
+
+/// Null while this process has no scheduler.
+static REGION: AtomicPtr<IoRegion> = AtomicPtr::new(core::ptr::null_mut());
+
+/// What is known of each descriptor: nothing (0), that it is not governed (1), or its file's slot
+/// and generation, and whether its last read missed the cache.
+static FILES: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTORS];
+
+const NOT_GOVERNED: u64 = 1;
+const GOVERNED: u64 = 2;
+const MISSED: u64 = 4;
+
+/// Attaches this process to a region. Called once, from the library's constructor or by a test.
+pub fn attach(region: &'static IoRegion) {
+    REGION.store(core::ptr::from_ref(region).cast_mut(), Release);
+}
+
+/// Lets all calls of this process pass from now on.
+pub fn disable() {
+    if let Some(region) = region() {
+        region.control.panics.fetch_add(1, Relaxed);
+    }
+    REGION.store(core::ptr::null_mut(), Release);
+}
+
+fn region() -> Option<&'static IoRegion> {
+    // SAFETY: null, or a reference that `attach` stored and that lives as long as the process.
+    unsafe { REGION.load(Acquire).as_ref() }
+}
+
+/// Whether any file is governed.
+#[inline]
+pub fn is_on() -> bool {
+    region().is_some_and(|region| region.control.is_on())
+}
+
+/// A descriptor was opened or closed: what was known of it is not true any more.
+#[inline]
+pub fn forget(fd: c_int) {
+    if let Some(word) = usize::try_from(fd).ok().and_then(|fd| FILES.get(fd))
+        && word.load(Relaxed) != 0
+    {
+        word.store(0, Relaxed);
+    }
+}
+
+/// Descriptors from `first` to `last` were closed.
+pub fn forget_range(first: c_int, last: c_int) {
+    let first = usize::try_from(first).unwrap_or(0).min(DESCRIPTORS);
+    let last = usize::try_from(last).map_or(0, |last| last.saturating_add(1)).min(DESCRIPTORS);
+    for word in &FILES[first..last.max(first)] {
+        word.store(0, Relaxed);
+    }
+}
+
+/// A governed file of this process.
+#[derive(Clone, Copy, Debug)]
+struct File {
+    region: &'static IoRegion,
+    slot: u16,
+    word: &'static AtomicU64,
+    missed: bool,
+}
+
+#[inline]
+fn governed(fd: c_int) -> Option<File> {
+    let region = region().filter(|region| region.control.is_on())?;
+    let word = FILES.get(usize::try_from(fd).ok()?)?;
+    let known = word.load(Relaxed);
+    if known == NOT_GOVERNED {
+        return None;
+    }
+    let slot = (known >> 16) as u16;
+    if known & GOVERNED != 0 && region.is_current(slot, (known >> 32) as u32) {
+        return Some(File { region, slot, word, missed: known & MISSED != 0 });
+    }
+    keeping_errno(|| find_out(region, fd, word))
+}
+
+/// File systems without storage behind them (their magic numbers are in `linux/magic.h`).
+const MEMORY_ONLY: [i64; 6] =
+    [0x0102_1994, 0x9fa0, 0x6265_6572, 0x8584_58f6, 0x9584_58f6, 0x0010_27e5];
+
+#[cold]
+fn find_out(region: &'static IoRegion, fd: c_int, word: &'static AtomicU64) -> Option<File> {
+    // SAFETY: all zero bytes are valid buffers; the calls only write to them.
+    let (stat, fs) = unsafe {
+        let mut stat: libc::stat = core::mem::zeroed();
+        let mut fs: libc::statfs = core::mem::zeroed();
+        if libc::fstat(fd, &mut stat) != 0 || libc::fstatfs(fd, &mut fs) != 0 {
+            return None;
+        }
+        (stat, fs)
+    };
+    // The type of the field differs between C libraries.
+    #[allow(clippy::unnecessary_cast)]
+    let in_memory = MEMORY_ONLY.contains(&(fs.f_type as i64));
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || in_memory {
+        word.store(NOT_GOVERNED, Relaxed);
+        return None;
+    }
+    let found = region.file(stat.st_dev, stat.st_ino, |path| path_of(fd, path));
+    let Some((slot, generation)) = found else {
+        word.store(NOT_GOVERNED, Relaxed);
+        return None;
+    };
+    word.store(u64::from(generation) << 32 | u64::from(slot) << 16 | GOVERNED, Relaxed);
+    Some(File { region, slot, word, missed: false })
+}
+
+/// The end of a descriptor's path. Returns its length.
+fn path_of(fd: c_int, path: &mut [u8; 256]) -> usize {
+    let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+    let (mut digits, mut rest, mut at) = ([0u8; 10], fd.unsigned_abs(), 0);
+    loop {
+        digits[at] = b'0' + (rest % 10) as u8;
+        (rest, at) = (rest / 10, at + 1);
+        if rest == 0 {
+            break;
+        }
+    }
+    for (to, digit) in link[14..].iter_mut().zip(digits[..at].iter().rev()) {
+        *to = *digit;
+    }
+    let mut whole = [0u8; 4096];
+    // SAFETY: the link is a C string, and the buffer has the length that is given.
+    let length =
+        unsafe { libc::readlink(link.as_ptr().cast(), whole.as_mut_ptr().cast(), whole.len()) };
+    let whole = &whole[..usize::try_from(length).unwrap_or(0).min(4096)];
+    let tail = &whole[whole.len().saturating_sub(path.len())..];
+    path[..tail.len()].copy_from_slice(tail);
+    tail.len()
+}
+
+/// The calling thread's account.
+fn account(region: &IoRegion) -> Account {
+    region.account(|name, title| {
+        keeping_errno(|| {
+            // SAFETY: the buffer has the 16 bytes that the call writes.
+            unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+            // By system calls: `open`, `read` and `close` are hooks of ours.
+            // SAFETY: the path is a C string, the buffer has its length, the descriptor is ours.
+            unsafe {
+                let path = c"/proc/self/cmdline".as_ptr();
+                let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+                let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, flags);
+                if fd < 0 {
+                    return 0;
+                }
+                let count = libc::syscall(libc::SYS_read, fd, title.as_mut_ptr(), title.len());
+                libc::syscall(libc::SYS_close, fd);
+                let count = usize::try_from(count).unwrap_or(0).min(title.len());
+                title[..count].iter().position(|byte| *byte == 0).unwrap_or(count)
+            }
+        })
+    })
+}
+
+/// A call that will be followed by its operation after it.
+#[derive(Debug)]
+#[must_use]
+pub struct Call {
+    file: Option<File>,
+    region: &'static IoRegion,
+    account: Account,
+    ticket: Option<Ticket>,
+    flushed: Option<headworks_region::io::tally::Unmarked>,
+    began: Nanos,
+    bytes: u64,
+}
+
+impl Call {
+    fn of(file: File) -> Self {
+        Call {
+            file: Some(file),
+            region: file.region,
+            account: account(file.region),
+            ticket: None,
+            flushed: None,
+            began: Nanos(0),
+            bytes: 0,
+        }
+    }
+
+    /// Waits until the call may run.
+    fn enter(&mut self, kind: CallKind, fd: c_int, bytes: u64) {
+        let slot = self.file.map_or(u16::MAX, |file| file.slot);
+        let mut ticket = self.region.enter(kind, self.account, slot, bytes);
+        if !self.region.is_admitted(&ticket) {
+            keeping_errno(|| wait(self.region, &ticket, fd, slot));
+            self.region.admitted(&mut ticket);
+        }
+        self.ticket = Some(ticket);
+    }
+}
+
+/// A write of `bytes` is about to be made.
+#[inline]
+pub fn before_write(fd: c_int, bytes: usize) -> Option<Call> {
+    let file = governed(fd)?;
+    let mut call = Call::of(file);
+    if file.region.holds(CallKind::Write) {
+        call.enter(CallKind::Write, fd, bytes as u64);
+    }
+    Some(call)
+}
+
+/// It has returned; without an `offset` it was made at the file's own position.
+pub fn after_write(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
+    if let (Ok(count @ 1..), Some(file)) = (u64::try_from(count), call.file) {
+        let offset = match offset {
+            Some(offset) => offset,
+            // SAFETY: asks for the position, and changes nothing.
+            None => keeping_errno(|| unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } - count as i64),
+        };
+        call.region.wrote(call.account, file.slot, u64::try_from(offset).unwrap_or(0), count);
+    }
+    leave(call);
+}
+
+/// An `fsync` or one of its like is about to be made.
+pub fn before_fsync(fd: c_int) -> Option<Call> {
+    let file = governed(fd)?;
+    let mut call = Call::of(file);
+    call.enter(CallKind::Fsync, fd, 0);
+    call.flushed = call.ticket.as_ref().map(|ticket| file.region.begins_flush(ticket));
+    Some(call)
+}
+
+/// A file is about to be made, renamed, truncated or removed, or a directory to be made.
+pub fn before_metadata(directory: bool) -> Option<Call> {
+    let region = region().filter(|region| region.control.is_on())?;
+    let kind = if directory { CallKind::MakeDirectory } else { CallKind::Create };
+    if !region.holds(kind) {
+        return None;
+    }
+    let mut call = Call {
+        file: None,
+        region,
+        account: account(region),
+        ticket: None,
+        flushed: None,
+        began: Nanos(0),
+        bytes: 0,
+    };
+    call.enter(kind, -1, 0);
+    Some(call)
+}
+
+/// A file was cut to `length`.
+pub fn truncated(fd: c_int, length: i64) {
+    if let Some(file) = governed(fd) {
+        file.region.freed(file.slot, u64::try_from(length).unwrap_or(0));
+    }
+}
+
+/// A read is about to be made; without an `offset` at the file's own position.
+#[inline]
+pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call> {
+    let region = region()?;
+    let kind = match (region.holds(CallKind::ReadCall), region.holds(CallKind::Read)) {
+        (true, _) => CallKind::ReadCall,
+        (_, true) => CallKind::Read,
+        _ => return None,
+    };
+    let file = governed(fd)?;
+    let mut call = Call::of(file);
+    call.bytes = bytes as u64;
+    if kind == CallKind::ReadCall {
+        call.enter(kind, fd, bytes as u64);
+        return Some(call);
+    }
+    // One that hit the cache last time probably does again, and is charged if it does not.
+    if file.missed && !is_cached(fd, offset, bytes) {
+        call.enter(kind, fd, bytes as u64);
+    } else {
+        call.began = clock::now();
+    }
+    Some(call)
+}
+
+/// It has returned.
+pub fn after_read(call: Call, count: isize) {
+    if let Some(file) = call.file {
+        let bytes = u64::try_from(count).unwrap_or(0);
+        if call.ticket.is_none() {
+            let took = clock::now().since(call.began);
+            let missed = bytes > 0 && took >= DEVICE_READ;
+            if missed {
+                call.region.read_unasked(call.account, bytes, took);
+            }
+            if missed != file.missed {
+                file.word.fetch_xor(MISSED, Relaxed);
+            }
+        }
+    }
+    leave(call);
+}
+
+/// Whatever came before this call has its end.
+pub fn leave(call: Call) {
+    if let Some(ticket) = call.ticket {
+        call.region.leave(ticket, call.flushed);
+    }
+}
+
+/// Follows the orders for a call until it may run.
+fn wait(region: &IoRegion, ticket: &Ticket, fd: c_int, slot: u16) {
+    let mut flight = Flight::new();
+    let mut cursor = 0;
+    loop {
+        match region.next_order(ticket, !flight.is_empty()) {
+            Order::Go => return,
+            Order::WriteBack(pieces) => {
+                let mut missing = 0;
+                for _ in 0..pieces {
+                    if flight.is_full() {
+                        flight.land(region, ticket, fd);
+                    }
+                    match next_piece(region, slot, &mut cursor) {
+                        Some((offset, bytes, taken)) => {
+                            // An error is kept by the kernel for the database's own fsync.
+                            // SAFETY: begins to write, and waits for nothing; the descriptor is
+                            // the caller's.
+                            unsafe {
+                                libc::syscall(
+                                    libc::SYS_sync_file_range,
+                                    fd,
+                                    offset,
+                                    bytes,
+                                    libc::SYNC_FILE_RANGE_WRITE,
+                                )
+                            };
+                            flight.push(Begun { offset, bytes, taken, since: clock::now() });
+                        }
+                        None => missing += 1,
+                    }
+                }
+                if missing > 0 {
+                    region.cleaned(ticket, &Written { pieces: missing, ..Written::default() });
+                }
+            }
+            Order::Nothing => flight.land(region, ticket, fd),
+        }
+    }
+}
+
+/// The next dirty piece from the cursor on, beginning anew at the file's end.
+fn next_piece(
+    region: &IoRegion,
+    slot: u16,
+    cursor: &mut u64,
+) -> Option<(u64, u64, headworks_region::io::tally::Unmarked)> {
+    // Twice round the file at the most: pages that are dirtied meanwhile are found by the next order.
+    let mut turns = 0;
+    loop {
+        match region.take_piece(slot, *cursor) {
+            Piece::Dirty { offset, bytes, taken } => {
+                *cursor = offset + bytes;
+                return Some((offset, bytes, taken));
+            }
+            Piece::Later(next) => *cursor = next,
+            Piece::End if turns == 0 && *cursor > 0 => (*cursor, turns) = (0, 1),
+            Piece::End => return None,
+        }
+    }
+}
+
+/// A piece whose writing was begun.
+#[derive(Clone, Copy, Debug, Default)]
+struct Begun {
+    offset: u64,
+    bytes: u64,
+    taken: headworks_region::io::tally::Unmarked,
+    since: Nanos,
+}
+
+/// The pieces of a call that are being written, in the order in which they were begun.
+struct Flight {
+    pieces: [Begun; IN_FLIGHT],
+    first: usize,
+    count: usize,
+}
+
+impl Flight {
+    fn new() -> Self {
+        Flight { pieces: [Begun::default(); IN_FLIGHT], first: 0, count: 0 }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn is_full(&self) -> bool {
+        self.count == IN_FLIGHT
+    }
+
+    fn push(&mut self, piece: Begun) {
+        self.pieces[(self.first + self.count) % IN_FLIGHT] = piece;
+        self.count += 1;
+    }
+
+    /// Waits until the oldest piece is written, and tells of it.
+    fn land(&mut self, region: &IoRegion, ticket: &Ticket, fd: c_int) {
+        if self.count == 0 {
+            return;
+        }
+        let piece = self.pieces[self.first];
+        let mut poll = POLL_MIN;
+        while cache_state(fd, piece.offset, piece.bytes).is_some_and(|cache| cache.nr_writeback > 0)
+            && clock::now().since(piece.since) < PIECE_TIMEOUT
+        {
+            sleep(poll);
+            poll = Nanos(poll.0 * 3 / 2).min(POLL_MAX);
+        }
+        self.first = (self.first + 1) % IN_FLIGHT;
+        self.count -= 1;
+        region.cleaned(ticket, &Written { pieces: 1, taken: piece.taken });
+    }
+}
+
+fn sleep(time: Nanos) {
+    let time = libc::timespec { tv_sec: 0, tv_nsec: time.0 as libc::c_long };
+    // SAFETY: the timespec is valid; no remainder is asked for.
+    unsafe { libc::syscall(libc::SYS_nanosleep, &raw const time, 0) };
+}
+
+/// What `cachestat(2)` tells of a range (linux/mman.h).
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+struct CacheState {
+    nr_cache: u64,
+    nr_dirty: u64,
+    nr_writeback: u64,
+    nr_evicted: u64,
+    nr_recently_evicted: u64,
+}
+
+/// `None` where the kernel does not tell (before 6.5, or a file of somebody else).
+fn cache_state(fd: c_int, offset: u64, bytes: u64) -> Option<CacheState> {
+    const SYS_CACHESTAT: libc::c_long = 451;
+    let range = [offset, bytes];
+    let mut state = CacheState::default();
+    // SAFETY: the range is two words, as the call wants it, and it writes no more than a state.
+    let result = unsafe { libc::syscall(SYS_CACHESTAT, fd, range.as_ptr(), &raw mut state, 0) };
+    (result == 0).then_some(state)
+}
+
+/// Whether the whole range is in the page cache.
+fn is_cached(fd: c_int, offset: Option<i64>, bytes: usize) -> bool {
+    keeping_errno(|| {
+        // SAFETY: asks for the position, and changes nothing.
+        let offset = offset.unwrap_or_else(|| unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) });
+        let Ok(offset) = u64::try_from(offset) else { return true };
+        if bytes == 0 {
+            return true;
+        }
+        let (first, last) = (offset / 4096, (offset + bytes as u64 - 1) / 4096);
+        cache_state(fd, offset, bytes as u64).is_none_or(|cache| cache.nr_cache > last - first)
+    })
+}

@@ -1,0 +1,315 @@
+//! Split-level scheduling: one scheduler that sees an I/O at the system call, in memory and at the
+//! block level.
+//!
+//! # Problem
+//! A scheduler at the block level does not know who caused a write, and cannot reorder it once a
+//! journal has entangled it with others. A scheduler at the system call does not know what a call
+//! will cost. A scheduler that hears of all three levels can do both (Split, chapter 2).
+//!
+//! # The primitive
+//! A [`Scheduler`] implements those hooks of Table 2.3 that it needs; the others do nothing. It
+//! holds *tasks*: system calls before they run, and reads before they go to the device. An entry
+//! hook answers [`Entry::Go`] or [`Entry::Wait`]. A task that waits goes on when
+//! [`Scheduler::dispatch`] names it. Writes at the block level are never held, because a
+//! journal may need them for somebody else's `fsync`.
+//!
+//! # Rules for whoever drives a scheduler
+//! * After each hook, [`dispatch`](Scheduler::dispatch) is called until it answers
+//!   [`Step::Wait`] or [`Step::Idle`], and again at the time that it names.
+//! * Each admitted task is followed by its return hook, whatever the call's result.
+//! * A task that gives up (its hold was too long, its thread died) is withdrawn by
+//!   [`cancel`](Scheduler::cancel).
+//!
+//! # A scheduler in a few lines
+//! The fair scheduler of Figure 2.10: writes wait at the call, reads at the block level, and
+//! whoever has cost the device least goes next.
+//!
+//! ```
+//! use headworks_policy::Nanos;
+//! use headworks_policy::block::{IoClass, Operation, Request};
+//! use headworks_policy::split::{Account, Call, Entry, Scheduler, Step, Task};
+//! use std::collections::{BTreeMap, VecDeque};
+//!
+//! #[derive(Default)]
+//! struct Fair {
+//!     queues: BTreeMap<Account, VecDeque<Task>>,
+//!     cost: BTreeMap<Account, u64>,
+//! }
+//!
+//! impl Scheduler for Fair {
+//!     fn name(&self) -> &'static str {
+//!         "fair"
+//!     }
+//!     fn write_entry(&mut self, _: Nanos, task: Task, call: &Call) -> Entry {
+//!         self.queues.entry(call.account).or_default().push_back(task);
+//!         Entry::Wait
+//!     }
+//!     fn req_add(&mut self, _: Nanos, task: Task, request: &Request) -> Entry {
+//!         if request.operation == Operation::Write {
+//!             return Entry::Go;
+//!         }
+//!         self.queues.entry(request.cause as Account).or_default().push_back(task);
+//!         Entry::Wait
+//!     }
+//!     fn req_complete(&mut self, _: Nanos, _: Task, request: &Request, service: Nanos) {
+//!         *self.cost.entry(request.cause as Account).or_default() += service.0;
+//!     }
+//!     fn dispatch(&mut self, _: Nanos) -> Step {
+//!         let cost = &self.cost;
+//!         let waiting = self.queues.iter_mut().filter(|(_, queue)| !queue.is_empty());
+//!         let least = waiting.min_by_key(|(account, _)| cost.get(*account).copied());
+//!         least.and_then(|(_, queue)| queue.pop_front()).map_or(Step::Idle, Step::Admit)
+//!     }
+//! }
+//!
+//! let mut fair = Fair::default();
+//! let call = |account| Call { account, ..Call::default() };
+//! let read = Request {
+//!     operation: Operation::Read,
+//!     sector: 0,
+//!     sectors: 8,
+//!     fua: false,
+//!     sync: true,
+//!     cause: 1,
+//!     class: IoClass::BestEffort,
+//!     level: 4,
+//!     deadline: None,
+//! };
+//! fair.req_complete(Nanos(9), 9, &read, Nanos(5));
+//! assert_eq!(fair.write_entry(Nanos(10), 0, &call(1)), Entry::Wait);
+//! assert_eq!(fair.write_entry(Nanos(11), 1, &call(2)), Entry::Wait);
+//! assert_eq!(fair.dispatch(Nanos(12)), Step::Admit(1), "account 2 has cost nothing so far");
+//! assert_eq!(fair.dispatch(Nanos(12)), Step::Admit(0));
+//! ```
+
+pub mod afq;
+pub mod cause;
+pub mod cost;
+pub mod deadline;
+pub mod kind;
+pub mod token;
+mod waiting;
+
+pub use afq::Afq;
+pub use cause::CauseSet;
+pub use cost::DeviceCost;
+pub use deadline::Deadline;
+pub use kind::{SplitKind, SplitState};
+pub use token::{ScsToken, Token};
+
+use crate::Nanos;
+use crate::block::Request;
+
+/// Tasks that can wait or run at a time. A call beyond passes.
+pub const TASKS: usize = 512;
+
+/// Accounts that are told apart. Account 0 is everybody who has none of their own.
+pub const ACCOUNTS: usize = 1024;
+
+/// Bytes of a page of the page cache.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// Longest contiguous piece of dirty data that is written at once: 64 pages.
+pub const PIECE_BYTES: u64 = 64 * PAGE_BYTES;
+
+/// Names a task while it waits or runs: below [`TASKS`].
+pub type Task = u16;
+
+/// Who is charged: below [`ACCOUNTS`].
+pub type Account = u16;
+
+/// A system call, as a scheduler sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Call {
+    /// Who calls.
+    pub account: Account,
+    /// The file, or the directory of a call that makes an entry.
+    pub file: u32,
+    /// Bytes to be written; for an `fsync` those that are dirty in the file.
+    pub bytes: u64,
+    /// For an `fsync`: pieces that they are in. A piece is contiguous and at most
+    /// [`PIECE_BYTES`] long.
+    pub pieces: u32,
+    /// Time within which the call should be over; zero for no matter.
+    pub deadline: Nanos,
+}
+
+/// Pages that a write made dirty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dirtied {
+    /// Who wrote.
+    pub account: Account,
+    /// Who had made the pages dirty that were dirty already.
+    pub previous: CauseSet,
+    /// The file.
+    pub file: u32,
+    /// Bytes of pages that were clean.
+    pub new_bytes: u64,
+    /// Device time that they will probably cost, by the preliminary model (section 2.5.3).
+    pub cost: Nanos,
+}
+
+/// Dirty pages that were deleted before they were written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Freed {
+    /// Who had made them dirty.
+    pub causes: CauseSet,
+    /// The file.
+    pub file: u32,
+    /// Bytes of the pages.
+    pub bytes: u64,
+    /// What was charged for them, as device time.
+    pub cost: Nanos,
+}
+
+/// Dirty pages that were written to the device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Who had made them dirty.
+    pub causes: CauseSet,
+    /// The file.
+    pub file: u32,
+    /// Bytes of the pages.
+    pub bytes: u64,
+    /// What was charged for them when they became dirty, as device time.
+    pub charged: Nanos,
+    /// What writing them cost, by the device's model in the order in which they were written.
+    pub cost: Nanos,
+}
+
+/// What an entry hook answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// The call runs, or the request goes to the device.
+    Go,
+    /// It waits until `dispatch` names it.
+    Wait,
+}
+
+/// What `dispatch` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// This task goes on.
+    Admit(Task),
+    /// The thread of this task, which waits in `fsync`, starts to write so many pieces of the file's
+    /// dirty data, and says so by [`Scheduler::written_back`] when they are on the device.
+    Writeback {
+        /// Whose file.
+        task: Task,
+        /// How many; above zero.
+        pieces: u32,
+    },
+    /// Nothing before this time, unless another hook is called.
+    Wait(Nanos),
+    /// Nothing waits.
+    Idle,
+}
+
+/// What configuration says of an account.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct AccountSettings {
+    /// Priority, 0 (highest) to 7; its weight is 8 − level.
+    pub level: u8,
+    /// Normalized bytes a second; none for no limit.
+    pub rate: Option<f64>,
+    /// Normalized bytes that may be saved up; zero for a second's worth.
+    pub burst: u64,
+    /// The account that is charged as well and limits this one: of its group, of its user.
+    pub parent: Option<Account>,
+}
+
+/// A split-level scheduler: the hooks of Table 2.3. Time never runs backwards by more than threads
+/// that read the clock at once can make it.
+#[allow(unused_variables)]
+pub trait Scheduler: Send {
+    /// Name, as configuration has it.
+    fn name(&self) -> &'static str;
+
+    /// What configuration says of an account.
+    fn set_account(&mut self, now: Nanos, account: Account, settings: &AccountSettings) {}
+
+    /// System call: before a write of any kind.
+    fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        Entry::Go
+    }
+    /// System call: a write has returned.
+    fn write_return(&mut self, now: Nanos, task: Task, call: &Call) {}
+    /// System call: before `fsync`, `fdatasync` and their like.
+    fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        Entry::Go
+    }
+    /// System call: an `fsync` has returned; `took` is the time since it was admitted.
+    fn fsync_return(&mut self, now: Nanos, task: Task, call: &Call, took: Nanos) {}
+    /// System call: before a file is made, renamed, truncated or removed.
+    fn creat_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        Entry::Go
+    }
+    /// System call: that has returned.
+    fn creat_return(&mut self, now: Nanos, task: Task, call: &Call) {}
+    /// System call: before a directory is made.
+    fn mkdir_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        Entry::Go
+    }
+    /// System call: that has returned.
+    fn mkdir_return(&mut self, now: Nanos, task: Task, call: &Call) {}
+
+    /// Whether [`read_entry`](Scheduler::read_entry) is to be called. No split scheduler wants it.
+    fn schedules_read_calls(&self) -> bool {
+        false
+    }
+    /// System call: before a read, whether cached or not. Not a hook of the split framework, which
+    /// schedules reads below the cache, but of system-call scheduling, its rival.
+    fn read_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        Entry::Go
+    }
+
+    /// Memory: pages became dirty, or dirty ones were written over.
+    fn buffer_dirty(&mut self, now: Nanos, dirtied: &Dirtied) {}
+    /// Memory: dirty pages were deleted.
+    fn buffer_free(&mut self, now: Nanos, freed: &Freed) {}
+    /// Memory: dirty pages were written. Where the block level is not seen, this stands for the
+    /// completion of their requests.
+    fn buffer_clean(&mut self, now: Nanos, cleaned: &Cleaned) {}
+
+    /// Block: a request came.
+    fn req_add(&mut self, now: Nanos, task: Task, request: &Request) -> Entry {
+        Entry::Go
+    }
+    /// Block: the device finished a request after `service`.
+    fn req_complete(&mut self, now: Nanos, task: Task, request: &Request, service: Nanos) {}
+    /// Block: a request was joined to another one.
+    fn req_merge(&mut self, now: Nanos, into: Task, request: &Request) {}
+    /// Block: the device was given a request.
+    fn req_activate(&mut self, now: Nanos, task: Task) {}
+    /// Block: the device did not take it.
+    fn req_deactivate(&mut self, now: Nanos, task: Task) {}
+
+    /// What happens next.
+    fn dispatch(&mut self, now: Nanos) -> Step {
+        Step::Idle
+    }
+
+    /// Of the pieces that [`Step::Writeback`] asked for, so many are on the device or were not
+    /// there. `left` are dirty and not begun.
+    fn written_back(&mut self, now: Nanos, task: Task, pieces: u32, left: u32) {}
+
+    /// A task that waits will wait no more.
+    fn cancel(&mut self, now: Nanos, task: Task) {}
+
+    /// Tasks that wait.
+    fn waiting(&self) -> usize {
+        0
+    }
+}
+
+/// Everything goes at once.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Noop(u8);
+
+impl Scheduler for Noop {
+    fn name(&self) -> &'static str {
+        "noop"
+    }
+}

@@ -1,0 +1,153 @@
+//! Split schedulers by name, and the state of all of them as shared memory has it.
+
+use super::{Afq, Deadline, DeviceCost, Noop, Scheduler, ScsToken, Token, afq, deadline};
+use core::fmt;
+use core::str::FromStr;
+
+/// A scheduler that configuration can name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum SplitKind {
+    /// [`Noop`]: everything goes at once.
+    #[default]
+    Noop = 0,
+    /// [`Afq`].
+    Afq = 1,
+    /// [`Deadline`].
+    Deadline = 2,
+    /// [`Token`].
+    Token = 3,
+    /// [`ScsToken`], the system-call rival.
+    ScsToken = 4,
+}
+
+impl SplitKind {
+    /// All of them.
+    pub const ALL: [SplitKind; 5] = [
+        SplitKind::Noop,
+        SplitKind::Afq,
+        SplitKind::Deadline,
+        SplitKind::Token,
+        SplitKind::ScsToken,
+    ];
+
+    /// Name, as configuration and command line have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            SplitKind::Noop => "noop",
+            SplitKind::Afq => "afq",
+            SplitKind::Deadline => "split-deadline",
+            SplitKind::Token => "split-token",
+            SplitKind::ScsToken => "scs-token",
+        }
+    }
+
+    /// From the word in memory; an unknown one holds nobody.
+    pub fn from_word(word: u32) -> SplitKind {
+        SplitKind::ALL.into_iter().find(|kind| *kind as u32 == word).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for SplitKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// There is no such scheduler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownSplit {
+    /// As written.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownSplit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = SplitKind::ALL.map(SplitKind::name).join(", ");
+        write!(f, "there is no I/O scheduler `{}`; write one of: {known}", self.name)
+    }
+}
+
+impl core::error::Error for UnknownSplit {}
+
+impl FromStr for SplitKind {
+    type Err = UnknownSplit;
+
+    fn from_str(name: &str) -> Result<Self, UnknownSplit> {
+        SplitKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == name)
+            .ok_or_else(|| UnknownSplit { name: name.to_owned() })
+    }
+}
+
+/// The state of the scheduler that is in force, and room for the others. All zero bytes are
+/// [`Noop`].
+#[derive(Debug)]
+#[repr(C)]
+pub struct SplitState {
+    kind: u32,
+    noop: Noop,
+    afq: Afq,
+    deadline: Deadline,
+    token: Token,
+    scs: ScsToken,
+}
+
+impl SplitState {
+    /// Another scheduler, empty, for this kind of device.
+    pub fn start(&mut self, kind: SplitKind, rotational: bool) {
+        self.kind = kind as u32;
+        let device = DeviceCost::for_device(rotational);
+        match kind {
+            SplitKind::Noop => {}
+            SplitKind::Afq => self.afq = Afq::new(afq::Settings::for_device(rotational)),
+            SplitKind::Deadline => {
+                self.deadline = Deadline::new(deadline::Settings::for_device(rotational));
+            }
+            SplitKind::Token => self.token = Token::new(device),
+            SplitKind::ScsToken => self.scs = ScsToken::default(),
+        }
+    }
+
+    /// Which one is in force.
+    pub fn kind(&self) -> SplitKind {
+        SplitKind::from_word(self.kind)
+    }
+
+    /// The one in force.
+    pub fn scheduler(&mut self) -> &mut dyn Scheduler {
+        match self.kind() {
+            SplitKind::Noop => &mut self.noop,
+            SplitKind::Afq => &mut self.afq,
+            SplitKind::Deadline => &mut self.deadline,
+            SplitKind::Token => &mut self.token,
+            SplitKind::ScsToken => &mut self.scs,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scheduler_is_found_by_its_name_and_starts() {
+        let mut state = Box::new(SplitState {
+            kind: 99,
+            noop: Noop::default(),
+            afq: Afq::default(),
+            deadline: Deadline::default(),
+            token: Token::default(),
+            scs: ScsToken::default(),
+        });
+        assert_eq!(state.kind(), SplitKind::Noop, "an unknown one holds nobody");
+        for kind in SplitKind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+            state.start(kind, true);
+            assert_eq!(state.scheduler().name(), kind.name());
+        }
+        let error = "elevator".parse::<SplitKind>().unwrap_err().to_string();
+        assert!(error.contains("elevator") && error.contains("split-token"), "{error}");
+    }
+}

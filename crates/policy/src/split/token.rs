@@ -1,0 +1,407 @@
+//! Token buckets: what an account may use of the device, however it uses it.
+//!
+//! # Problem
+//! A cap at the system call charges bytes as they are asked for. It charges too little for random
+//! I/O, so that others are not isolated, and too much for pages that are written over in memory
+//! (Split, section 2.2.2.3).
+//!
+//! # The primitive
+//! [`Token`]: tokens are normalized bytes ([`DeviceCost::bytes`]). An account is throttled if and only
+//! if its tokens, or those of a group that it belongs to, are used up. Throttled are writes,
+//! `fsync`s and metadata calls at the system call, and reads at the block level. Cached reads and
+//! block writes never are. Pages are charged when they become dirty, by the preliminary model, and
+//! the charge is revised when they are written or deleted.
+//!
+//! [`ScsToken`] is the paper's rival: each call waits until its own bytes can be paid, and nothing is
+//! known of caches and devices. It is there to be compared with.
+//!
+//! # Invariants
+//! Over any time t, an account with rate r and burst b is charged at most `r·t + b` and one task.
+//!
+//! # Worked example
+//! 1 MB a second, a disk with seeks of 8 ms and 128 MB/s. A random page costs 1.03 MB: one a second.
+//! Sequential writes: 1 MB a second. Writes over dirty pages: at the speed of memory.
+//!
+//! Source: Split, section 2.5.3.
+
+use super::waiting::{Waiter, Waiting};
+use super::{
+    ACCOUNTS, Account, AccountSettings, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Entry, Freed,
+    Scheduler, Step, Task,
+};
+use crate::Nanos;
+use crate::block::{Operation, Request, SECTOR_BYTES};
+use crate::bucket::Bucket;
+
+/// Groups above an account that are looked at.
+const ANCESTORS: usize = 4;
+
+/// The buckets, and who waits for them.
+#[derive(Clone, Debug)]
+#[repr(C)]
+struct Buckets {
+    waiting: Waiting,
+    bucket: [Bucket; ACCOUNTS],
+    /// Not zero: the account has a rate.
+    limited: [u8; ACCOUNTS],
+    /// Account of the group plus one.
+    parent: [u16; ACCOUNTS],
+}
+
+impl Default for Buckets {
+    fn default() -> Self {
+        Buckets {
+            waiting: Waiting::default(),
+            bucket: [Bucket::default(); ACCOUNTS],
+            limited: [0; ACCOUNTS],
+            parent: [0; ACCOUNTS],
+        }
+    }
+}
+
+impl Buckets {
+    fn set(&mut self, now: Nanos, account: Account, settings: &AccountSettings) {
+        let at = usize::from(account);
+        if at >= ACCOUNTS {
+            return;
+        }
+        self.parent[at] = settings.parent.map_or(0, |parent| parent.saturating_add(1));
+        match settings.rate {
+            Some(rate) if self.limited[at] != 0 => self.bucket[at].set_rate(rate, now),
+            Some(rate) => {
+                let burst = if settings.burst > 0 { settings.burst } else { rate as u64 };
+                self.bucket[at] = Bucket::new(rate, burst, now);
+            }
+            None => {}
+        }
+        self.limited[at] = u8::from(settings.rate.is_some());
+    }
+
+    /// The account and the groups above it that have a limit.
+    fn limits(&self, account: Account) -> impl Iterator<Item = usize> + use<'_> {
+        let mut next = Some(usize::from(account));
+        (0..ANCESTORS)
+            .map_while(move |_| {
+                let at = next.filter(|at| *at < ACCOUNTS)?;
+                next = usize::from(self.parent[at]).checked_sub(1);
+                Some(at)
+            })
+            .filter(|at| self.limited[*at] != 0)
+    }
+
+    /// Time until the account may go on; zero if now.
+    fn wait(&self, now: Nanos, account: Account) -> Nanos {
+        let wait = |at: usize| {
+            let mut bucket = self.bucket[at];
+            bucket.wait(now)
+        };
+        self.limits(account).map(wait).max().unwrap_or_default()
+    }
+
+    fn each(&mut self, account: Account, mut change: impl FnMut(&mut Bucket)) {
+        let mut all = [ACCOUNTS; ANCESTORS];
+        for (place, at) in all.iter_mut().zip(self.limits(account)) {
+            *place = at;
+        }
+        for at in all {
+            if let Some(bucket) = self.bucket.get_mut(at) {
+                change(bucket);
+            }
+        }
+    }
+
+    fn take(&mut self, now: Nanos, account: Account, bytes: u64) {
+        self.each(account, |bucket| {
+            bucket.wait(now);
+            bucket.take(bytes);
+        });
+    }
+
+    fn give(&mut self, account: Account, bytes: u64) {
+        self.each(account, |bucket| bucket.give(bytes));
+    }
+
+    fn enter(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        if self.wait(now, call.account) == Nanos(0) {
+            return Entry::Go;
+        }
+        self.waiting.insert(task, Waiter { call: *call, arrived: now, mark: 0 });
+        Entry::Wait
+    }
+
+    /// The next step, and the call that goes on by it.
+    fn dispatch(&mut self, now: Nanos) -> (Step, Option<Call>) {
+        // Whoever of an account came first goes first; the others see what it was charged.
+        let next = self
+            .waiting
+            .iter()
+            .map(|(task, waiter)| (self.wait(now, waiter.call.account), waiter.arrived, task))
+            .min();
+        match next {
+            Some((Nanos(0), _, task)) => {
+                let waiter = self.waiting.remove(task);
+                (Step::Admit(task), waiter.map(|waiter| waiter.call))
+            }
+            Some((wait, _, _)) => (Step::Wait(now + wait), None),
+            None => (Step::Idle, None),
+        }
+    }
+}
+
+/// Split-Token. See the module.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+pub struct Token {
+    buckets: Buckets,
+    device: DeviceCost,
+}
+
+impl Token {
+    /// No account is limited.
+    pub fn new(device: DeviceCost) -> Self {
+        Token { buckets: Buckets::default(), device }
+    }
+
+    fn charge(&mut self, now: Nanos, account: Account, cost: Nanos) {
+        self.buckets.take(now, account, self.device.bytes(cost));
+    }
+
+    /// Corrects what the causes were charged.
+    fn revise(&mut self, now: Nanos, causes: CauseSet, charged: Nanos, cost: Nanos) {
+        let (charged, cost) = (self.device.bytes(charged), self.device.bytes(cost));
+        let more = cost.saturating_sub(charged);
+        let less = charged.saturating_sub(cost);
+        causes.share(more, |account, part| self.buckets.take(now, account, part));
+        causes.share(less, |account, part| self.buckets.give(account, part));
+    }
+}
+
+impl Scheduler for Token {
+    fn name(&self) -> &'static str {
+        "split-token"
+    }
+
+    fn set_account(&mut self, now: Nanos, account: Account, settings: &AccountSettings) {
+        self.buckets.set(now, account, settings);
+    }
+
+    fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        self.buckets.enter(now, task, call)
+    }
+    fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        self.buckets.enter(now, task, call)
+    }
+    fn fsync_return(&mut self, now: Nanos, _: Task, call: &Call, _: Nanos) {
+        self.charge(now, call.account, self.device.runs(1, super::PAGE_BYTES));
+    }
+    fn creat_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        self.buckets.enter(now, task, call)
+    }
+    fn creat_return(&mut self, now: Nanos, _: Task, call: &Call) {
+        self.charge(now, call.account, self.device.transfer(super::PAGE_BYTES));
+    }
+    fn mkdir_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        self.buckets.enter(now, task, call)
+    }
+    fn mkdir_return(&mut self, now: Nanos, task: Task, call: &Call) {
+        self.creat_return(now, task, call);
+    }
+
+    fn buffer_dirty(&mut self, now: Nanos, dirtied: &Dirtied) {
+        self.charge(now, dirtied.account, dirtied.cost);
+    }
+    fn buffer_free(&mut self, now: Nanos, freed: &Freed) {
+        self.revise(now, freed.causes, freed.cost, Nanos(0));
+    }
+    fn buffer_clean(&mut self, now: Nanos, cleaned: &Cleaned) {
+        self.revise(now, cleaned.causes, cleaned.charged, cleaned.cost);
+    }
+
+    fn req_add(&mut self, now: Nanos, task: Task, request: &Request) -> Entry {
+        if request.operation != Operation::Read {
+            return Entry::Go;
+        }
+        let account = Account::try_from(request.cause).unwrap_or(0);
+        let bytes = u64::from(request.sectors) * SECTOR_BYTES;
+        self.buckets.enter(now, task, &Call { account, bytes, ..Call::default() })
+    }
+    fn req_complete(&mut self, now: Nanos, _: Task, request: &Request, service: Nanos) {
+        if request.operation == Operation::Read {
+            let account = Account::try_from(request.cause).unwrap_or(0);
+            self.charge(now, account, service);
+        }
+    }
+
+    fn dispatch(&mut self, now: Nanos) -> Step {
+        self.buckets.dispatch(now).0
+    }
+
+    fn cancel(&mut self, _: Nanos, task: Task) {
+        self.buckets.waiting.remove(task);
+    }
+
+    fn waiting(&self) -> usize {
+        self.buckets.waiting.len()
+    }
+}
+
+/// SCS-Token: the rival that schedules system calls only. See the module.
+#[derive(Clone, Debug, Default)]
+#[repr(C)]
+pub struct ScsToken {
+    buckets: Buckets,
+}
+
+impl ScsToken {
+    /// A call is charged its bytes as soon as it goes on.
+    fn enter(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        let entry = self.buckets.enter(now, task, call);
+        if entry == Entry::Go {
+            self.buckets.take(now, call.account, call.bytes);
+        }
+        entry
+    }
+}
+
+impl Scheduler for ScsToken {
+    fn name(&self) -> &'static str {
+        "scs-token"
+    }
+
+    fn set_account(&mut self, now: Nanos, account: Account, settings: &AccountSettings) {
+        self.buckets.set(now, account, settings);
+    }
+
+    fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        self.enter(now, task, call)
+    }
+    fn schedules_read_calls(&self) -> bool {
+        true
+    }
+    fn read_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        self.enter(now, task, call)
+    }
+
+    fn dispatch(&mut self, now: Nanos) -> Step {
+        let (step, call) = self.buckets.dispatch(now);
+        if let Some(call) = call {
+            self.buckets.take(now, call.account, call.bytes);
+        }
+        step
+    }
+
+    fn cancel(&mut self, _: Nanos, task: Task) {
+        self.buckets.waiting.remove(task);
+    }
+
+    fn waiting(&self) -> usize {
+        self.buckets.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn write(account: Account, bytes: u64) -> Call {
+        Call { account, bytes, ..Call::default() }
+    }
+
+    fn limited(rate: f64, parent: Option<Account>) -> AccountSettings {
+        AccountSettings { rate: Some(rate), parent, ..AccountSettings::default() }
+    }
+
+    fn dirtied(account: Account, bytes: u64, cost: Nanos) -> Dirtied {
+        Dirtied { account, new_bytes: bytes, cost, ..Dirtied::default() }
+    }
+
+    /// Writes by one account, as fast as it may, for so many seconds. Returns how many.
+    fn writes(token: &mut dyn Scheduler, bytes: u64, cost: Nanos, seconds: u64) -> u64 {
+        let (mut now, mut count) = (Nanos(0), 0);
+        while now < Nanos::from_millis(1_000 * seconds) {
+            if token.write_entry(now, 7, &write(1, bytes)) == Entry::Wait {
+                let Step::Wait(until) = token.dispatch(now) else { panic!("it waits for tokens") };
+                now = until;
+                assert_eq!(token.dispatch(now), Step::Admit(7));
+            }
+            token.buffer_dirty(now, &dirtied(1, bytes, cost));
+            token.write_return(now, 7, &write(1, bytes));
+            count += 1;
+            now += Nanos::from_micros(10);
+        }
+        count
+    }
+
+    #[test]
+    fn the_worked_example() {
+        let disk = DeviceCost::DISK;
+        let new = || {
+            let mut token = Box::new(Token::new(disk));
+            token.set_account(Nanos(0), 1, &limited(1e6, None));
+            token
+        };
+        let random = writes(&mut *new(), 4096, disk.access(1 << 40, 0, 4096), 60);
+        assert!((59..=61).contains(&random), "{random} random pages in a minute");
+        let sequential = writes(&mut *new(), 4096, disk.access(0, 0, 4096), 60) * 4096;
+        assert!((59_000_000..63_000_000).contains(&sequential), "{sequential} bytes");
+        let over = writes(&mut *new(), 4096, Nanos(0), 1);
+        assert!(over >= 100_000, "never held: {over}");
+    }
+
+    #[test]
+    fn a_revision_charges_more_or_gives_back() {
+        let mut token = Box::new(Token::new(DeviceCost::DISK));
+        token.set_account(Nanos(0), 1, &limited(1e6, None));
+        token.buffer_dirty(Nanos(0), &dirtied(1, 4096, Nanos::from_millis(16)));
+        assert_eq!(token.write_entry(Nanos(0), 0, &write(1, 4096)), Entry::Wait);
+        let cleaned = Cleaned {
+            causes: CauseSet::of(1),
+            bytes: 4096,
+            charged: Nanos::from_millis(16),
+            cost: Nanos::from_millis(1),
+            ..Cleaned::default()
+        };
+        token.buffer_clean(Nanos(0), &cleaned);
+        assert_eq!(token.dispatch(Nanos(0)), Step::Admit(0), "it was cheaper than thought");
+        let dearer = Cleaned { cost: Nanos::from_millis(40), ..cleaned };
+        token.buffer_clean(Nanos(0), &dearer);
+        assert_eq!(token.write_entry(Nanos(0), 0, &write(1, 4096)), Entry::Wait);
+        let freed =
+            Freed { causes: CauseSet::of(1), cost: Nanos::from_millis(40), ..Freed::default() };
+        token.buffer_free(Nanos(0), &freed);
+        assert_eq!(token.dispatch(Nanos(0)), Step::Admit(0));
+    }
+
+    #[test]
+    fn a_group_limits_its_members_and_others_are_free() {
+        let mut token = Box::new(Token::new(DeviceCost::DISK));
+        token.set_account(Nanos(0), 9, &limited(1e6, None));
+        token.set_account(Nanos(0), 1, &limited(1e9, Some(9)));
+        token.set_account(
+            Nanos(0),
+            2,
+            &AccountSettings { parent: Some(9), ..AccountSettings::default() },
+        );
+        token.buffer_dirty(Nanos(0), &dirtied(1, MIB, Nanos::from_millis(100)));
+        assert_eq!(token.write_entry(Nanos(0), 0, &write(1, 1)), Entry::Wait);
+        assert_eq!(token.write_entry(Nanos(0), 1, &write(2, 1)), Entry::Wait);
+        assert_eq!(token.write_entry(Nanos(0), 2, &write(3, 1)), Entry::Go);
+        assert_eq!(token.waiting(), 2);
+        token.cancel(Nanos(0), 0);
+        token.cancel(Nanos(0), 1);
+        assert_eq!(token.dispatch(Nanos(0)), Step::Idle);
+    }
+
+    /// Why the rival does not isolate: it takes random pages for cheap and cached ones for dear.
+    #[test]
+    fn scs_charges_what_was_asked_for() {
+        let mut scs = Box::new(ScsToken::default());
+        scs.set_account(Nanos(0), 1, &limited(1e6, None));
+        let random = writes(&mut *scs, 4096, Nanos::from_millis(8), 10);
+        assert!(random > 2_000, "{random} random pages, each 8 ms of the device, in 10 s");
+        assert!(scs.schedules_read_calls());
+        assert_eq!(scs.read_entry(Nanos(0), 3, &write(1, 4096)), Entry::Wait, "cached or not");
+    }
+}

@@ -1,0 +1,758 @@
+//! The I/O region: where the calls of governed processes meet their scheduler.
+//!
+//! A region of its own, beside the gate's, because it serves programs that have no clients, too.
+//! It holds the scheduler's state (`headworks_policy::split`), our tally of dirty pages, the calls
+//! that wait, and an account for each thread. What is here is mechanism: which call goes next is
+//! decided by the scheduler.
+//!
+//! # Nobody is held for ever
+//! There is no daemon in this path. Whoever sleeps looks again by itself, drives the scheduler, and
+//! passes after [`IoControl::hold_max`] without progress. A lock that is not to be had, a full
+//! table, or nonsense in memory lets the call pass. If a thread died with the lock, the scheduler
+//! begins anew and all who wait pass.
+
+pub mod account;
+mod map;
+pub mod tally;
+
+pub use account::{AccountSlot, IoRule, RULES, Subject};
+pub use map::IoMapping;
+pub use tally::{CHUNK_BYTES, FILES, Piece};
+
+use crate::lock::{RobustLock, thread_exists, thread_id};
+use crate::{clock, futex, thread};
+use account::{FIRST_THREAD, RuleTable};
+use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use headworks_policy::Nanos;
+use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
+use headworks_policy::split::{
+    ACCOUNTS, Account, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed, PAGE_BYTES, SplitKind,
+    SplitState, Step, TASKS, Task,
+};
+use tally::Tally;
+
+/// First bytes of every I/O region.
+const MAGIC: u64 = u64::from_le_bytes(*b"hdwrkio\x01");
+
+/// A sleeper looks again after this time at the latest.
+const MAX_SLEEP: Nanos = Nanos::from_millis(100);
+
+/// A task that runs for so long may have lost its thread.
+const SUSPECT_AFTER: Nanos = Nanos::from_millis(500);
+
+/// Longest time without progress, unless set.
+const HOLD_MAX: Nanos = Nanos::from_millis(1_000);
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Header {
+    magic: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// Settings and counters that every process reads.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct IoControl {
+    kind: AtomicU32,
+    off: AtomicU32,
+    rotational: AtomicU32,
+    hold_max_ms: AtomicU32,
+    /// Calls that passed because the region's lock was not to be had.
+    pub lock_busy: AtomicU64,
+    /// Calls that passed because all tasks were in use.
+    pub tasks_full: AtomicU64,
+    /// Calls that passed because nothing happened for the longest hold.
+    pub hold_limit: AtomicU64,
+    /// Files that are not governed because the table of files is full of dirty ones.
+    pub files_full: AtomicU64,
+    /// Threads that share account 0 because all accounts are in use.
+    pub accounts_full: AtomicU64,
+    /// Times the scheduler began anew because a thread died with the lock.
+    pub restarted: AtomicU64,
+    /// Errors inside the library.
+    pub panics: AtomicU64,
+}
+
+impl IoControl {
+    /// The scheduler that is in force.
+    pub fn kind(&self) -> SplitKind {
+        SplitKind::from_word(self.kind.load(Relaxed))
+    }
+
+    /// Whether calls go to the scheduler at all.
+    pub fn is_on(&self) -> bool {
+        self.off.load(Relaxed) == 0 && self.kind() != SplitKind::Noop
+    }
+
+    /// Lets all calls pass from now on, or no longer.
+    pub fn set_off(&self, off: bool) {
+        self.off.store(off.into(), Relaxed);
+    }
+
+    /// Longest time without progress after which a call passes.
+    pub fn hold_max(&self) -> Nanos {
+        match self.hold_max_ms.load(Relaxed) {
+            0 => HOLD_MAX,
+            ms => Nanos::from_millis(ms.into()),
+        }
+    }
+
+    /// Whether the device is a disk.
+    pub fn rotational(&self) -> bool {
+        self.rotational.load(Relaxed) != 0
+    }
+}
+
+/// What a call does. The values are those of a task's kind in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum CallKind {
+    /// Writes to the page cache.
+    Write = 0,
+    /// Makes a file durable.
+    Fsync = 1,
+    /// Makes, renames, truncates or removes a file.
+    Create = 2,
+    /// Makes a directory.
+    MakeDirectory = 3,
+    /// A read that is not in the page cache: a request of the block level.
+    Read = 4,
+    /// A read, cached or not, for schedulers of system calls.
+    ReadCall = 5,
+}
+
+impl CallKind {
+    fn from_word(word: u32) -> CallKind {
+        match word {
+            0 => CallKind::Write,
+            1 => CallKind::Fsync,
+            2 => CallKind::Create,
+            3 => CallKind::MakeDirectory,
+            4 => CallKind::Read,
+            _ => CallKind::ReadCall,
+        }
+    }
+}
+
+/// A task's word: its state in the lower two bits, and above them a count that changes whenever
+/// its thread is to look.
+const FREE: u32 = 0;
+const WAITING: u32 = 1;
+const RUNNING: u32 = 2;
+const STATE: u32 = 3;
+const CHANGE: u32 = 4;
+
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct TaskSlot {
+    word: AtomicU32,
+    /// Pieces to write back that its thread has not begun.
+    orders: AtomicU32,
+    tid: AtomicU32,
+    kind: AtomicU32,
+    account: AtomicU32,
+    file: AtomicU32,
+    since_ns: AtomicU64,
+    progress_ns: AtomicU64,
+}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Guarded {
+    split: SplitState,
+    tally: Tally,
+    /// Where the search for a free task begins.
+    next_task: u32,
+    /// Where the search for a free account begins.
+    next_account: u32,
+}
+
+/// See the module. All zero bytes, but for the header, are a region that holds nobody.
+#[derive(Debug)]
+#[repr(C)]
+pub struct IoRegion {
+    header: Header,
+    /// Settings and counters.
+    pub control: IoControl,
+    lock: RobustLock,
+    rules: RuleTable,
+    tasks: [TaskSlot; TASKS],
+    /// Account 0 is shared, then come the groups of the rules, then the threads.
+    pub accounts: [AccountSlot; ACCOUNTS],
+    /// Of the files in the tally's slots: an index that was kept is checked without the lock.
+    generations: [AtomicU32; FILES],
+    guarded: UnsafeCell<Guarded>,
+}
+
+// SAFETY: all fields are atomics but `guarded`, which is only used under `lock`.
+unsafe impl Sync for IoRegion {}
+
+/// A call that the scheduler knows. Goes back by [`IoRegion::leave`].
+#[derive(Debug)]
+#[must_use]
+pub struct Ticket {
+    task: Option<Task>,
+    kind: CallKind,
+    /// As the scheduler sees it.
+    pub call: Call,
+    entered: Nanos,
+    admitted: Nanos,
+}
+
+/// What the thread of a call does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Makes the call.
+    Go,
+    /// Begins to write back so many pieces.
+    WriteBack(u32),
+    /// Has nothing new to do: waits for what it began.
+    Nothing,
+}
+
+/// Pages that were given up, for [`IoRegion::cleaned`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Written {
+    /// Pieces that were written, or not found.
+    pub pieces: u32,
+    /// What the tally knew of them.
+    pub taken: tally::Unmarked,
+}
+
+impl IoRegion {
+    /// Everything under the lock; `None` if it is not to be had.
+    fn locked<T>(&self, work: impl FnOnce(&mut Guarded) -> T) -> Option<T> {
+        let Some(held) = self.lock.acquire(|_| false) else {
+            self.control.lock_busy.fetch_add(1, Relaxed);
+            return None;
+        };
+        // SAFETY: the lock is held, and every byte pattern is a valid `Guarded`: integers only.
+        let guarded = unsafe { &mut *self.guarded.get() };
+        if held.inherited {
+            // Whoever had the lock died: nothing under it is trusted.
+            self.control.restarted.fetch_add(1, Relaxed);
+            self.begin_anew(guarded);
+        }
+        Some(work(guarded))
+    }
+
+    /// The scheduler begins anew; all who wait pass.
+    #[cold]
+    fn begin_anew(&self, guarded: &mut Guarded) {
+        guarded.split.start(self.control.kind(), self.control.rotational());
+        for slot in &self.tasks {
+            if slot.word.load(Relaxed) & STATE == WAITING {
+                admit(slot);
+            }
+        }
+        for slot in &self.accounts {
+            slot.rules.store(u32::MAX, Relaxed);
+        }
+    }
+
+    /// Another scheduler from now on, for this kind of device. All who wait pass.
+    pub fn start(&self, kind: SplitKind, rotational: bool) {
+        self.control.rotational.store(rotational.into(), Relaxed);
+        self.control.kind.store(kind as u32, Relaxed);
+        self.locked(|guarded| self.begin_anew(guarded));
+    }
+
+    /// Longest time without progress; zero for the usual one.
+    pub fn set_hold_max(&self, time: Nanos) {
+        let ms = u32::try_from(time.0 / 1_000_000).unwrap_or(u32::MAX);
+        self.control.hold_max_ms.store(ms, Relaxed);
+    }
+
+    /// Replaces the rules. Accounts follow at their next call; files keep their deadlines until they
+    /// are opened again.
+    pub fn set_rules(&self, rules: &[IoRule]) {
+        self.rules.set(rules);
+    }
+
+    /// The calling thread's account. `name` and `title` are asked only when it is new or the rules
+    /// have changed.
+    pub fn account(&self, names: impl FnOnce(&mut [u8; 16], &mut [u8; 64]) -> usize) -> Account {
+        let me = thread_id();
+        let version = self.rules.version.load(Relaxed);
+        let last = thread::with(|words| words.account.get());
+        if let Some(slot) = self.accounts.get(usize::from(last))
+            && slot.tid.load(Relaxed) == me
+            && slot.rules.load(Relaxed) == version
+        {
+            return last;
+        }
+        let (mut name, mut title) = ([0; 16], [0; 64]);
+        let title_bytes = names(&mut name, &mut title).min(64);
+        let name_bytes = name.iter().position(|byte| *byte == 0).unwrap_or(16);
+        let found = self
+            .locked(|guarded| {
+                self.claim_account(guarded, me, last, &name[..name_bytes], &title[..title_bytes])
+            })
+            .unwrap_or(0);
+        thread::with(|words| words.account.set(found));
+        found
+    }
+
+    fn claim_account(
+        &self,
+        guarded: &mut Guarded,
+        me: u32,
+        last: Account,
+        name: &[u8],
+        title: &[u8],
+    ) -> Account {
+        let own = |at: usize| self.accounts[at].tid.load(Relaxed) == me;
+        let threads = FIRST_THREAD..ACCOUNTS;
+        let at = if threads.contains(&usize::from(last)) && own(usize::from(last)) {
+            Some(usize::from(last))
+        } else {
+            let count = ACCOUNTS - FIRST_THREAD;
+            let begin = guarded.next_account as usize % count;
+            let in_turn = |step: usize| FIRST_THREAD + (begin + step) % count;
+            let free = (0..count).map(in_turn).find(|at| {
+                let tid = self.accounts[*at].tid.load(Relaxed);
+                tid == 0 || tid == me
+            });
+            // Threads end without a word: their accounts are looked for when all are in use.
+            let free = free.or_else(|| {
+                (0..count)
+                    .map(in_turn)
+                    .find(|at| !thread_exists(self.accounts[*at].tid.load(Relaxed)))
+            });
+            guarded.next_account =
+                free.map_or(guarded.next_account, |at| (at - FIRST_THREAD + 1) as u32);
+            free
+        };
+        let Some(at) = at else {
+            self.control.accounts_full.fetch_add(1, Relaxed);
+            return 0;
+        };
+        let slot = &self.accounts[at];
+        if slot.tid.load(Relaxed) != me {
+            slot.reset(me, if title.is_empty() { name } else { title });
+        }
+        slot.rules.store(self.rules.version.load(Relaxed), Relaxed);
+        let (settings, group) = self.rules.thread(name, title);
+        slot.level.store(settings.level.into(), Relaxed);
+        slot.group.store(group.map_or(0, |(group, _)| u32::from(group) + 1), Relaxed);
+        let now = clock::now();
+        let scheduler = guarded.split.scheduler();
+        scheduler.set_account(now, at as Account, &settings);
+        if let Some((group, settings)) = group {
+            scheduler.set_account(now, group, &settings);
+        }
+        at as Account
+    }
+
+    /// The slot of a file and its generation; `path` is asked for the first time. `None` if there
+    /// is no room: the file is not governed.
+    pub fn file(
+        &self,
+        device: u64,
+        inode: u64,
+        path: impl FnOnce(&mut [u8; 256]) -> usize,
+    ) -> Option<(u16, u32)> {
+        let now = clock::now();
+        let found = self.locked(|guarded| {
+            let (at, fresh) = guarded.tally.file(device, inode, now)?;
+            let generation = guarded.tally.state(at)?.generation;
+            self.generations[at].store(generation, Relaxed);
+            Some((at, fresh, generation))
+        })?;
+        let Some((at, fresh, generation)) = found else {
+            self.control.files_full.fetch_add(1, Relaxed);
+            return None;
+        };
+        if fresh {
+            let mut text = [0; 256];
+            let length = path(&mut text).min(256);
+            let deadline = self.rules.deadline(&text[..length]);
+            self.locked(|guarded| {
+                if let Some(state) = guarded.tally.state_mut(at)
+                    && state.generation == generation
+                {
+                    state.deadline = deadline;
+                }
+            });
+        }
+        Some((at as u16, generation))
+    }
+
+    /// Whether the slot is still that file's.
+    pub fn is_current(&self, file: u16, generation: u32) -> bool {
+        self.generations
+            .get(usize::from(file))
+            .is_some_and(|current| current.load(Relaxed) == generation)
+    }
+
+    /// Whether the scheduler wants to hear of such calls before they run.
+    pub fn holds(&self, kind: CallKind) -> bool {
+        let scheduler = self.control.kind();
+        match kind {
+            CallKind::Fsync => true,
+            CallKind::ReadCall => scheduler == SplitKind::ScsToken,
+            CallKind::Read => matches!(scheduler, SplitKind::Afq | SplitKind::Token),
+            _ => scheduler != SplitKind::Deadline,
+        }
+    }
+
+    /// A call of `bytes` is about to run. It may run if the ticket has been [admitted]
+    /// (IoRegion::is_admitted); else its thread follows [`IoRegion::next_order`].
+    pub fn enter(&self, kind: CallKind, account: Account, file: u16, bytes: u64) -> Ticket {
+        let now = clock::now();
+        let call = Call { account, file: file.into(), bytes, ..Call::default() };
+        let mut ticket = Ticket { task: None, kind, call, entered: now, admitted: now };
+        self.locked(|guarded| self.enter_locked(guarded, now, &mut ticket));
+        ticket
+    }
+
+    fn enter_locked(&self, guarded: &mut Guarded, now: Nanos, ticket: &mut Ticket) {
+        if let Some(file) = guarded.tally.state(ticket.call.file as usize) {
+            ticket.call.deadline = file.deadline;
+            if ticket.kind == CallKind::Fsync {
+                ticket.call.bytes = file.pages * PAGE_BYTES;
+                ticket.call.pieces = u32::try_from(file.pieces).unwrap_or(u32::MAX);
+            }
+        }
+        let begin = guarded.next_task as usize;
+        let in_turn = |step: usize| (begin + step) % TASKS;
+        let is_free = |at: &usize| self.tasks[*at].word.load(Relaxed) & STATE == FREE;
+        let Some(at) = (0..TASKS).map(in_turn).find(is_free) else {
+            self.control.tasks_full.fetch_add(1, Relaxed);
+            return;
+        };
+        guarded.next_task = (at + 1) as u32 % TASKS as u32;
+        let slot = &self.tasks[at];
+        slot.tid.store(thread_id(), Relaxed);
+        slot.kind.store(ticket.kind as u32, Relaxed);
+        slot.account.store(ticket.call.account.into(), Relaxed);
+        slot.file.store(ticket.call.file, Relaxed);
+        slot.orders.store(0, Relaxed);
+        slot.since_ns.store(now.0, Relaxed);
+        slot.progress_ns.store(now.0, Relaxed);
+        let task = at as Task;
+        ticket.task = Some(task);
+        let call = &ticket.call;
+        let scheduler = guarded.split.scheduler();
+        let entry = match ticket.kind {
+            CallKind::Write => scheduler.write_entry(now, task, call),
+            CallKind::Fsync => scheduler.fsync_entry(now, task, call),
+            CallKind::Create => scheduler.creat_entry(now, task, call),
+            CallKind::MakeDirectory => scheduler.mkdir_entry(now, task, call),
+            CallKind::Read => scheduler.req_add(now, task, &read_request(call)),
+            CallKind::ReadCall => scheduler.read_entry(now, task, call),
+        };
+        let state = if entry == Entry::Go { RUNNING } else { WAITING };
+        slot.word.store(state, Release);
+        if state == WAITING {
+            self.pump(guarded, now);
+        }
+    }
+
+    /// Whether the call may run.
+    pub fn is_admitted(&self, ticket: &Ticket) -> bool {
+        ticket.slot(self).is_none_or(|slot| slot.word.load(Acquire) & STATE != WAITING)
+    }
+
+    /// Drives the scheduler until it has nothing more to say. Returns when to ask again.
+    fn pump(&self, guarded: &mut Guarded, now: Nanos) -> Nanos {
+        // Each step admits a task or orders pieces: more steps are nonsense in memory.
+        for _ in 0..4 * TASKS {
+            match guarded.split.scheduler().dispatch(now) {
+                Step::Admit(task) => {
+                    if let Some(slot) = self.tasks.get(usize::from(task)) {
+                        slot.since_ns.store(now.0, Relaxed);
+                        admit(slot);
+                    }
+                }
+                Step::Writeback { task, pieces } => {
+                    if let Some(slot) = self.tasks.get(usize::from(task)) {
+                        slot.orders.fetch_add(pieces, Relaxed);
+                        slot.progress_ns.store(now.0, Relaxed);
+                        slot.word.fetch_add(CHANGE, Release);
+                        futex::wake(&slot.word, 1);
+                    }
+                }
+                Step::Wait(until) => return until,
+                Step::Idle => break,
+            }
+        }
+        Nanos(u64::MAX)
+    }
+
+    /// What the thread of a call that waits does next. Sleeps until there is something, unless the
+    /// thread is `busy` with pieces that it began to write.
+    pub fn next_order(&self, ticket: &Ticket, busy: bool) -> Order {
+        let (Some(task), Some(slot)) = (ticket.task, ticket.slot(self)) else { return Order::Go };
+        let mut until = Nanos(0);
+        loop {
+            let word = slot.word.load(Acquire);
+            if word & STATE != WAITING {
+                return Order::Go;
+            }
+            let orders = slot.orders.swap(0, Relaxed);
+            if orders > 0 {
+                return Order::WriteBack(orders);
+            }
+            if busy {
+                return Order::Nothing;
+            }
+            let now = clock::now();
+            let idle = now.since(Nanos(slot.progress_ns.load(Relaxed)));
+            let hold_max = self.control.hold_max();
+            if idle >= hold_max || !self.control.is_on() {
+                if self.control.is_on() {
+                    self.control.hold_limit.fetch_add(1, Relaxed);
+                }
+                self.locked(|guarded| {
+                    guarded.split.scheduler().cancel(now, task);
+                    self.pump(guarded, now);
+                });
+                admit(slot);
+                return Order::Go;
+            }
+            let left = hold_max.since(idle).min(MAX_SLEEP);
+            let sleep = if until > now { until.since(now).min(left) } else { Nanos(0) };
+            if sleep > Nanos(0) {
+                futex::wait(&slot.word, word, sleep);
+            }
+            let now = clock::now();
+            until = self
+                .locked(|guarded| {
+                    self.reap(guarded, now);
+                    self.pump(guarded, now)
+                })
+                .unwrap_or(now + Nanos::from_millis(1))
+                .max(now + Nanos::from_micros(50));
+        }
+    }
+
+    /// Takes back what threads had that are dead.
+    fn reap(&self, guarded: &mut Guarded, now: Nanos) {
+        for (at, slot) in self.tasks.iter().enumerate() {
+            let state = slot.word.load(Relaxed) & STATE;
+            let since = Nanos(slot.since_ns.load(Relaxed));
+            if state == FREE
+                || now.since(since) < SUSPECT_AFTER
+                || thread_exists(slot.tid.load(Relaxed))
+            {
+                continue;
+            }
+            let call = Call {
+                account: slot.account.load(Relaxed) as Account,
+                file: slot.file.load(Relaxed),
+                ..Call::default()
+            };
+            let kind = CallKind::from_word(slot.kind.load(Relaxed));
+            if state == WAITING {
+                guarded.split.scheduler().cancel(now, at as Task);
+            } else {
+                returned(guarded, now, at as Task, kind, &call, Nanos(0));
+            }
+            slot.word.store(FREE, Release);
+        }
+    }
+
+    /// Counts the time for which the call was held. To be called when it runs.
+    pub fn admitted(&self, ticket: &mut Ticket) {
+        ticket.admitted = clock::now();
+        let held = ticket.admitted.since(ticket.entered);
+        if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
+            slot.held.fetch_add(1, Relaxed);
+            slot.held_ns.fetch_add(held.0, Relaxed);
+        }
+    }
+
+    /// The real `fsync` begins: what is written from now on belongs to the next one.
+    pub fn begins_flush(&self, ticket: &Ticket) -> tally::Unmarked {
+        self.locked(|guarded| guarded.tally.flush(ticket.call.file as usize)).unwrap_or_default()
+    }
+
+    /// A call has returned.
+    pub fn leave(&self, ticket: Ticket, flushed: Option<tally::Unmarked>) {
+        let now = clock::now();
+        let took = now.since(ticket.admitted);
+        if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
+            match ticket.kind {
+                CallKind::Fsync => {
+                    slot.fsyncs.fetch_add(1, Relaxed);
+                    slot.fsync_ns.fetch_add(now.since(ticket.entered).0, Relaxed);
+                }
+                CallKind::Read => {
+                    slot.reads.fetch_add(1, Relaxed);
+                    slot.read_bytes.fetch_add(ticket.call.bytes, Relaxed);
+                }
+                _ => {}
+            }
+        }
+        self.locked(|guarded| {
+            if let Some(task) = ticket.task {
+                returned(guarded, now, task, ticket.kind, &ticket.call, took);
+            }
+            if let Some(taken) = flushed.filter(|taken| taken.pages > 0) {
+                self.clean(guarded, now, ticket.call.file, &taken);
+            }
+            self.pump(guarded, now);
+        });
+        if let Some(slot) = ticket.slot(self) {
+            slot.word.store(FREE, Release);
+        }
+    }
+
+    /// A read went to the device without having asked.
+    pub fn read_unasked(&self, account: Account, bytes: u64, took: Nanos) {
+        let call = Call { account, bytes, ..Call::default() };
+        let now = clock::now();
+        if let Some(slot) = self.accounts.get(usize::from(account)) {
+            slot.reads.fetch_add(1, Relaxed);
+            slot.read_bytes.fetch_add(bytes, Relaxed);
+        }
+        self.locked(|guarded| {
+            returned(guarded, now, Task::MAX, CallKind::Read, &call, took);
+        });
+    }
+
+    /// A write of `bytes` at `offset` has returned.
+    pub fn wrote(&self, account: Account, file: u16, offset: u64, bytes: u64) {
+        if let Some(slot) = self.accounts.get(usize::from(account)) {
+            slot.writes.fetch_add(1, Relaxed);
+            slot.written_bytes.fetch_add(bytes, Relaxed);
+        }
+        let device = DeviceCost::for_device(self.control.rotational());
+        let end = offset.saturating_add(bytes);
+        self.locked(|guarded| {
+            let marked = guarded.tally.mark(usize::from(file), offset, end, account);
+            let Some(state) = guarded.tally.state_mut(usize::from(file)) else { return };
+            let new_bytes = marked.new_pages * PAGE_BYTES;
+            // A page that was written in part goes on where it ended.
+            let cost = match new_bytes {
+                0 => Nanos(0),
+                new => device.access(state.last_end, offset, new.min(bytes.max(PAGE_BYTES))),
+            };
+            state.last_end = end;
+            state.charged += cost;
+            let dirtied =
+                Dirtied { account, previous: marked.previous, file: file.into(), new_bytes, cost };
+            guarded.split.scheduler().buffer_dirty(clock::now(), &dirtied);
+        });
+    }
+
+    /// A file was cut to `length`, or removed: its dirty pages are not written any more.
+    pub fn freed(&self, file: u16, length: u64) {
+        self.locked(|guarded| {
+            if length > 0 {
+                // Which of the pages lay behind the cut is not worth a search: databases cut to zero.
+                return;
+            }
+            let taken = guarded.tally.flush(usize::from(file));
+            let freed = Freed {
+                causes: taken.causes,
+                file: file.into(),
+                bytes: taken.pages * PAGE_BYTES,
+                cost: taken.charged,
+            };
+            let now = clock::now();
+            guarded.split.scheduler().buffer_free(now, &freed);
+            self.pump(guarded, now);
+        });
+    }
+
+    /// The next dirty piece of a file from `offset` on.
+    pub fn take_piece(&self, file: u16, offset: u64) -> Piece {
+        self.locked(|guarded| guarded.tally.take_piece(usize::from(file), offset, 1 << 12))
+            .unwrap_or(Piece::End)
+    }
+
+    /// Pieces of the ticket's file that were ordered are on the device.
+    pub fn cleaned(&self, ticket: &Ticket, written: &Written) {
+        let now = clock::now();
+        if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
+            slot.written_back.fetch_add(written.pieces.into(), Relaxed);
+        }
+        if let Some(slot) = ticket.slot(self) {
+            slot.progress_ns.store(now.0, Relaxed);
+        }
+        self.locked(|guarded| {
+            self.clean(guarded, now, ticket.call.file, &written.taken);
+            let left = guarded.tally.state(ticket.call.file as usize).map_or(0, |file| file.pieces);
+            if let Some(task) = ticket.task {
+                let left = u32::try_from(left).unwrap_or(u32::MAX);
+                guarded.split.scheduler().written_back(now, task, written.pieces, left);
+            }
+            self.pump(guarded, now);
+        });
+    }
+
+    fn clean(&self, guarded: &mut Guarded, now: Nanos, file: u32, taken: &tally::Unmarked) {
+        let device = DeviceCost::for_device(self.control.rotational());
+        let bytes = taken.pages * PAGE_BYTES;
+        let cleaned = Cleaned {
+            causes: taken.causes,
+            file,
+            bytes,
+            charged: taken.charged,
+            cost: device.runs(taken.pieces, bytes),
+        };
+        guarded.split.scheduler().buffer_clean(now, &cleaned);
+    }
+
+    /// Calls that wait now.
+    pub fn waiting(&self) -> usize {
+        self.tasks.iter().filter(|slot| slot.word.load(Relaxed) & STATE == WAITING).count()
+    }
+
+    /// What the tally knows of a file, for tests and `io top`.
+    pub fn file_state(&self, file: u16) -> Option<tally::FileState> {
+        self.locked(|guarded| guarded.tally.state(usize::from(file)).copied())?
+    }
+}
+
+impl Ticket {
+    fn slot<'a>(&self, region: &'a IoRegion) -> Option<&'a TaskSlot> {
+        region.tasks.get(usize::from(self.task?))
+    }
+}
+
+fn admit(slot: &TaskSlot) {
+    let word = slot.word.load(Relaxed);
+    if word & STATE == WAITING {
+        slot.word.store((word & !STATE).wrapping_add(CHANGE) | RUNNING, Release);
+        futex::wake(&slot.word, 1);
+    }
+}
+
+fn read_request(call: &Call) -> Request {
+    Request {
+        operation: Operation::Read,
+        sector: 0,
+        sectors: u32::try_from(call.bytes.div_ceil(SECTOR_BYTES)).unwrap_or(u32::MAX),
+        fua: false,
+        sync: true,
+        cause: call.account.into(),
+        class: IoClass::BestEffort,
+        level: 4,
+        deadline: None,
+    }
+}
+
+fn returned(
+    guarded: &mut Guarded,
+    now: Nanos,
+    task: Task,
+    kind: CallKind,
+    call: &Call,
+    took: Nanos,
+) {
+    let scheduler = guarded.split.scheduler();
+    match kind {
+        CallKind::Write => scheduler.write_return(now, task, call),
+        CallKind::Fsync => scheduler.fsync_return(now, task, call, took),
+        CallKind::Create => scheduler.creat_return(now, task, call),
+        CallKind::MakeDirectory => scheduler.mkdir_return(now, task, call),
+        CallKind::Read => scheduler.req_complete(now, task, &read_request(call), took),
+        CallKind::ReadCall => {}
+    }
+}

@@ -1,0 +1,51 @@
+//! Making, finding and mapping an I/O region.
+
+use super::{IoRegion, MAGIC};
+use crate::map::{Descriptor, RegionError, create_file, map_file};
+use core::ffi::CStr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// A mapped I/O region. It stays mapped for the life of the process: threads may sleep in it.
+#[derive(Clone, Copy, Debug)]
+pub struct IoMapping(&'static IoRegion);
+
+impl core::ops::Deref for IoMapping {
+    type Target = IoRegion;
+    fn deref(&self) -> &IoRegion {
+        self.0
+    }
+}
+
+impl IoMapping {
+    /// The region itself, for the life of the process.
+    pub fn region(self) -> &'static IoRegion {
+        self.0
+    }
+
+    /// Makes a new region, readable and writable by its owner only.
+    pub fn create(path: &CStr, owner: Option<(u32, u32)>) -> Result<IoMapping, RegionError> {
+        let file = create_file(path, size_of::<IoRegion>(), owner)?;
+        // SAFETY: the file is as long as an `IoRegion`, and every byte pattern is a valid one: it is
+        // made of integers, atomics and cells.
+        let region = unsafe { map_file::<IoRegion>(&file)? };
+        region.header.bytes.store(size_of::<IoRegion>() as u64, Relaxed);
+        region.header.magic.store(MAGIC, Release);
+        Ok(IoMapping(region))
+    }
+
+    /// Maps an existing region. Does not allocate.
+    pub fn open(path: &CStr) -> Result<IoMapping, RegionError> {
+        let (file, found) = Descriptor::open(path)?;
+        let wanted = size_of::<IoRegion>() as u64;
+        if found != wanted {
+            return Err(RegionError::Size { found, wanted });
+        }
+        // SAFETY: as above.
+        let region = unsafe { map_file::<IoRegion>(&file)? };
+        if region.header.magic.load(Acquire) != MAGIC || region.header.bytes.load(Relaxed) != wanted
+        {
+            return Err(RegionError::NoRegion);
+        }
+        Ok(IoMapping(region))
+    }
+}

@@ -1,0 +1,163 @@
+//! The hooks of calls on files. For a process without an I/O scheduler, and for files that are not
+//! governed, they are the functions of the C library.
+
+use crate::real;
+use core::ffi::{c_char, c_void};
+use core::panic::AssertUnwindSafe;
+use headworks_hooks::files::{self, Call};
+use headworks_hooks::process::InHook;
+use headworks_region::thread::keeping_errno;
+use libc::{c_int, iovec, mode_t, off_t, size_t, ssize_t};
+
+/// Runs an operation so that nothing of it reaches the caller. A panic ends our part in the files of
+/// this process.
+fn guarded(operation: impl FnOnce()) {
+    let Some(_inside) = InHook::enter() else { return };
+    keeping_errno(|| {
+        if std::panic::catch_unwind(AssertUnwindSafe(operation)).is_err() {
+            files::disable();
+        }
+    });
+}
+
+/// Makes a call between the operations before and after it.
+#[inline]
+fn between<T: Copy>(
+    before: impl FnOnce() -> Option<Call>,
+    real: impl FnOnce() -> T,
+    after: impl FnOnce(Call, T),
+) -> T {
+    if !files::is_on() {
+        return real();
+    }
+    let mut call = None;
+    guarded(|| call = before());
+    let result = real();
+    if let Some(call) = call {
+        guarded(|| after(call, result));
+    }
+    result
+}
+
+/// Bytes of several buffers.
+///
+/// # Safety
+/// `parts` points to `len` buffers, or to what the kernel will refuse as well.
+pub(crate) unsafe fn length(parts: *const iovec, len: c_int) -> usize {
+    let len = usize::try_from(len).unwrap_or(0).min(1024);
+    if parts.is_null() {
+        return 0;
+    }
+    // SAFETY: the caller's duty.
+    (0..len).fold(0, |sum: usize, at| sum.saturating_add(unsafe { (*parts.add(at)).iov_len }))
+}
+
+/// A read, at the file's own position if there is no offset.
+#[inline]
+pub(crate) fn reading(
+    fd: c_int,
+    offset: Option<off_t>,
+    bytes: impl FnOnce() -> usize,
+    real: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    between(|| files::before_read(fd, offset, bytes()), real, files::after_read)
+}
+
+/// A write, at the file's own position if there is no offset.
+#[inline]
+pub(crate) fn writing(
+    fd: c_int,
+    offset: Option<off_t>,
+    bytes: impl FnOnce() -> usize,
+    real: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let after = |call, count| files::after_write(call, fd, offset, count);
+    between(|| files::before_write(fd, bytes()), real, after)
+}
+
+fn opening(flags: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    let makes = flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
+    let before = || if makes { files::before_metadata(false) } else { None };
+    let fd = between(before, real, |call, _| files::leave(call));
+    files::forget(fd);
+    if flags & libc::O_TRUNC != 0 && fd >= 0 && files::is_on() {
+        guarded(|| files::truncated(fd, 0));
+    }
+    fd
+}
+
+/// Declares a hook that only makes a call between its operations.
+macro_rules! hooks {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $result:ty = $around:expr;)*) => {$(
+        /// # Safety
+        /// As the C library's function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $result {
+            // SAFETY: the arguments are the caller's.
+            $around(|| unsafe { real::$name($($arg),*) })
+        }
+    )*};
+}
+
+/// The same function under another name: on 64-bit machines all offsets have 64 bits.
+macro_rules! aliases {
+    ($($alias:ident = $name:ident($($arg:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        /// # Safety
+        /// As the C library's function.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C-unwind" fn $alias($($arg: $type),*) -> $result {
+            // SAFETY: the arguments are the caller's.
+            unsafe { $name($($arg),*) }
+        }
+    )*};
+}
+
+fn metadata(directory: bool, real: impl FnOnce() -> c_int) -> c_int {
+    between(|| files::before_metadata(directory), real, |call, _| files::leave(call))
+}
+
+fn truncating(fd: c_int, length: off_t, real: impl FnOnce() -> c_int) -> c_int {
+    let result = metadata(false, real);
+    if result == 0 && files::is_on() {
+        guarded(|| files::truncated(fd, length));
+    }
+    result
+}
+
+hooks! {
+    open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |real| opening(flags, real);
+    open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int = |real| opening(flags, real);
+    openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int =
+        |real| opening(flags, real);
+    openat64(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int =
+        |real| opening(flags, real);
+    creat(path: *const c_char, mode: mode_t) -> c_int =
+        |real| opening(libc::O_CREAT | libc::O_TRUNC, real);
+    pread(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t) -> ssize_t =
+        |real| reading(fd, Some(offset), || len, real);
+    pwrite(fd: c_int, buffer: *const c_void, len: size_t, offset: off_t) -> ssize_t =
+        |real| writing(fd, Some(offset), || len, real);
+    preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t =
+        // SAFETY: the arguments are the caller's.
+        |real| reading(fd, Some(offset), || unsafe { length(parts, count) }, real);
+    pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t =
+        // SAFETY: the arguments are the caller's.
+        |real| writing(fd, Some(offset), || unsafe { length(parts, count) }, real);
+    fsync(fd: c_int) -> c_int =
+        |real| between(|| files::before_fsync(fd), real, |call, _| files::leave(call));
+    fdatasync(fd: c_int) -> c_int =
+        |real| between(|| files::before_fsync(fd), real, |call, _| files::leave(call));
+    rename(from: *const c_char, to: *const c_char) -> c_int = |real| metadata(false, real);
+    unlink(path: *const c_char) -> c_int = |real| metadata(false, real);
+    mkdir(path: *const c_char, mode: mode_t) -> c_int = |real| metadata(true, real);
+    ftruncate(fd: c_int, length: off_t) -> c_int = |real| truncating(fd, length, real);
+}
+
+aliases! {
+    creat64 = creat(path: *const c_char, mode: mode_t) -> c_int;
+    pread64 = pread(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t) -> ssize_t;
+    pwrite64 = pwrite(fd: c_int, buffer: *const c_void, len: size_t, offset: off_t) -> ssize_t;
+    preadv64 = preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    pwritev64 = pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    ftruncate64 = ftruncate(fd: c_int, length: off_t) -> c_int;
+}

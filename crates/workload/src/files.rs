@@ -1,0 +1,382 @@
+//! Loads on files: the patterns of the split-level experiments, each by a thread of its own.
+//!
+//! The threads have the names of their tasks, so that a scheduler can tell them apart. Nothing here
+//! knows of a scheduler.
+
+use crate::random::Random;
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+/// Bytes of a block.
+const BLOCK: usize = 4096;
+
+/// Bytes of a sequential read or write.
+const STREAM: usize = 256 * 1024;
+
+/// What a thread does, again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Appends a block and calls `fsync`. One operation is both.
+    Append,
+    /// Writes so many blocks at random places, then calls `fsync`. One operation is the `fsync`.
+    RandomSync {
+        /// Blocks of each `fsync`.
+        blocks: u32,
+    },
+    /// Reads so many bytes in sequence from a random place.
+    ReadRuns {
+        /// Bytes of a run.
+        bytes: u32,
+    },
+    /// Writes so many bytes in sequence to a random place, and calls no `fsync`.
+    WriteRuns {
+        /// Bytes of a run.
+        bytes: u32,
+    },
+    /// Reads the file from its begin to its end.
+    ReadSequential,
+    /// Writes the file from its begin to its end, and calls no `fsync`.
+    WriteSequential,
+    /// Reads so many bytes at the file's begin, which are cached.
+    ReadCached {
+        /// Bytes.
+        bytes: u32,
+    },
+    /// Writes over so many bytes at the file's begin, which stay dirty.
+    WriteOver {
+        /// Bytes.
+        bytes: u32,
+    },
+    /// Makes an empty file and calls `fsync` on it.
+    Create,
+}
+
+impl Pattern {
+    /// Whether the file must be there, with its whole length on the device.
+    fn needs_content(self) -> bool {
+        !matches!(self, Pattern::Append | Pattern::Create)
+    }
+}
+
+/// One thread.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Task {
+    /// Name of the thread: up to 15 bytes.
+    pub name: String,
+    /// What it does.
+    pub pattern: Pattern,
+    /// Its file, or the directory of files that it makes.
+    pub path: PathBuf,
+    /// Length of the file.
+    pub file_bytes: u64,
+    /// Pause between two operations.
+    pub pause_us: u64,
+    /// It begins so long after the others.
+    pub after_ms: u64,
+}
+
+/// What a thread did in the counted time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// Name of the task.
+    pub name: String,
+    /// Operations.
+    pub operations: u64,
+    /// Bytes read or written.
+    pub bytes: u64,
+    /// Seconds counted.
+    pub seconds: f64,
+    /// Latency of each operation, or of an even sample of them.
+    pub latencies_us: Vec<u32>,
+}
+
+impl Report {
+    /// A percentile of the latencies in milliseconds; not a number if there is none.
+    pub fn percentile_ms(&self, part: f64) -> f64 {
+        let mut sorted = self.latencies_us.clone();
+        sorted.sort_unstable();
+        let at = ((sorted.len() as f64 * part).ceil() as usize).clamp(1, sorted.len().max(1)) - 1;
+        sorted.get(at).map_or(f64::NAN, |us| f64::from(*us) / 1e3)
+    }
+
+    /// Operations a second.
+    pub fn per_s(&self) -> f64 {
+        self.operations as f64 / self.seconds
+    }
+
+    /// Megabytes a second.
+    pub fn mb_per_s(&self) -> f64 {
+        self.bytes as f64 / 1e6 / self.seconds
+    }
+}
+
+/// Latencies that a report keeps; of more, every second one is dropped each time.
+const LATENCIES: usize = 100_000;
+
+/// Makes the files of all tasks, and lets the device have them.
+pub fn prepare(tasks: &[Task]) -> io::Result<()> {
+    let block = vec![0x5A_u8; STREAM];
+    for task in tasks {
+        if task.pattern == Pattern::Create {
+            std::fs::create_dir_all(&task.path)?;
+            continue;
+        }
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(&task.path)?;
+        if task.pattern.needs_content() {
+            let mut at = file.metadata()?.len();
+            while at < task.file_bytes {
+                let length = (task.file_bytes - at).min(STREAM as u64) as usize;
+                file.write_all_at(&block[..length], at)?;
+                at += length as u64;
+            }
+        }
+        file.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Runs all tasks for `warm_up` and then `window`, and reports on the window.
+pub fn run(tasks: &[Task], warm_up: Duration, window: Duration) -> io::Result<Vec<Report>> {
+    let ready = Barrier::new(tasks.len());
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = tasks
+            .iter()
+            .enumerate()
+            .map(|(at, task)| {
+                let ready = &ready;
+                std::thread::Builder::new().name(task.name.clone()).spawn_scoped(scope, move || {
+                    let worker = Worker::new(task, at as u64);
+                    ready.wait();
+                    worker?.run(warm_up, window)
+                })
+            })
+            .collect::<io::Result<_>>()?;
+        threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("it panicked"))))
+            .collect()
+    })
+}
+
+struct Worker<'a> {
+    task: &'a Task,
+    file: Option<File>,
+    random: Random,
+    buffer: Vec<u8>,
+    position: u64,
+    made: u64,
+}
+
+impl<'a> Worker<'a> {
+    fn new(task: &'a Task, stream: u64) -> io::Result<Self> {
+        let file = match task.pattern {
+            Pattern::Create => None,
+            _ => Some(OpenOptions::new().read(true).write(true).open(&task.path)?),
+        };
+        let position = match (&file, task.pattern) {
+            (Some(file), Pattern::Append) => file.metadata()?.len(),
+            _ => 0,
+        };
+        Ok(Worker {
+            task,
+            file,
+            random: Random::new(1, stream),
+            buffer: vec![0xA5; STREAM],
+            position,
+            made: 0,
+        })
+    }
+
+    fn run(mut self, warm_up: Duration, window: Duration) -> io::Result<Report> {
+        std::thread::sleep(Duration::from_millis(self.task.after_ms));
+        let begin =
+            Instant::now() + warm_up.saturating_sub(Duration::from_millis(self.task.after_ms));
+        let end = begin + window;
+        let mut report = Report {
+            name: self.task.name.clone(),
+            operations: 0,
+            bytes: 0,
+            seconds: window.as_secs_f64(),
+            latencies_us: Vec::new(),
+        };
+        let mut every = 1;
+        loop {
+            let start = Instant::now();
+            if start >= end {
+                return Ok(report);
+            }
+            let (bytes, since) = self.operation()?;
+            let now = Instant::now();
+            // An operation counts for the part of it that lies in the window.
+            if now > begin {
+                let whole = now.duration_since(start).as_secs_f64().max(1e-9);
+                let inside = now.min(end).saturating_duration_since(start.max(begin)).as_secs_f64();
+                report.bytes += (bytes as f64 * (inside / whole).min(1.0)) as u64;
+            }
+            if start >= begin {
+                report.operations += 1;
+                if report.operations % every == 0 {
+                    let us = now.duration_since(since).as_micros();
+                    report.latencies_us.push(u32::try_from(us).unwrap_or(u32::MAX));
+                }
+                if report.latencies_us.len() >= LATENCIES {
+                    every *= 2;
+                    let mut keep = false;
+                    report.latencies_us.retain(|_| {
+                        keep = !keep;
+                        keep
+                    });
+                }
+            }
+            if self.task.pause_us > 0 {
+                std::thread::sleep(Duration::from_micros(self.task.pause_us));
+            }
+        }
+    }
+
+    /// A place for so many bytes, on a block's border.
+    fn place(&mut self, bytes: u64) -> u64 {
+        let blocks = (self.task.file_bytes.saturating_sub(bytes) / BLOCK as u64).max(1);
+        self.random.within(0, blocks as i64 - 1) as u64 * BLOCK as u64
+    }
+
+    /// Bytes, and when what is measured of it began.
+    fn operation(&mut self) -> io::Result<(u64, Instant)> {
+        let start = Instant::now();
+        let Some(file) = self.file.take() else { return self.create(start) };
+        let result = self.on_file(&file, start);
+        self.file = Some(file);
+        result
+    }
+
+    fn create(&mut self, start: Instant) -> io::Result<(u64, Instant)> {
+        self.made += 1;
+        let path = self.task.path.join(format!("{}-{}", self.task.name, self.made));
+        File::create(&path)?.sync_all()?;
+        Ok((0, start))
+    }
+
+    fn on_file(&mut self, file: &File, start: Instant) -> io::Result<(u64, Instant)> {
+        let size = self.task.file_bytes;
+        match self.task.pattern {
+            Pattern::Append => {
+                file.write_all_at(&self.buffer[..BLOCK], self.position)?;
+                self.position += BLOCK as u64;
+                file.sync_all()?;
+                Ok((BLOCK as u64, start))
+            }
+            Pattern::RandomSync { blocks } => {
+                for _ in 0..blocks {
+                    let at = self.place(BLOCK as u64);
+                    file.write_all_at(&self.buffer[..BLOCK], at)?;
+                }
+                let start = Instant::now();
+                file.sync_all()?;
+                Ok((u64::from(blocks) * BLOCK as u64, start))
+            }
+            Pattern::ReadRuns { bytes } => {
+                let begin = self.place(bytes.into());
+                self.runs(begin, bytes.into(), |buffer, at| file.read_exact_at(buffer, at))?;
+                Ok((bytes.into(), start))
+            }
+            Pattern::WriteRuns { bytes } => {
+                let begin = self.place(bytes.into());
+                self.runs(begin, bytes.into(), |buffer, at| file.write_all_at(buffer, at))?;
+                Ok((bytes.into(), start))
+            }
+            Pattern::ReadSequential | Pattern::WriteSequential => {
+                if self.position + STREAM as u64 > size {
+                    self.position = 0;
+                }
+                let buffer = &mut self.buffer[..(STREAM as u64).min(size) as usize];
+                match self.task.pattern {
+                    Pattern::ReadSequential => file.read_exact_at(buffer, self.position)?,
+                    _ => file.write_all_at(buffer, self.position)?,
+                }
+                self.position += buffer.len() as u64;
+                Ok((buffer.len() as u64, start))
+            }
+            Pattern::ReadCached { bytes } => {
+                self.runs(0, bytes.into(), |buffer, at| file.read_exact_at(buffer, at))?;
+                Ok((bytes.into(), start))
+            }
+            Pattern::WriteOver { bytes } => {
+                self.runs(0, bytes.into(), |buffer, at| file.write_all_at(buffer, at))?;
+                Ok((bytes.into(), start))
+            }
+            Pattern::Create => Ok((0, start)),
+        }
+    }
+
+    fn runs(
+        &mut self,
+        begin: u64,
+        bytes: u64,
+        call: impl Fn(&mut [u8], u64) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut at = begin;
+        while at < begin + bytes {
+            let length = (begin + bytes - at).min(STREAM as u64) as usize;
+            call(&mut self.buffer[..length], at)?;
+            at += length as u64;
+        }
+        Ok(())
+    }
+}
+
+/// Drops the page cache of a file, so that its next reads come from the device.
+pub fn forget(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_runs_and_counts() {
+        let dir = std::env::temp_dir().join(format!("headworks-files-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let patterns = [
+            Pattern::Append,
+            Pattern::RandomSync { blocks: 2 },
+            Pattern::ReadRuns { bytes: 8192 },
+            Pattern::WriteRuns { bytes: 8192 },
+            Pattern::ReadSequential,
+            Pattern::WriteSequential,
+            Pattern::ReadCached { bytes: 8192 },
+            Pattern::WriteOver { bytes: 8192 },
+            Pattern::Create,
+        ];
+        let tasks: Vec<Task> = patterns
+            .into_iter()
+            .enumerate()
+            .map(|(at, pattern)| Task {
+                name: format!("t{at}"),
+                pattern,
+                path: dir.join(format!("f{at}")),
+                file_bytes: 1 << 20,
+                pause_us: 1_000,
+                after_ms: 0,
+            })
+            .collect();
+        prepare(&tasks).unwrap();
+        forget(&tasks[4].path).unwrap();
+        let window = Duration::from_millis(300);
+        let reports = run(&tasks, Duration::from_millis(50), window).unwrap();
+        for report in &reports {
+            assert!(report.operations > 0, "{report:?}");
+            assert!(report.percentile_ms(0.5) > 0.0 || report.name == "t6" || report.name == "t7");
+        }
+        assert!(std::fs::metadata(&tasks[0].path).unwrap().len() >= 4096 * reports[0].operations);
+        std::fs::remove_dir_all(&dir).unwrap();
+    }
+}
