@@ -144,7 +144,9 @@ impl Daemon {
     /// The server has ended; another one may come.
     fn server_left(&mut self) {
         log::line(&format!("the server (process {}) has ended", self.note.server_pid));
-        self.region.beat.server.store(0, Ordering::Relaxed);
+        // Unless another has come already.
+        let (server, order) = (self.note.server_pid, Ordering::Relaxed);
+        let _ = self.region.beat.server.compare_exchange(server, 0, order, order);
         self.note = Note { server_pid: 0, server_started_ticks: 0, ..self.note.clone() };
         if let Err(error) = self.instance.rewrite_note(&self.note) {
             log::line(&format!("{error:#}"));
@@ -267,6 +269,13 @@ pub fn run(
             unsafe { libc::close(pidfd) };
             pidfd = -1;
             daemon.server_left();
+        }
+        // Another process has turned out to be the server: a helper of it had accepted first.
+        let server = daemon.region.beat.server.load(Ordering::Relaxed);
+        if pidfd >= 0 && daemon.note.attended && server != 0 && server != daemon.note.server_pid {
+            // SAFETY: the descriptor is ours.
+            unsafe { libc::close(pidfd) };
+            pidfd = -1;
         }
         if pidfd < 0 {
             pidfd = daemon.look_for_server();

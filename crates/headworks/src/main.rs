@@ -243,9 +243,9 @@ fn switch(select: &cli::Select, off: bool) -> Result<()> {
     region.set_off(off);
     if off {
         println!("the gate of `{}` is open: nobody is held. Close it: headworks on", instance.name);
-    } else if region.counter(headworks_region::layout::Counter::Panic) > 0 {
+    } else if region.counter(headworks_region::layout::Counter::PanicOpened) > 0 {
         println!(
-            "the gate of `{}` is switched on, but the library stands aside after an internal error: everybody \
+            "the gate of `{}` is switched on, but the library stands aside after internal errors: everybody \
              passes until the database is restarted",
             instance.name
         );

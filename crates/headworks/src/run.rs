@@ -103,12 +103,14 @@ fn warn(args: &Run, profile: &Profile, binary: &Binary) {
              others: headworks profile list"
         );
     }
-    if binary.receives_through_hooks(&profile.calls.receive) == Some(false) {
-        eprintln!(
-            "headworks: warning: {program} itself calls none of {}: unless one of its libraries does, the gate sees \
-             no request",
-            profile.calls.receive.join(", ")
-        );
+    for (calls, unseen) in [(&profile.calls.receive, "request"), (&profile.calls.send, "answer")] {
+        if !calls.is_empty() && binary.calls_one_of(calls) == Some(false) {
+            eprintln!(
+                "headworks: warning: {program} itself calls none of {}: unless one of its libraries does, the gate sees \
+                 no {unseen}",
+                calls.join(", ")
+            );
+        }
     }
 }
 

@@ -138,14 +138,22 @@ fn with<T>(work: impl FnOnce(&mut Followed<'_>) -> T) -> Option<T> {
         region.count(Counter::ConcurrentUse);
         return None;
     }
-    // SAFETY: nobody else is between the two, and no reference outlives them.
+    let _busy = Busy;
+    // SAFETY: nobody else is here while the shelf is busy, and no reference outlives that.
     let backend = unsafe { &mut *SHELF.backend.get() };
-    let result = backend.user.and_then(|user| {
+    backend.user.and_then(|user| {
         let slot = region.user(user)?;
         Some(work(&mut Followed { region, user, slot, backend }))
-    });
-    SHELF.busy.store(false, Ordering::Release);
-    result
+    })
+}
+
+/// The shelf is busy until this is dropped, also by a panic.
+struct Busy;
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        SHELF.busy.store(false, Ordering::Release);
+    }
 }
 
 /// The postmaster has accepted a connection.
@@ -378,6 +386,16 @@ pub fn closing(fd: i32) {
 /// Whether [`closing`] has anything to do.
 pub fn knows(fd: i32) -> bool {
     fd != NONE && (ACCEPTED.load(Ordering::Relaxed) == fd || serves(fd))
+}
+
+/// An operation failed: this process passes from here on. What it keeps of the client's bytes is
+/// still to be delivered.
+pub(crate) fn abandon() {
+    with(|it| {
+        it.backend.user = None;
+        it.region.unregister(it.user);
+    });
+    process::stand_aside();
 }
 
 /// The process ends in an orderly way, and its locks are released: what its user held is given back.

@@ -12,9 +12,10 @@ use crate::mysql::Session;
 use crate::named::Named;
 use crate::process;
 use crate::tls::Channel;
+use crate::traffic::Traffic;
 use crate::turnstile::{Ownership, Turnstile, Way};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
 
 /// Descriptors that can be followed; a connection with a larger one passes, and is counted.
@@ -58,6 +59,8 @@ pub struct Inner {
     pub session: Session,
     /// The same for generic framing.
     pub generic: generic::Session,
+    /// Under generic framing: what went through the hooks.
+    pub traffic: Traffic,
 }
 
 /// What follows a conversation.
@@ -104,6 +107,7 @@ impl Inner {
             named: Named::Nothing,
             session: Session::new(),
             generic: generic::Session::new(),
+            traffic: Traffic::of(-1),
         }
     }
 }
@@ -124,12 +128,20 @@ pub struct Conn {
     /// Its user may hold a place that could be lent while the server sleeps.
     lendable: AtomicBool,
     early: EarlyReads,
+    /// Generic framing follows the bytes of the socket.
+    generic: AtomicBool,
+    /// The bytes of the socket are the TLS library's matter.
+    in_library: AtomicBool,
+    /// An operation on it failed: nothing of it is looked at any more.
+    abandoned: AtomicBool,
     /// User of a connection that was closed while its thread was in an operation, plus one.
     orphan: AtomicU32,
     /// What the request that arrives waited until its event was passed on, in microseconds.
     waited_us: AtomicU32,
     turnstile: Turnstile,
     inner: UnsafeCell<Inner>,
+    /// Bytes that other threads sent while this connection's own thread was in an operation.
+    strayed: AtomicU64,
 }
 
 const _: () = {
@@ -157,16 +169,55 @@ impl Conn {
             at_start: AtomicBool::new(false),
             lendable: AtomicBool::new(false),
             early: EarlyReads::new(),
+            generic: AtomicBool::new(false),
+            in_library: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
             orphan: AtomicU32::new(0),
             waited_us: AtomicU32::new(0),
             turnstile: Turnstile::new(),
             inner: UnsafeCell::new(Inner::new()),
+            strayed: AtomicU64::new(0),
         }
     }
 
     /// The user of this connection, if it has one.
     pub fn user(&self) -> Option<u32> {
         self.user.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Whether what goes through its socket is to be looked at.
+    pub fn is_followed(&self) -> bool {
+        self.user.load(Ordering::Acquire) != 0
+            && !self.in_library.load(Ordering::Relaxed)
+            && !self.is_abandoned()
+    }
+
+    /// Whether generic framing follows the bytes of its socket.
+    pub fn is_generic(&self) -> bool {
+        self.generic.load(Ordering::Relaxed)
+    }
+
+    /// Whether an operation on it failed.
+    pub fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// An operation on it failed: nothing of it is looked at any more.
+    pub fn abandon(&self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+        self.set_work(Work::None);
+        self.set_anticipating(false);
+        self.set_lendable(false);
+    }
+
+    /// Another thread sent this many bytes while the entry was in use.
+    pub fn note_strayed(&self, bytes: usize) {
+        self.strayed.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes that other threads sent while the entry was in use.
+    pub fn strayed(&self) -> u64 {
+        self.strayed.load(Ordering::Relaxed)
     }
 
     /// What the server does for the connection. Outside the exclusive part, because most calls
@@ -315,6 +366,14 @@ impl Use<'_> {
         Some(header.to_le_bytes())
     }
 
+    /// Tells the hooks what to do with the bytes of the socket. To be called whenever framing or
+    /// channel change.
+    pub fn note_channel(&self) {
+        let generic = self.framing == Framing::Generic && self.channel == Channel::Socket;
+        self.conn.generic.store(generic, Ordering::Relaxed);
+        self.conn.in_library.store(self.channel == Channel::Library, Ordering::Relaxed);
+    }
+
     /// Begins a new connection.
     pub fn begin(&mut self, user: u32) {
         **self = Inner::new();
@@ -323,6 +382,9 @@ impl Use<'_> {
         self.conn.set_anticipating(false);
         self.conn.set_lendable(false);
         self.conn.early.forget();
+        self.conn.strayed.store(0, Ordering::Relaxed);
+        self.conn.abandoned.store(false, Ordering::Relaxed);
+        self.note_channel();
         self.conn.header.store(0, Ordering::Relaxed);
         self.conn.user.store(user + 1, Ordering::Release);
     }

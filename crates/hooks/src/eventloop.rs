@@ -53,6 +53,7 @@ mod watch;
 
 pub use control::{Registration, closing_set, created, prepare, settled};
 pub use tls::{followed, received_inside_tls, sent_inside_tls, tls_begins, tls_established};
+pub(crate) use turn::abandon;
 pub use turn::{accepted, close, received, sent, shutting_down};
 pub use wait::{Sleep, after_wait, before_wait, pass_through};
 pub use watch::{Watch, client, forked};

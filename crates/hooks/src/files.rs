@@ -121,7 +121,7 @@ fn governed(fd: c_int) -> Option<File> {
 
 /// File systems without storage behind them (their magic numbers are in `linux/magic.h`).
 const MEMORY_ONLY: [i64; 6] =
-    [0x0102_1994, 0x9fa0, 0x6265_6572, 0x8584_58f6, 0x9584_58f6, 0x0102_7e5];
+    [0x0102_1994, 0x9fa0, 0x6265_6572, 0x8584_58f6, 0x9584_58f6, 0x0010_27e5];
 
 #[cold]
 fn find_out(region: &'static IoRegion, fd: c_int, word: &'static AtomicU64) -> Option<File> {

@@ -6,6 +6,9 @@
 //! written something, reads again. Bytes that come before the first of the answer belong to the
 //! request; what the server says without being asked (a greeting, a notice) answers nothing.
 //!
+//! A server may write in a way that no hook sees. When it reads with a request in hand, the kernel is
+//! asked whether it has written ([`crate::traffic`]).
+//!
 //! What this cannot see: who the client is, transactions, locks, and requests sent ahead
 //! (pipelining), which count as one. A user that owns a lock may therefore be held; the stall
 //! detector is what helps then.
@@ -94,6 +97,11 @@ impl Session {
     /// Bytes that the server sent.
     pub fn server_bytes(&mut self, bytes: &[u8]) {
         self.answered |= !bytes.is_empty();
+    }
+
+    /// The server sent something, whatever it was.
+    pub fn answer(&mut self) {
+        self.answered = true;
     }
 
     /// Whether the server, if it reads now, has no request in hand.

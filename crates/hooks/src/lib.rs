@@ -6,10 +6,11 @@
 //! through the region.
 //!
 //! Every call of an operation ends *handled*, or *bypassed* for a reason that is counted. None
-//! allocates, blocks on a lock of ours for long, or panics on purpose; a panic all the same is
-//! caught by the caller, and the library then stands aside for good.
+//! allocates, blocks on a lock of ours for long, or panics on purpose. A panic all the same is caught
+//! by the [`barrier`], and the connection passes from then on.
 
 pub mod backend;
+pub mod barrier;
 pub mod conn;
 pub mod early;
 pub mod eventloop;
@@ -26,7 +27,9 @@ pub mod peer;
 pub mod postgres;
 pub mod process;
 pub mod redis;
+mod server;
 pub mod server_waits;
 pub mod symbols;
 pub mod tls;
+pub mod traffic;
 mod turnstile;

@@ -10,17 +10,19 @@
 pub mod blocked;
 mod blocking;
 mod shared;
+mod unseen;
 
-pub use blocking::about_to_block;
+pub use blocking::{about_to_block, blocked_for_nothing, may_block};
 
 use crate::conn::{self, Conn, Framing, Use, Work};
 use crate::generic;
 use crate::identity::{apply_identity, judge};
 use crate::mysql::{ClientEvent, Command, Opaque, PassReason as Statement, RequestClass};
 use crate::peer::peer_of;
-use crate::process;
 use crate::tls::Channel;
+use crate::traffic::Traffic;
 use crate::{backend, eventloop};
+use crate::{process, server};
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_policy::counterfactual::ObservedTurn;
@@ -39,6 +41,11 @@ struct Followed {
 }
 
 fn follow(conn: &'static Conn) -> Option<Followed> {
+    if conn.is_abandoned() { None } else { owner(conn) }
+}
+
+/// As [`follow`], also for a connection on which an operation failed.
+fn owner(conn: &'static Conn) -> Option<Followed> {
     let user = conn.user()?;
     let region = process::region()?;
     Some(Followed { region, conn, user, slot: region.user(user)? })
@@ -69,10 +76,7 @@ pub fn accepted(fd: i32) {
     if !process::is_attached_process() {
         return;
     }
-    // The gate of a service is there before its server: whoever accepts is the server.
-    if region.beat.server.load(Ordering::Relaxed) == 0 {
-        region.beat.server.store(process::own_pid(), Ordering::Relaxed);
-    }
+    server::accepts(region);
     match region.protocol() {
         Protocol::MySql | Protocol::Generic => {}
         Protocol::PostgreSql => return backend::accepted(fd),
@@ -95,8 +99,10 @@ pub fn accepted(fd: i32) {
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
     inner.begin(user);
+    inner.traffic = Traffic::of(fd);
     if region.protocol() == Protocol::Generic {
         inner.framing = Framing::Generic;
+        inner.note_channel();
         drop(inner);
         // Nobody will say who the client is: its address is all that rules can see.
         judge(region, user);
@@ -109,12 +115,15 @@ pub fn accepted(fd: i32) {
 #[inline(never)] // so that the hook itself stays small: it has less to save and restore
 pub fn about_to_receive(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
-    let work = conn.work();
     let Some(mut inner) = it.exclusive() else { return };
-    if !inner.at_boundary() {
-        return;
+    if inner.at_boundary() || unseen::is_answered(&it, &mut inner) {
+        request_is_over(&it, inner);
     }
-    conn.set_work(Work::None);
+}
+
+fn request_is_over(it: &Followed, mut inner: Use<'_>) {
+    let work = it.conn.work();
+    it.conn.set_work(Work::None);
     blocked::serves(None);
     inner.named.answered();
     let holding = inner.holding();
@@ -128,7 +137,7 @@ pub fn about_to_receive(conn: &'static Conn) {
     if !holding.is_empty() {
         it.region.begin_gap(it.slot, now);
     } else if it.slot.state() != State::Idle {
-        end_turn(&it, now, quota_left);
+        end_turn(it, now, quota_left);
     }
 }
 
@@ -237,6 +246,7 @@ fn received_otherwise(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
             inner.channel = Channel::Socket;
             inner.framing = Framing::Generic;
             inner.generic = generic::Session::of_records();
+            inner.note_channel();
             it.slot.encryption.store(Encryption::Unread as u32, Ordering::Relaxed);
             it.region.count(Counter::TlsUnread);
         }
@@ -248,6 +258,7 @@ fn received_otherwise(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
 /// Bytes from the client under generic framing.
 fn receive_generic(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
     let begins = inner.generic.client_bytes(bytes);
+    unseen::read(it, &mut inner, begins);
     if begins || it.conn.work() != Work::None {
         inner.named.look(bytes);
     }
@@ -277,6 +288,7 @@ pub(crate) fn tls_begins(conn: &'static Conn) {
         Framing::Generic => inner.generic = generic::Session::new(),
     }
     inner.channel = Channel::Library;
+    inner.note_channel();
     it.slot.encryption.store(Encryption::Read as u32, Ordering::Relaxed);
 }
 
@@ -324,11 +336,31 @@ pub fn hung_up(conn: &'static Conn) {
 #[inline(never)]
 pub fn sent(conn: &'static Conn, bytes: &[u8]) {
     let Some(it) = follow(conn) else { return };
-    let Some(mut inner) = it.exclusive() else { return };
+    let Some(mut inner) = it.exclusive() else {
+        conn.note_strayed(bytes.len());
+        return;
+    };
     if inner.is_plain() {
         inner.session.server_bytes(bytes);
     } else if inner.channel == Channel::Socket {
-        inner.generic.server_bytes(bytes);
+        unseen::wrote(&it, inner, bytes.len());
+    }
+}
+
+/// The kernel took this many bytes for the client that never were in the server's memory: of a
+/// file, or of a pipe.
+#[cold]
+pub fn sent_unread(conn: &'static Conn, count: usize) {
+    let Some(it) = follow(conn) else { return };
+    let Some(mut inner) = it.exclusive() else {
+        conn.note_strayed(count);
+        return;
+    };
+    match (inner.channel, inner.framing) {
+        (Channel::Socket, Framing::Generic) => unseen::wrote(&it, inner, count),
+        // What it says cannot be followed any more.
+        (Channel::Socket, Framing::MySql) => never_hold(&it, &mut inner, Counter::OpaqueUnknown),
+        _ => {}
     }
 }
 
@@ -378,7 +410,7 @@ pub fn woke(conn: &'static Conn) {
 
 /// The socket `fd` is about to be shut down for reading, by whichever thread.
 pub fn shutting_down(fd: i32) {
-    let Some(it) = conn::find(fd).and_then(follow) else { return };
+    let Some(it) = conn::find(fd).and_then(owner) else { return };
     if process::is_attached_process() {
         it.region.cancel(it.user);
     } else {
@@ -388,15 +420,24 @@ pub fn shutting_down(fd: i32) {
 
 /// The connection is about to be closed, by whichever thread.
 pub fn closing(conn: &'static Conn) {
-    let Some(it) = follow(conn) else { return };
+    let Some(it) = owner(conn) else { return };
     if !process::is_attached_process() {
         it.region.count(Counter::Foreign);
         return;
     }
+    unseen::closing(&it);
     // Its thread may wait in the gate: it must not any longer.
     it.region.cancel(it.user);
     blocked::serves(None);
     it.conn.end(|user| it.region.unregister(user));
+}
+
+/// An operation on the connection failed: it passes from here on, and nothing of it is looked at.
+pub(crate) fn abandon(conn: &'static Conn) {
+    let Some(it) = follow(conn) else { return };
+    conn.abandon();
+    it.region.leave(it.user);
+    it.region.leave_alone(it.user);
 }
 
 fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
@@ -469,14 +510,21 @@ fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
         inner.channel = Channel::Awaited;
         return;
     }
-    inner.left_alone = true;
-    it.conn.set_work(Work::None);
-    it.conn.set_lendable(false);
-    it.region.count(match inner.session.opaque() {
+    let counter = match inner.session.opaque() {
         Some(Opaque::Tls) => Counter::OpaqueTls,
         Some(Opaque::Compressed) => Counter::OpaqueCompressed,
         Some(Opaque::Desynchronized) => Counter::OpaqueUnknown,
         None => Counter::Replication,
-    });
+    };
+    never_hold(it, inner, counter);
+}
+
+/// The connection passes from here on, and this counter says why.
+#[cold]
+fn never_hold(it: &Followed, inner: &mut Use<'_>, counter: Counter) {
+    inner.left_alone = true;
+    it.conn.set_work(Work::None);
+    it.conn.set_lendable(false);
+    it.region.count(counter);
     it.region.leave_alone(it.user);
 }

@@ -30,13 +30,18 @@ pub fn has_words() -> bool {
     WORDS.load(Ordering::Relaxed)
 }
 
-/// Stands aside for good: no later call does anything but pass through. The gate is opened, so
-/// that nobody waits for what this process would have given back.
+/// Stands aside for good: no later call does anything but pass through.
+pub(crate) fn stand_aside() {
+    REGION.store(core::ptr::null_mut(), Ordering::SeqCst);
+}
+
+/// Stands aside, and opens the gate, so that nobody waits for what this process would have given
+/// back.
 pub fn disable() {
     let region = region();
-    REGION.store(core::ptr::null_mut(), Ordering::SeqCst);
+    stand_aside();
     if let Some(region) = region {
-        region.count(Counter::Panic);
+        region.count(Counter::PanicOpened);
         region.set_off(true);
     }
 }

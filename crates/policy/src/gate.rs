@@ -57,10 +57,15 @@ impl Gate {
         }
     }
 
-    /// Whether `user`, which has just begun to wait, goes ahead without a token: its turn is due, nobody of its class is
-    /// inside (`alone`), and nobody else is owed one. It is owed the next one then.
-    pub fn go_ahead(&mut self, user: u32, alone: impl FnOnce() -> bool) -> Option<Turn> {
-        if self.owed.len > 0 || !self.wrr.is_due(user) || !alone() {
+    /// Whether `user`, which has just begun to wait, may go ahead without a token: its turn is due, and nobody else is owed
+    /// one. The caller knows whether anybody of its class is inside.
+    pub fn may_go_ahead(&self, user: u32) -> bool {
+        self.owed.len == 0 && self.wrr.is_due(user)
+    }
+
+    /// `user` goes ahead without a token, unless it [may](Gate::may_go_ahead) not. It is owed the next one then.
+    pub fn go_ahead(&mut self, user: u32) -> Option<Turn> {
+        if !self.may_go_ahead(user) {
             return None;
         }
         let turn = self.wrr.take()?;
@@ -178,14 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn one_whose_turn_is_due_goes_ahead_if_nobody_of_its_class_is_inside() {
+    fn one_whose_turn_is_due_goes_ahead_one_at_a_time() {
         let mut gate = Box::new(Gate::new());
         let crowd = |gate: &mut Gate, user| {
             gate.wrr.join(user, 1);
             gate.wrr.arrive(user);
         };
         (10..20).for_each(|user| crowd(&mut gate, user));
-        assert!(gate.go_ahead(10, || false).is_none(), "one of its class is inside");
         let mut later = 0;
         for _ in 0..100 {
             let Some(Next::Admit(turn)) = gate.decide() else { panic!("somebody waits") };
@@ -193,7 +197,7 @@ mod tests {
             gate.wrr.arrive(turn.user);
             later = turn.user;
         }
-        assert!(gate.go_ahead(later, || true).is_none(), "others are due before it");
+        assert!(gate.go_ahead(later).is_none(), "others are due before it");
         gate.wrr.join(1, 2);
         gate.wrr.arrive(1);
         gate.wrr.end_turn(1, 1);
@@ -205,11 +209,11 @@ mod tests {
             gate.wrr.arrive(turn.user);
         }
         gate.wrr.arrive(1);
-        assert_eq!(gate.go_ahead(1, || true).map(|turn| turn.user), Some(1));
+        assert_eq!(gate.go_ahead(1).map(|turn| turn.user), Some(1));
         assert!(!gate.wrr.is_waiting(1));
         gate.wrr.join(2, 3);
         gate.wrr.arrive(2);
-        assert!(gate.go_ahead(2, || true).is_none(), "one at a time");
+        assert!(gate.go_ahead(2).is_none(), "one at a time");
         assert_eq!(gate.decide(), Some(Next::Settle(1)), "the next token is its own");
     }
 
@@ -257,7 +261,7 @@ mod tests {
                     }
                 }
                 let alone = !inside.iter().any(|it| class_of(it.1) == class_of(user));
-                if ahead && gate.wrr.is_waiting(user) && gate.go_ahead(user, || alone).is_some() {
+                if ahead && alone && gate.wrr.is_waiting(user) && gate.go_ahead(user).is_some() {
                     inside.push((now + length(), user, false));
                 }
                 most = most.max(inside.len());

@@ -107,7 +107,7 @@ impl Site {
                     && matches!(it, Doing::Inside { token: true, .. })
             };
             let alone = !self.doing.iter().enumerate().any(mine);
-            if self.gate.go_ahead(user, || alone).is_some() {
+            if alone && self.gate.go_ahead(user).is_some() {
                 self.begin(user, false, true);
             }
         }

@@ -8,23 +8,27 @@
 //!
 //! # Nobody is forgotten
 //! A user that finds no token enqueues under the lock and raises `pending`; the first to raise it
-//! from zero then looks at all tokens once more (`pump`). A user that leaves frees its token and then
+//! from zero then looks at all tokens once more (`sweep`). A user that leaves frees its token and then
 //! looks at `pending`. Both pairs are sequentially consistent: either the one sees the free token, or
 //! the other sees that somebody waits, takes the lock and gives on the token that it freed
-//! (`hand_over`).
+//! (`hand_over`). The look at all tokens needs no lock, which is only taken to give one away: under
+//! the lock nothing grows with P.
 //!
 //! Those who enqueue while `pending` is above zero look at no token, for none is free that nobody
-//! will see to. It was above zero, without a break, since the first of them looked. A token that was
-//! free then was given away. One that was busy then and was freed since was freed either under the
-//! lock, where it is given on as long as anybody needs it, or without it, and after the first one's
-//! look: then its owner, who looks at `pending` after that, sees it above zero. The same is true of
-//! a token that somebody took without the lock, having seen `pending` at zero a moment too late.
-//! Whatever else makes a token free looks at all of them after it has raised `pending`: a larger P,
-//! the queue made anew, tokens that were found again (`repair`).
+//! will see to. It was above zero, without a break, since the first of them raised it, who looks at
+//! each token after that. A token that is free at this look is given away. One that is busy then and
+//! is freed later is freed either under the lock, where it is given on as long as anybody needs it,
+//! or without it: then its owner, who looks at `pending` after that, sees it above zero. The same is
+//! true of a token that somebody took without the lock, having seen `pending` at zero a moment too
+//! late. Whatever else makes a token free looks at all of them after it has raised `pending`: a
+//! larger P, the queue made anew, tokens that were found again (`repair`).
 //!
-//! An owner may die or be stopped between freeing its token and looking, or not get the lock. The
-//! daemon looks at all tokens twenty times a second if anybody waits ([`Region::pump_all`]), and
-//! without a daemon nobody waits. `tests/forgotten.rs` tries all orders of these steps on a model.
+//! The first of them goes on looking although it was given a token itself meanwhile.
+//!
+//! It may die or be stopped before it has looked at all, or an owner between freeing its token and
+//! looking, or somebody may not get the lock. The daemon looks at all tokens twenty times a second
+//! if anybody waits ([`Region::pump_all`]), and without a daemon nobody waits. `tests/forgotten.rs`
+//! tries all orders of these steps on a model.
 //!
 //! # Nobody is held for ever
 //! A sleeper wakes every fifth of a second and looks whether the daemon lives, the gate is open
@@ -38,7 +42,7 @@ use crate::tokens::named;
 use crate::user::{FLAG_BYPASS, FLAG_UNFOLLOWED, State, UserSlot, bump};
 use core::sync::atomic::{AtomicU64, Ordering};
 use headworks_policy::wrr::ClassShare;
-use headworks_policy::{CLASSES, Nanos, USERS};
+use headworks_policy::{CLASSES, Nanos};
 
 impl Region {
     /// Claims a slot for a new user. `None` when all are taken; the connection then passes.
@@ -52,35 +56,6 @@ impl Region {
         slot.connected_ns.store(now.0, Ordering::Relaxed);
         slot.favourite.store(user % self.control.limit(), Ordering::Relaxed);
         self.locked(|gate, _| gate.wrr.join(user, 0));
-        Some(user)
-    }
-
-    /// Takes the first free slot. Users that come and go beside ten thousand others must not
-    /// search through these each time, hence the word where to begin; it is only a hint.
-    ///
-    /// The process's number comes first: a slot is at no moment somebody's without saying whose, so whoever looks for
-    /// the dead never takes a newcomer for the user before it, and finds those that died in here.
-    fn claim_slot(&self, pid: u32) -> Option<u32> {
-        let from = self.extent.free_from.load(Ordering::Relaxed);
-        let start = (from as usize).min(USERS);
-        let free = |&user: &usize| {
-            let slot = &self.users[user];
-            if slot.state.load(Ordering::Acquire) != State::Free as u32 {
-                return false;
-            }
-            // Before anything is written to it: nobody looks beyond.
-            if self.high_water() <= user as u32 {
-                self.extent.high_water.fetch_max(user as u32 + 1, Ordering::Relaxed);
-            }
-            if slot.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                return false;
-            }
-            slot.move_state(State::Free, State::Idle)
-        };
-        let user = (start..USERS).find(free).or_else(|| (0..start).find(free))? as u32;
-        // Unless somebody has left meanwhile, perhaps from a slot below this one.
-        let hint = &self.extent.free_from;
-        let _ = hint.compare_exchange(from, user + 1, Ordering::Relaxed, Ordering::Relaxed);
         Some(user)
     }
 
@@ -113,20 +88,21 @@ impl Region {
             return;
         }
         self.leave(user);
-        self.locked(|gate, wakes| {
+        let late = self.locked(|gate, wakes| {
             gate.wrr.withdraw(user);
             gate.forgive(user);
             self.bury(slot);
-            // A granter that was killed has booked one on it late: perhaps more was left undone.
-            if let Some(token) = self.take_back(user, slot) {
-                self.pump(gate, wakes, Some(token));
-            }
+            let token = self.take_back(user, slot);
+            self.hand_over(gate, wakes, token);
+            token.is_some()
         });
+        // A granter that was killed has booked one on it late: perhaps more was left undone.
+        if late == Some(true) {
+            self.sweep();
+        }
         slot.thread.store(0, Ordering::Relaxed);
         slot.set_state(State::Free);
-        // Last: who dies before this leaves a slot that says whose it was, and that is found.
-        slot.pid.store(0, Ordering::Release);
-        self.extent.free_from.fetch_min(user, Ordering::Relaxed);
+        self.free_slot(user);
     }
 
     fn bury(&self, slot: &UserSlot) {
@@ -165,7 +141,12 @@ impl Region {
         let Some(slot) = self.user(user) else { return };
         let flags = slot.flags.load(Ordering::Relaxed);
         slot.flags.store(flags | FLAG_UNFOLLOWED, Ordering::Relaxed);
-        self.leave(user);
+        // Its own thread may be held, and ends its wait itself.
+        if slot.move_state(State::Waiting, State::Cancelled) {
+            futex::wake(&slot.state, 1);
+        } else {
+            self.leave(user);
+        }
     }
 
     /// Follows a user again that was [left alone](Region::leave_alone) for a while.
@@ -249,7 +230,9 @@ impl Region {
     /// forgotten".
     pub fn pump_all(&self) {
         if self.pending.count.load(Ordering::SeqCst) > 0 {
-            self.locked(|gate, wakes| self.pump(gate, wakes, None));
+            // Whoever had the lock may be dead, and the tokens that it had in hand with it.
+            self.locked(|_, _| ());
+            self.sweep();
         }
     }
 
@@ -273,8 +256,7 @@ impl Region {
         }
         if slot.state() == State::Free {
             // It was claimed, and no more.
-            slot.pid.store(0, Ordering::Release);
-            self.extent.free_from.fetch_min(user, Ordering::Relaxed);
+            self.free_slot(user);
             return;
         }
         self.count(Counter::Reaped);
@@ -285,11 +267,11 @@ impl Region {
     /// not to be had: ζ then counts from the next time on. Leaves `off` as it is.
     pub fn apply(&self, settings: &crate::control::Settings) -> bool {
         self.control.store(settings);
-        let done = self.locked(|gate, wakes| {
+        let done = self.locked(|gate, _| {
             gate.wrr.set_zeta(settings.zeta);
             self.count_excess();
-            self.pump(gate, wakes, None);
         });
+        self.sweep();
         if !self.control.enforcing() {
             self.wake_everybody();
         }
@@ -302,10 +284,8 @@ impl Region {
         if !self.control.exchange_parallelism(seen, parallelism) {
             return false;
         }
-        self.locked(|gate, wakes| {
-            self.count_excess();
-            self.pump(gate, wakes, None);
-        });
+        self.locked(|_, _| self.count_excess());
+        self.sweep();
         true
     }
 
@@ -318,10 +298,8 @@ impl Region {
     /// Sets how many users beyond P may be inside, for the stall detector.
     pub fn set_bonus(&self, bonus: u32) {
         self.control.store_bonus(bonus);
-        self.locked(|gate, wakes| {
-            self.count_excess();
-            self.pump(gate, wakes, None);
-        });
+        self.locked(|_, _| self.count_excess());
+        self.sweep();
     }
 
     /// Opens the gate for everybody at once, or closes it.

@@ -22,10 +22,13 @@ use headworks_policy::{CLASSES, Nanos, USERS};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
 
 /// Changes with every change of the layout or of the meaning of a field.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// Turns that the ring of a dry run keeps.
 pub const RING: usize = 1 << 15;
+
+/// The third panic within this time opens the gate.
+const PANICS_WITHIN: Nanos = Nanos::from_millis(60_000);
 
 /// Who made the region.
 #[derive(Debug)]
@@ -70,7 +73,10 @@ pub enum Counter {
     ConcurrentUse,
     Foreign,
     SharedThreads,
+    UnseenAnswers,
+    UnseenReads,
     Panic,
+    PanicOpened,
 }
 
 /// Name and meaning of each [`Counter`], in order: read by status, metrics and documentation.
@@ -184,7 +190,26 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
         "shared_threads",
         "times a thread was seen to serve several connections at once, so that nobody is held any more (generic framing)",
     ),
-    (Counter::Panic, "panic", "errors inside the library, after which it stands aside for good"),
+    (
+        Counter::UnseenAnswers,
+        "unseen_answers",
+        "connections whose server answers by calls that are not hooked (generic framing)",
+    ),
+    (
+        Counter::UnseenReads,
+        "unseen_reads",
+        "connections that pass because their server reads by calls that are not hooked (generic framing)",
+    ),
+    (
+        Counter::Panic,
+        "panic",
+        "errors inside the library; the connection or process in which one happened passes",
+    ),
+    (
+        Counter::PanicOpened,
+        "panic_opened",
+        "times the gate was opened for all because errors inside the library repeated",
+    ),
 ];
 
 /// A free or held place inside, on a cache line of its own.
@@ -208,10 +233,17 @@ pub struct Pending {
 #[repr(C, align(64))]
 pub struct Extent {
     pub(crate) high_water: AtomicU32,
-    /// Where the search for a free slot begins: no slot below it is free, or it was freed just
-    /// now.
-    pub(crate) free_from: AtomicU32,
+    /// Panics that were caught.
+    pub(crate) panics: AtomicU32,
+    /// When the last two were.
+    pub(crate) panicked_ns: [AtomicU64; 2],
 }
+
+/// Which slots are taken, a bit each: what a newcomer looks at instead of the slots. Only a hint, as
+/// a slot's own words decide; the daemon puts it right.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Taken(pub(crate) [AtomicU64; USERS / 64]);
 
 /// Sums of the users that left a class, written under the lock.
 #[derive(Debug)]
@@ -339,6 +371,7 @@ pub struct Region {
     /// Turns for the replay of a dry run.
     pub ring: Ring,
     pub(crate) held: HeldRing,
+    pub(crate) taken: Taken,
     pub(crate) users: [UserSlot; USERS],
     pub(crate) histograms: Histograms,
 }
@@ -354,6 +387,8 @@ pub struct LockLine {
     pub(crate) lock: RobustLock,
     /// Busy tokens beyond P, after P was lowered; read and written under the lock.
     pub(crate) excess: AtomicU32,
+    /// No token beyond P and below this one is busy, or it is being given back.
+    pub(crate) excess_from: AtomicU32,
 }
 
 /// The policy's state, only touched under the lock.
@@ -368,6 +403,16 @@ impl Region {
     /// Counts an event.
     pub fn count(&self, counter: Counter) {
         self.counters.0[counter as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A panic was caught. Says whether the gate is to be opened for all: it is the third within a
+    /// minute.
+    pub fn note_panic(&self, now: Nanos) -> bool {
+        self.count(Counter::Panic);
+        let nth = self.extent.panics.fetch_add(1, Ordering::Relaxed);
+        let place = &self.extent.panicked_ns[nth as usize % 2];
+        let before = Nanos(place.swap(now.0.max(1), Ordering::Relaxed));
+        before > Nanos(0) && now.since(before) < PANICS_WITHIN
     }
 
     /// Value of a counter.
@@ -401,6 +446,19 @@ mod tests {
             assert_eq!(*counter as usize, at);
             assert!(!name.is_empty() && !help.is_empty());
         }
+    }
+
+    #[test]
+    fn the_third_panic_within_a_minute_is_one_too_many() {
+        let path =
+            std::ffi::CString::new(format!("/dev/shm/headworks-panics-{}", std::process::id()));
+        let path = path.unwrap();
+        let region = crate::Mapping::create(&path, None).unwrap();
+        std::fs::remove_file(path.to_str().unwrap()).unwrap();
+        let at = |seconds: u64| region.note_panic(Nanos::from_millis(1_000 * (1_000 + seconds)));
+        let noted = [0, 30, 70, 80, 141, 142, 143].map(at);
+        assert_eq!(noted, [false, false, false, true, false, false, true]);
+        assert_eq!(region.counter(Counter::Panic), 7);
     }
 
     #[test]

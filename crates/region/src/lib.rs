@@ -33,6 +33,7 @@ pub mod pause;
 pub mod protocol;
 mod repair;
 pub mod rules;
+mod slots;
 pub mod snapshot;
 pub mod text;
 pub mod thread;

@@ -130,6 +130,13 @@ impl RobustLock {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // What it guards may be half changed. The next one finds a word that names no owner, and
+            // takes the lock over as from one that died.
+            self.lock.0.store(SLEEPERS, Ordering::Release);
+            futex::wake(&self.lock.0, 1);
+            return;
+        }
         if self.lock.0.swap(0, Ordering::Release) & SLEEPERS != 0 {
             futex::wake(&self.lock.0, 1);
         }
@@ -177,6 +184,18 @@ mod tests {
     #[test]
     fn a_word_that_names_no_owner_does_not_block() {
         let lock = RobustLock(AtomicU32::new(SLEEPERS));
+        assert!(lock.acquire(|_| false).expect("nobody holds it").inherited);
+        assert!(!lock.acquire(|_| false).expect("it was given back").inherited);
+    }
+
+    #[test]
+    fn a_panic_inside_is_as_the_death_of_the_owner() {
+        let lock = RobustLock(AtomicU32::new(0));
+        let panics = || {
+            let _held = lock.acquire(|_| false);
+            panic!("on purpose");
+        };
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(panics)).unwrap_err();
         assert!(lock.acquire(|_| false).expect("nobody holds it").inherited);
         assert!(!lock.acquire(|_| false).expect("it was given back").inherited);
     }

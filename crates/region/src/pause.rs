@@ -44,20 +44,19 @@ impl Region {
             return;
         }
         slot.set_state(State::Overdraft);
-        let done = self.locked(|gate, wakes| {
+        let first = self.locked(|gate, _| {
             // The thread that had the lock before may have rebuilt the queue and given the session
             // a token.
             if slot.state() != State::Overdraft {
-                return;
+                return false;
             }
-            let first = self.is_quiet();
             gate.owe(user);
-            if first {
-                self.pump(gate, wakes, None);
-            }
+            self.is_quiet()
         });
-        if done.is_none() {
-            slot.move_state(State::Overdraft, State::Passing);
+        match first {
+            Some(true) => self.sweep(),
+            Some(false) => {}
+            None => drop(slot.move_state(State::Overdraft, State::Passing)),
         }
         if slot.state() == State::Overdraft {
             self.count(Counter::Overdraft);
@@ -75,6 +74,13 @@ impl Region {
         if self.control.lends_at_once() || owed {
             self.lend(user, why);
         }
+    }
+
+    /// A session waits for what belongs to its request, in a call that its hook cannot cut in two:
+    /// the daemon lends its token if that takes long. It goes on through [`Region::unblock`]. Only
+    /// for the thread that serves the session.
+    pub fn await_client(&self, slot: &UserSlot, now: Nanos) {
+        slot.begin_pause(Pause::Client, now);
     }
 
     /// The token of a session that pauses, if it has one, is lent to others. The session goes on
@@ -142,9 +148,10 @@ impl Region {
     /// longer than `long`. For the daemon; it looks at no session that holds no token, and at
     /// none unless others wait.
     pub fn lend_unused(&self, now: Nanos, long: Nanos) {
-        if self.is_quiet() || !self.control.counts_working() {
+        if self.is_quiet() {
             return;
         }
+        let counts_working = self.control.counts_working();
         for token in 0..self.control.limit() {
             let Some(user) = holder(self, token) else { continue };
             let Some(slot) = self.user(user).filter(|slot| slot.state() == State::Inside) else {
@@ -155,12 +162,16 @@ impl Region {
             let runs = now.since(Nanos(slot.admitted_ns.load(Ordering::Relaxed)));
             let at_once = self.control.lends_at_once();
             match pause {
-                Pause::Asleep if paused > ASLEEP_MAX => drop(self.lend(user, pause)),
-                Pause::Asleep => {}
                 // Its own hooks do this; they cannot where the server waits in a call that is not
-                // hooked.
+                // hooked, or that cannot be cut in two.
                 Pause::Thinking if paused > self.keeps_for(slot) => drop(self.lend(user, pause)),
                 Pause::Thinking => {}
+                Pause::Client if slot.is_paused() && paused > self.keeps_for_client() => {
+                    self.lend(user, pause);
+                }
+                _ if !counts_working => {}
+                Pause::Asleep if paused > ASLEEP_MAX => drop(self.lend(user, pause)),
+                Pause::Asleep => {}
                 _ if slot.is_paused() && (at_once || paused > long) => {
                     self.lend(user, pause);
                 }

@@ -30,7 +30,7 @@ use core::sync::atomic::Ordering;
 use headworks_policy::gate::Gate;
 use headworks_policy::wrr::ClassShare;
 
-/// Users that are looked at while the lock is held once: some microseconds.
+/// Users or tokens that are looked at while the lock is held once: some microseconds.
 const SLICE: usize = 128;
 
 impl Region {
@@ -71,7 +71,9 @@ impl Region {
             }
         }
         self.count_excess();
-        self.pump(gate, wakes, None);
+        // Who comes under the same lock has to know that others need a token. These get one as soon
+        // as it is released.
+        self.publish(gate);
     }
 
     /// Frees the tokens whose owners do not know of them or have no use for them: somebody was
@@ -81,8 +83,28 @@ impl Region {
     /// Then makes the queue agree with what the users do. Called by the daemon every second; without
     /// the lock nothing is done.
     pub fn reclaim(&self, seen: &mut [u32; TOKENS]) {
-        let done = self.locked(|gate, wakes| {
-            for (at, token) in self.tokens.iter().enumerate() {
+        let mut go_on = true;
+        let mut slices = (0..TOKENS).step_by(SLICE);
+        while let Some(from) = slices.next().filter(|_| go_on) {
+            go_on = self.reclaim_tokens(seen, from..TOKENS.min(from + SLICE));
+        }
+        let users = self.high_water();
+        let mut slices = (0..users).step_by(SLICE);
+        // Whoever has the lock for long keeps the daemon from nothing else.
+        while let Some(from) = slices.next().filter(|_| go_on) {
+            let slice = from..users.min(from + SLICE as u32);
+            slice.clone().for_each(|user| self.find_slot_again(user));
+            let done = self.locked(|gate, _| slice.for_each(|user| self.reconcile(gate, user)));
+            go_on = done.is_some();
+        }
+        self.sweep();
+    }
+
+    /// Says whether the lock was to be had.
+    fn reclaim_tokens(&self, seen: &mut [u32; TOKENS], slice: core::ops::Range<usize>) -> bool {
+        let done = self.locked(|_, _| {
+            for at in slice {
+                let token = &self.tokens[at];
                 let word = token.word.load(Ordering::SeqCst);
                 let mark = word & !BUSY;
                 let orphan = word & BUSY != 0 && !self.is_held(at as u32, mark);
@@ -93,26 +115,8 @@ impl Region {
                 }
                 seen[at] = if orphan { word } else { 0 };
             }
-            self.count_excess();
-            self.pump(gate, wakes, None);
         });
-        let users = self.high_water();
-        let mut slices = (0..users).step_by(SLICE);
-        // Whoever has the lock for long keeps the daemon from nothing else.
-        let mut go_on = done.is_some();
-        while let Some(from) = slices.next().filter(|_| go_on) {
-            let slice = from..users.min(from + SLICE as u32);
-            let done = self.locked(|gate, wakes| {
-                let mut came = false;
-                for user in slice {
-                    came |= self.reconcile(gate, user);
-                }
-                if came {
-                    self.pump(gate, wakes, None);
-                }
-            });
-            go_on = done.is_some();
-        }
+        done.is_some()
     }
 
     /// Whether the user with this mark has the token, and in a state in which it will give it back.
@@ -122,13 +126,12 @@ impl Region {
             && !matches!(slot.state(), State::Free | State::Idle | State::Lent | State::Long)
     }
 
-    /// Makes the queue's entries for a user agree with its state; says whether it is in the queue
-    /// now and was not. The lock is held.
+    /// Makes the queue's entries for a user agree with its state. The lock is held.
     ///
     /// A user that changes its state at this moment takes the lock next: nothing that it finds then
     /// is done a second time.
-    fn reconcile(&self, gate: &mut Gate, user: u32) -> bool {
-        let Some(slot) = self.user(user) else { return false };
+    fn reconcile(&self, gate: &mut Gate, user: u32) {
+        let Some(slot) = self.user(user) else { return };
         let state = slot.state();
         let (waiting, owed) = (gate.wrr.is_waiting(user), gate.is_owed(user));
         if owed && state != State::Overdraft {
@@ -137,18 +140,12 @@ impl Region {
         match state {
             State::Waiting if !waiting => gate.wrr.arrive(user),
             State::Overdraft if !owed => gate.owe(user),
-            State::Waiting => return false,
+            State::Waiting => {}
             // In its turn, and backlogged until that ends.
-            State::Inside | State::Overdraft | State::Lent | State::Long if !waiting => {
-                return false;
-            }
+            State::Inside | State::Overdraft | State::Lent | State::Long if !waiting => {}
             // It is no longer backlogged either.
-            _ => {
-                gate.wrr.withdraw(user);
-                return false;
-            }
+            _ => drop(gate.wrr.withdraw(user)),
         }
-        true
     }
 }
 

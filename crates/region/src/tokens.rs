@@ -216,23 +216,27 @@ impl Region {
         }
     }
 
-    /// Gives free tokens to those who need one while there are both, and `in_hand` before them.
-    /// Looks at each token, on its own cache line: only for the first who comes to need one, and
-    /// where tokens may have become free that nobody has in hand. The lock is held.
-    pub(crate) fn pump(&self, gate: &mut Gate, wakes: &mut Wakes<'_>, in_hand: Option<u32>) {
-        // Before the tokens are looked at: see "Nobody is forgotten".
-        self.publish(gate);
-        self.hand_over(gate, wakes, in_hand);
+    /// Gives free tokens to those who need one while there are both. Looks at each token, on its
+    /// own cache line: only for the first who comes to need one, and where tokens may have become
+    /// free that nobody has in hand. What they need was published before: see "Nobody is forgotten".
+    pub(crate) fn sweep(&self) {
         for token in 0..self.control.limit() {
-            if self.spoken_for(gate) == 0 {
-                break;
+            if self.pending.count.load(Ordering::SeqCst) == 0 {
+                return;
             }
-            if self.claim(token, HAND) {
-                self.hand_over(gate, wakes, Some(token));
+            if self.tokens[token as usize].word.load(Ordering::SeqCst) & BUSY != 0 {
+                continue;
+            }
+            let done = self.locked(|gate, wakes| {
+                if self.claim(token, HAND) {
+                    self.hand_over(gate, wakes, Some(token));
+                }
+            });
+            // Whoever has the lock for long keeps nobody here; the daemon looks again.
+            if done.is_none() {
+                return;
             }
         }
-        // What follows under the same lock has to know whether all have one.
-        self.publish(gate);
     }
 
     /// Gives a token in the hand to whom the policy names; returns it if that one does not take it.
@@ -275,17 +279,23 @@ impl Region {
         self.lock.excess.store(excess, Ordering::Relaxed);
     }
 
-    /// Counts the busy tokens beyond the limit, after the limit changed. The lock is held.
+    /// Counts the busy tokens beyond the limit, after the limit changed: with the queue made anew, all
+    /// that looks at each token under the lock. The lock is held.
     pub(crate) fn count_excess(&self) {
-        let beyond = &self.tokens[self.control.limit() as usize..];
+        let limit = self.control.limit();
+        let beyond = &self.tokens[limit as usize..];
         let busy = beyond.iter().filter(|token| token.word.load(Ordering::Relaxed) & BUSY != 0);
         self.set_excess(busy.count() as u32);
+        self.lock.excess_from.store(limit, Ordering::Relaxed);
     }
 
     /// Books a token in the hand on a user that holds one beyond the limit, in exchange for that
-    /// one; returns it if there is no such user. The lock is held.
+    /// one; returns it if there is no such user. No token is looked at twice, as none beyond the
+    /// limit is taken again. The lock is held.
     fn replace_excess(&self, limit: u32, token: u32) -> Option<u32> {
-        for beyond in limit..TOKENS as u32 {
+        let from = self.lock.excess_from.load(Ordering::Relaxed).max(limit);
+        for beyond in from..TOKENS as u32 {
+            self.lock.excess_from.store(beyond + 1, Ordering::Relaxed);
             let Some(user) = holder(self, beyond) else { continue };
             let Some(slot) = self.user(user) else { continue };
             // Before the slot names it: its user may give it back as soon as it does.
@@ -323,7 +333,7 @@ impl Region {
     }
 
     /// Tells everybody how many tokens are spoken for. The lock is held.
-    fn publish(&self, gate: &Gate) {
+    pub(crate) fn publish(&self, gate: &Gate) {
         let spoken_for = self.spoken_for(gate);
         // All look at this word: it is written if it changes.
         if self.pending.count.load(Ordering::Relaxed) != spoken_for {
@@ -342,13 +352,23 @@ impl Region {
             self.count(Counter::LockInherited);
             self.rebuild(gate, &mut wakes);
         }
+        let inherited = held.inherited;
+        #[cfg(test)]
+        let since = crate::clock::now();
         let result = work(gate, &mut wakes);
         self.publish(gate);
         drop(held);
+        #[cfg(test)]
+        hold::note(crate::clock::now().since(since));
         wakes.flush();
+        if inherited {
+            self.sweep();
+        }
         Some(result)
     }
 }
 
+#[cfg(test)]
+mod hold;
 #[cfg(test)]
 mod tests;

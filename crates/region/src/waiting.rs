@@ -122,22 +122,24 @@ impl Region {
             return Some(self.pass(slot, PassReason::Stale));
         }
         slot.set_state(State::Waiting);
-        let ahead = self.locked(|gate, wakes| {
+        let queued = self.locked(|gate, _| {
             // Whoever had the lock before may have made the queue anew, and let this user in.
             if slot.state() != State::Waiting {
-                return false;
+                return (false, false);
             }
-            let first = self.is_quiet();
             gate.wrr.arrive(user);
-            // While others need a token, none is free: see "Nobody is forgotten".
-            if first {
-                self.pump(gate, wakes, None);
-            }
-            self.go_ahead(gate, user, slot)
+            (self.is_quiet(), gate.may_go_ahead(user))
         });
-        match ahead {
-            Some(true) => return Some(Entered::AtOnce),
-            Some(false) => {}
+        match queued {
+            Some((first, due)) => {
+                // While others need a token, none is free: see "Nobody is forgotten".
+                if first {
+                    self.sweep();
+                }
+                if due && self.go_ahead(user, slot) {
+                    return Some(Entered::AtOnce);
+                }
+            }
             // A token that was granted meanwhile is kept.
             None if slot.move_state(State::Waiting, State::Passing)
                 || slot.move_state(State::Cancelled, State::Passing) =>
@@ -152,10 +154,21 @@ impl Region {
         None
     }
 
-    /// Lets a user go ahead without a token if the policy agrees. The lock is held.
-    fn go_ahead(&self, gate: &mut Gate, user: u32, slot: &UserSlot) -> bool {
+    /// Lets a user go ahead without a token if nobody of its class is inside and the policy agrees.
+    /// The look at those inside comes before the lock is taken: it takes the longer, the larger P is.
+    fn go_ahead(&self, user: u32, slot: &UserSlot) -> bool {
         let class = slot.class.load(Ordering::Relaxed);
-        let Some(turn) = gate.go_ahead(user, || !self.is_inside(class)) else { return false };
+        slot.state() == State::Waiting
+            && !self.is_inside(class)
+            && self.locked(|gate, _| self.go_ahead_now(gate, user, slot)) == Some(true)
+    }
+
+    /// The lock is held.
+    fn go_ahead_now(&self, gate: &mut Gate, user: u32, slot: &UserSlot) -> bool {
+        if slot.state() != State::Waiting {
+            return false;
+        }
+        let Some(turn) = gate.go_ahead(user) else { return false };
         slot.quota.store(turn.quota, Ordering::Relaxed);
         slot.accounted.store(1, Ordering::Relaxed);
         let ahead = slot.move_state(State::Waiting, State::Overdraft);

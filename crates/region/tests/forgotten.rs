@@ -1,7 +1,7 @@
 //! "Nobody is forgotten" (`region::admission`), as a model: users that enter and leave, and an operator that raises P, one
 //! shared access after the other, in every order that there is.
 //!
-//! The model's steps are those of `try_enter`, `queue_up`, `pump`, `hand_over`, `leave`, `free_token` and `tune`. All of their
+//! The model's steps are those of `try_enter`, `queue_up`, `sweep`, `hand_over`, `leave`, `free_token` and `retune`. All of their
 //! accesses that count are sequentially consistent, so the orders of steps are all that can happen. A user is forgotten if it
 //! waits, a token is free, and nobody is about to do anything: who is inside may stay there for long, and who is outside
 //! may never come back.
@@ -24,12 +24,13 @@ enum Omit {
     LookAfterRaise,
     /// To publish before the look, and not only after it.
     PublishBefore,
+    /// The rest of the look of one that is given a token meanwhile.
+    LookOn,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Word {
     Free,
-    Hand,
     User(usize),
 }
 
@@ -41,7 +42,9 @@ enum At {
     Lock(Locked),
     Under(Locked),
     Look(usize),
-    Publish,
+    /// And whether to look at all tokens then.
+    Publish(bool),
+    PublishLate,
     Sleep,
     Inside,
     FreeToken,
@@ -56,7 +59,8 @@ enum Locked {
     Enqueue,
     Leave,
     GiveFreed(usize),
-    Pump,
+    /// Found by the look at all tokens.
+    GiveFound(usize),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -102,11 +106,13 @@ impl World {
         };
     }
 
-    fn pump(&mut self, omit: Omit) -> At {
-        if omit != Omit::PublishBefore {
-            self.pending = self.queue.len();
+    /// What comes after a process has looked, or need not.
+    fn then(&mut self, me: usize) -> At {
+        match me {
+            OPERATOR => At::Done,
+            _ if self.waits[me] || self.token[me].is_some() => At::Sleep,
+            _ => self.over(me),
         }
-        At::Look(0)
     }
 
     fn over(&mut self, me: usize) -> At {
@@ -146,39 +152,50 @@ impl World {
             At::Under(Locked::Enqueue) => {
                 it.queue.push(me);
                 it.waits[me] = true;
-                if self.pending == 0 && omit != Omit::FirstLook {
-                    it.pump(omit)
-                } else {
-                    At::Publish
+                match omit {
+                    Omit::PublishBefore if self.pending == 0 => {
+                        it.locked = false;
+                        At::Look(0)
+                    }
+                    _ => At::Publish(self.pending == 0 && omit != Omit::FirstLook),
                 }
             }
-            At::Under(Locked::Pump) => it.pump(omit),
             At::Under(Locked::Leave) => {
                 let token = it.token[me].take()?;
                 it.hand_over(token);
-                At::Publish
+                At::Publish(false)
             }
             At::Under(Locked::GiveFreed(token)) => {
                 if self.words[token] == Word::Free {
                     it.hand_over(token);
                 }
-                At::Publish
+                At::Publish(false)
             }
-            At::Look(token) if token >= self.limit || self.queue.is_empty() => At::Publish,
-            At::Look(token) => {
+            At::Under(Locked::GiveFound(token)) => {
                 if self.words[token] == Word::Free {
-                    it.words[token] = Word::Hand;
                     it.hand_over(token);
                 }
+                (it.pending, it.locked) = (it.queue.len(), false);
                 At::Look(token + 1)
             }
-            At::Publish => {
-                (it.pending, it.locked) = (self.queue.len(), false);
-                match me {
-                    OPERATOR => At::Done,
-                    _ if self.waits[me] || self.token[me].is_some() => At::Sleep,
-                    _ => it.over(me),
+            At::Look(token) => {
+                let late = omit == Omit::PublishBefore;
+                let given = omit == Omit::LookOn && me != OPERATOR && !self.waits[me];
+                if token >= self.limit || (self.pending == 0 && !late) || given {
+                    if late { At::PublishLate } else { it.then(me) }
+                } else if self.words[token] == Word::Free {
+                    At::Lock(Locked::GiveFound(token))
+                } else {
+                    At::Look(token + 1)
                 }
+            }
+            At::PublishLate => {
+                it.pending = self.queue.len();
+                it.then(me)
+            }
+            At::Publish(look) => {
+                (it.pending, it.locked) = (self.queue.len(), false);
+                if look { At::Look(0) } else { it.then(me) }
             }
             At::Sleep if self.waits[me] => return None,
             At::Sleep => At::Inside,
@@ -195,7 +212,7 @@ impl World {
             At::SeePendingAfter(_) => it.over(me),
             At::Raise => {
                 it.limit = TOKENS;
-                if omit == Omit::LookAfterRaise { At::Done } else { At::Lock(Locked::Pump) }
+                if omit == Omit::LookAfterRaise { At::Done } else { At::Look(0) }
             }
         };
         Some(it)
@@ -231,8 +248,13 @@ fn nobody_is_forgotten_in_any_order_of_steps() {
 /// Each of the looks that the argument names is needed, and the model knows it.
 #[test]
 fn without_any_of_its_looks_somebody_is_forgotten() {
-    for omit in [Omit::FirstLook, Omit::LookAfterFreeing, Omit::LookAfterRaise, Omit::PublishBefore]
-    {
+    for omit in [
+        Omit::FirstLook,
+        Omit::LookAfterFreeing,
+        Omit::LookAfterRaise,
+        Omit::PublishBefore,
+        Omit::LookOn,
+    ] {
         assert!(search(omit).0.is_some(), "{}", omit as u8);
     }
 }

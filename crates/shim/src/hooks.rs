@@ -1,11 +1,11 @@
 //! The exported symbols. `headworks_hooks::symbols::SYMBOLS` lists them.
 
-use crate::guard::{guarded, guarded_keeping_errno};
 use crate::{processes, real, streams, waits};
 use core::ffi::c_void;
+use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
 use headworks_hooks::conn::{self, Conn, Work};
 use headworks_hooks::early::EarlyReads;
-use headworks_hooks::{eventloop, files, ops};
+use headworks_hooks::{eventloop, ops};
 use headworks_policy::Nanos;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
@@ -25,7 +25,7 @@ pub(crate) fn set_errno(error: c_int) {
 }
 
 fn accepted(client: c_int) {
-    guarded_keeping_errno(|| {
+    guarded_keeping_errno(Of::Process, || {
         ops::accepted(client);
         waits::accepted();
     });
@@ -83,7 +83,7 @@ pub unsafe extern "C-unwind" fn recv(
     };
     let mut early = None;
     if conn.work() != Work::None {
-        guarded(|| ops::about_to_receive(conn));
+        guarded(Of::Thread(conn), || ops::about_to_receive(conn));
         if conn.work() == Work::None && flags == libc::MSG_DONTWAIT {
             early = conn.early_reads();
         }
@@ -101,40 +101,49 @@ pub unsafe extern "C-unwind" fn recv(
     if let Some(early) = early {
         early.made(count < 0 && errno() == libc::EAGAIN);
     }
-    if flags & NOT_THE_STREAM != 0 || conn.user().is_none() {
+    if flags & NOT_THE_STREAM != 0 || !conn.is_followed() {
         return count;
     }
     if count > 0 {
         // SAFETY: the kernel has written `count` bytes, and no more than `len`, to `buffer`.
-        let bytes =
-            unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
-        let kept = bytes.try_into().is_ok_and(|header| conn.keep_header(header));
-        if !kept {
-            guarded(|| ops::received(conn, bytes));
-        }
+        received(conn, unsafe {
+            core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len))
+        });
     } else if count < 0 || len > 0 {
         received_nothing(conn, count);
     }
     count
 }
 
-/// A read that waits until there is something: nothing may be kept for what may not come.
-pub(crate) fn about_to_block(conn: &'static Conn, fd: c_int) {
-    if conn.anticipating() {
-        guarded_keeping_errno(|| ops::about_to_block(conn, fd));
+/// The server read these bytes of a connection that is followed.
+#[inline]
+pub(crate) fn received(conn: &'static Conn, bytes: &[u8]) {
+    let kept = bytes.try_into().is_ok_and(|header| conn.keep_header(header));
+    if !kept {
+        guarded(Of::Thread(conn), || ops::received(conn, bytes));
     }
 }
 
-/// The `recv` of a connection that is followed returned no bytes.
-fn received_nothing(conn: &'static Conn, count: ssize_t) {
+/// A read that waits until there is something: nothing may be kept for what may not come.
+pub(crate) fn about_to_block(conn: &'static Conn, fd: c_int) {
+    if ops::may_block(conn) {
+        guarded_keeping_errno(Of::Thread(conn), || ops::about_to_block(conn, fd));
+    }
+}
+
+/// A read of a connection that is followed returned no bytes.
+pub(crate) fn received_nothing(conn: &'static Conn, count: ssize_t) {
     if count == 0 {
-        return guarded_keeping_errno(|| ops::hung_up(conn));
+        return guarded_keeping_errno(Of::Thread(conn), || ops::hung_up(conn));
+    }
+    if conn.is_generic() && conn.work() != Work::None {
+        guarded_keeping_errno(Of::Thread(conn), || ops::blocked_for_nothing(conn));
     }
     match errno() {
         libc::EAGAIN if !conn.anticipating() => {}
-        libc::EAGAIN => guarded_keeping_errno(|| ops::found_nothing(conn)),
+        libc::EAGAIN => guarded_keeping_errno(Of::Thread(conn), || ops::found_nothing(conn)),
         libc::EINTR | libc::ENOTSOCK | libc::EBADF => {}
-        _ => guarded_keeping_errno(|| ops::hung_up(conn)),
+        _ => guarded_keeping_errno(Of::Thread(conn), || ops::hung_up(conn)),
     }
 }
 
@@ -183,11 +192,11 @@ pub unsafe extern "C-unwind" fn send(
         unsafe { processes::sent(fd, buffer, (count as usize).min(len)) };
         return count;
     };
-    if conn.user().is_some() {
+    if conn.is_followed() {
         // SAFETY: the kernel has read `count` bytes, and no more than `len`, from `buffer`.
         let bytes =
             unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
-        guarded(|| ops::sent(conn, bytes));
+        guarded(Of::Thread(conn), || ops::sent(conn, bytes));
     }
     count
 }
@@ -218,7 +227,7 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms
     if ready != 0 {
         return ready;
     }
-    guarded_keeping_errno(|| ops::slept(conn));
+    guarded_keeping_errno(Of::Thread(conn), || ops::slept(conn));
     let rest_ms = match total {
         None => timeout_ms,
         // Rounded up, as a poll never returns early.
@@ -228,7 +237,7 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms
     };
     // SAFETY: the arguments are the caller's.
     let ready = unsafe { real::poll(fds, count, rest_ms) };
-    guarded_keeping_errno(|| ops::woke(conn));
+    guarded_keeping_errno(Of::Thread(conn), || ops::woke(conn));
     ready
 }
 
@@ -288,12 +297,12 @@ pub unsafe extern "C-unwind" fn ppoll(
     if ready != 0 {
         return ready;
     }
-    guarded_keeping_errno(|| ops::slept(conn));
+    guarded_keeping_errno(Of::Thread(conn), || ops::slept(conn));
     let rest = total.map(|total| timespec_of(total.since(first)));
     let rest = rest.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: the array and the mask are the caller's; the time lives until the call returns.
     let ready = unsafe { real::ppoll(fds, count, rest, mask) };
-    guarded_keeping_errno(|| ops::woke(conn));
+    guarded_keeping_errno(Of::Thread(conn), || ops::woke(conn));
     ready
 }
 
@@ -302,7 +311,7 @@ pub unsafe extern "C-unwind" fn ppoll(
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if how != libc::SHUT_WR {
-        guarded_keeping_errno(|| {
+        guarded_keeping_errno(Of::Process, || {
             if let Some(watch) = eventloop::client(fd) {
                 eventloop::shutting_down(fd, watch);
             }
@@ -311,25 +320,6 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     }
     // SAFETY: the arguments are the caller's.
     unsafe { real::shutdown(fd, how) }
-}
-
-/// # Safety
-/// As the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
-    files::forget(fd);
-    if let Some(watch) = eventloop::client(fd) {
-        guarded_keeping_errno(|| eventloop::close(fd, watch));
-    } else if eventloop::is_set(fd) {
-        guarded_keeping_errno(|| eventloop::closing_set(fd));
-    }
-    match conn::find(fd) {
-        Some(conn) if conn.user().is_some() => guarded_keeping_errno(|| ops::closing(conn)),
-        Some(_) => {}
-        None => processes::closing(fd),
-    }
-    // SAFETY: the argument is the caller's.
-    unsafe { real::close(fd) }
 }
 
 /// A poll of one descriptor whose user holds a token: its connection, and how long to sleep

@@ -6,8 +6,8 @@
 //!
 //! Linked into nothing: it exports `close`.
 
+mod closings;
 mod files;
-mod guard;
 mod hooks;
 mod loops;
 mod processes;

@@ -1,8 +1,8 @@
 //! The hooks around epoll sets.
 
-use crate::guard::{guarded, guarded_keeping_errno};
 use crate::{processes, real};
 use headworks_hooks::backend;
+use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
 use headworks_hooks::eventloop::{self, Sleep};
 use headworks_policy::Nanos;
 use headworks_region::clock;
@@ -16,7 +16,7 @@ pub unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: takes a number.
     let set = unsafe { real::epoll_create(size) };
     if set >= 0 {
-        guarded_keeping_errno(|| eventloop::created(set));
+        guarded_keeping_errno(Of::Process, || eventloop::created(set));
     }
     set
 }
@@ -28,7 +28,7 @@ pub unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: takes a number.
     let set = unsafe { real::epoll_create1(flags) };
     if set >= 0 {
-        guarded_keeping_errno(|| eventloop::created(set));
+        guarded_keeping_errno(Of::Process, || eventloop::created(set));
     }
     set
 }
@@ -45,8 +45,9 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
     // SAFETY: the caller passes null or a readable event.
     let asked = unsafe { event.as_ref() }.map(|event| (event.events, event.u64));
     let mut registration = None;
+    let whose = eventloop::client(fd).map_or(Of::Process, Of::Loop);
     // Also while we stand aside: what the kernel has of ours must not outlive us there.
-    keeping_errno(|| guarded(|| registration = eventloop::prepare(set, op, fd, asked)));
+    keeping_errno(|| guarded(whose, || registration = eventloop::prepare(set, op, fd, asked)));
     let mut ours = registration
         .and_then(|registration| registration.real)
         .map(|(events, u64)| epoll_event { events, u64 });
@@ -54,7 +55,7 @@ pub unsafe extern "C-unwind" fn epoll_ctl(
     // SAFETY: the arguments are the caller's, or an event of ours that lives as long as the call.
     let result = unsafe { real::epoll_ctl(set, op, fd, event) };
     if let Some(registration) = registration {
-        keeping_errno(|| guarded(|| eventloop::settled(registration, result == 0)));
+        keeping_errno(|| guarded(whose, || eventloop::settled(registration, result == 0)));
     } else if result == 0 && op == libc::EPOLL_CTL_ADD {
         backend::watches(set, fd);
     }
@@ -176,7 +177,7 @@ unsafe fn pass_on(set: c_int, events: *mut epoll_event, count: c_int, ready: c_i
     let room = unsafe { core::slice::from_raw_parts_mut(events, count as usize) };
     let mut passed_on = None;
     keeping_errno(|| {
-        guarded(|| passed_on = Some(eventloop::after_wait(set, room, ready as usize)));
+        guarded(Of::Process, || passed_on = Some(eventloop::after_wait(set, room, ready as usize)));
         if passed_on.is_none() {
             passed_on = Some(eventloop::pass_through(room, ready as usize));
         }
@@ -201,7 +202,7 @@ unsafe fn wait(
         let mut sleep = Sleep::Freely;
         let mut now = None;
         keeping_errno(|| {
-            guarded(|| {
+            guarded(Of::Process, || {
                 let time = clock::now();
                 sleep = eventloop::before_wait(set, time);
                 now = Some(time);

@@ -1,11 +1,11 @@
 //! The hooks of a server with a process for each connection: what the exported functions do with descriptors that are in
 //! no table of connections.
 
-use crate::guard::{guarded, guarded_keeping_errno};
 use crate::hooks::{NOT_THE_STREAM, errno, set_errno, timespec_of};
 use crate::real;
 use core::ffi::c_void;
 use headworks_hooks::backend::{self, Receipt, Stage};
+use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
 use headworks_hooks::early::EarlyReads;
 use headworks_policy::Nanos;
 use libc::{c_int, epoll_event, size_t, ssize_t};
@@ -28,8 +28,8 @@ pub(crate) fn about_to_receive() -> Receipt {
     let mut receipt = Receipt::Go;
     match backend::stage() {
         Stage::Ready => {}
-        Stage::Busy => guarded(|| receipt = backend::about_to_receive()),
-        Stage::Fresh => guarded_keeping_errno(backend::adopt),
+        Stage::Busy => guarded(Of::Process, || receipt = backend::about_to_receive()),
+        Stage::Fresh => guarded_keeping_errno(Of::Process, backend::adopt),
     }
     receipt
 }
@@ -62,7 +62,7 @@ unsafe fn recv_from_client(fd: c_int, buffer: *mut c_void, len: size_t, flags: c
         // SAFETY: the kernel has written `count` bytes, and no more than `len`, to `buffer`.
         let bytes =
             unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
-        guarded(|| receipt = backend::received(bytes));
+        guarded(Of::Process, || receipt = backend::received(bytes));
         if receipt == Receipt::Later {
             return interrupted();
         }
@@ -74,7 +74,7 @@ unsafe fn recv_from_client(fd: c_int, buffer: *mut c_void, len: size_t, flags: c
 
 fn found_nothing() {
     if backend::anticipating() {
-        guarded_keeping_errno(backend::found_nothing);
+        guarded_keeping_errno(Of::Process, backend::found_nothing);
     }
 }
 
@@ -92,14 +92,14 @@ pub(crate) unsafe fn sent(fd: c_int, buffer: *const c_void, count: usize) {
     if backend::serves(fd) && !backend::in_tls() {
         // SAFETY: the caller's duty.
         let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
-        guarded(|| backend::sent(bytes));
+        guarded(Of::Process, || backend::sent(bytes));
     }
 }
 
 /// A descriptor that may be the client's is about to be closed.
 pub(crate) fn closing(fd: c_int) {
     if backend::knows(fd) {
-        guarded_keeping_errno(|| backend::closing(fd));
+        guarded_keeping_errno(Of::Process, || backend::closing(fd));
     }
 }
 
@@ -116,7 +116,7 @@ pub(crate) unsafe fn epoll_wait(
     let total = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
     let mut sleep = None;
     if backend::may_lend() {
-        guarded(|| sleep = backend::about_to_sleep(set));
+        guarded(Of::Process, || sleep = backend::about_to_sleep(set));
     }
     let (first, why) = match sleep {
         Some(sleep) if total.is_none_or(|total| total > sleep.0) => sleep,
@@ -128,7 +128,7 @@ pub(crate) unsafe fn epoll_wait(
     if ready != 0 {
         return ready;
     }
-    guarded_keeping_errno(|| backend::slept(why));
+    guarded_keeping_errno(Of::Process, || backend::slept(why));
     let rest_ms = match total {
         None => timeout_ms,
         // Rounded up, as a wait never returns early.
@@ -138,7 +138,7 @@ pub(crate) unsafe fn epoll_wait(
     };
     // SAFETY: the arguments are the caller's.
     let ready = unsafe { real::epoll_wait(set, events, count, rest_ms) };
-    guarded_keeping_errno(backend::woke);
+    guarded_keeping_errno(Of::Process, backend::woke);
     ready
 }
 

@@ -6,8 +6,9 @@
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
-    c_int, c_long, clockid_t, epoll_event, iovec, msghdr, nfds_t, pollfd, pthread_cond_t,
-    pthread_mutex_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
+    c_int, c_long, c_uint, clockid_t, epoll_event, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t,
+    pollfd, pthread_cond_t, pthread_mutex_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
+    timespec,
 };
 
 /// A function of the next library in the search order.
@@ -49,8 +50,17 @@ static RECVMSG: Real = Real::new(c"recvmsg");
 static WRITE: Real = Real::new(c"write");
 static WRITEV: Real = Real::new(c"writev");
 static SENDMSG: Real = Real::new(c"sendmsg");
+static SENDTO: Real = Real::new(c"sendto");
+static SENDMMSG: Real = Real::new(c"sendmmsg");
+static SENDFILE: Real = Real::new(c"sendfile");
+static SENDFILE64: Real = Real::new(c"sendfile64");
+static SPLICE: Real = Real::new(c"splice");
 static SHUTDOWN: Real = Real::new(c"shutdown");
 static CLOSE: Real = Real::new(c"close");
+static CLOSE_RANGE: Real = Real::new(c"close_range");
+static CLOSEFROM: Real = Real::new(c"closefrom");
+static DUP2: Real = Real::new(c"dup2");
+static DUP3: Real = Real::new(c"dup3");
 static PTHREAD_COND_WAIT: Real = Real::new(c"pthread_cond_wait");
 static PTHREAD_COND_TIMEDWAIT: Real = Real::new(c"pthread_cond_timedwait");
 static PTHREAD_COND_CLOCKWAIT: Real = Real::new(c"pthread_cond_clockwait");
@@ -77,8 +87,17 @@ pub(crate) fn resolve_all() {
         &WRITE,
         &WRITEV,
         &SENDMSG,
+        &SENDTO,
+        &SENDMMSG,
+        &SENDFILE,
+        &SENDFILE64,
+        &SPLICE,
         &SHUTDOWN,
         &CLOSE,
+        &CLOSE_RANGE,
+        &CLOSEFROM,
+        &DUP2,
+        &DUP3,
         &PTHREAD_COND_WAIT,
         &PTHREAD_COND_TIMEDWAIT,
         &PTHREAD_COND_CLOCKWAIT,
@@ -264,6 +283,86 @@ real! {
     };
     (fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t
 }
+real! {
+    /// The real `sendto`.
+    sendto = SENDTO or |fd: c_int, buffer: *const c_void, len: size_t, flags: c_int, addr: *const sockaddr, addr_len: socklen_t| -> c_long {
+        libc::syscall(libc::SYS_sendto, fd, buffer, len, flags, addr, addr_len)
+    };
+    (fd: c_int, buffer: *const c_void, len: size_t, flags: c_int, addr: *const sockaddr, addr_len: socklen_t) -> ssize_t
+}
+real! {
+    /// The real `sendmmsg`.
+    sendmmsg = SENDMMSG or |fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int| -> c_long {
+        libc::syscall(libc::SYS_sendmmsg, fd, messages, count, flags)
+    };
+    (fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int
+}
+real! {
+    /// The real `sendfile`.
+    sendfile = SENDFILE or |to: c_int, from: c_int, offset: *mut off_t, count: size_t| -> c_long {
+        libc::syscall(libc::SYS_sendfile, to, from, offset, count)
+    };
+    (to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t
+}
+real! {
+    /// The real `sendfile64`.
+    sendfile64 = SENDFILE64 or |to: c_int, from: c_int, offset: *mut loff_t, count: size_t| -> c_long {
+        libc::syscall(libc::SYS_sendfile, to, from, offset, count)
+    };
+    (to: c_int, from: c_int, offset: *mut loff_t, count: size_t) -> ssize_t
+}
+real! {
+    /// The real `splice`.
+    splice = SPLICE or |from: c_int, from_at: *mut loff_t, to: c_int, to_at: *mut loff_t, len: size_t, flags: c_uint| -> c_long {
+        libc::syscall(libc::SYS_splice, from, from_at, to, to_at, len, flags)
+    };
+    (from: c_int, from_at: *mut loff_t, to: c_int, to_at: *mut loff_t, len: size_t, flags: c_uint) -> ssize_t
+}
+real! {
+    /// The real `close_range`.
+    close_range = CLOSE_RANGE or |first: c_uint, last: c_uint, flags: c_int| -> c_long {
+        libc::syscall(libc::SYS_close_range, first, last, flags)
+    };
+    (first: c_uint, last: c_uint, flags: c_int) -> c_int
+}
+/// The real `closefrom`.
+///
+/// # Safety
+/// As the function of the C library.
+pub(crate) unsafe fn closefrom(first: c_int) {
+    match CLOSEFROM.get() {
+        // SAFETY: the symbol of this name has this type; the rest is the caller's duty.
+        Some(function) => unsafe {
+            core::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(c_int)>(function)(first)
+        },
+        // SAFETY: the caller's duty.
+        None => unsafe {
+            libc::syscall(libc::SYS_close_range, first.max(0), c_uint::MAX, 0);
+        },
+    }
+}
+real! {
+    /// The real `dup2`.
+    dup2 = DUP2 or |from: c_int, to: c_int| -> c_long {
+        // Not every machine has the call of this name, and `dup3` refuses two equal numbers.
+        if from != to {
+            libc::syscall(libc::SYS_dup3, from, to, 0)
+        } else if libc::syscall(libc::SYS_fcntl, from, libc::F_GETFD) >= 0 {
+            c_long::from(to)
+        } else {
+            -1
+        }
+    };
+    (from: c_int, to: c_int) -> c_int
+}
+real! {
+    /// The real `dup3`.
+    dup3 = DUP3 or |from: c_int, to: c_int, flags: c_int| -> c_long {
+        libc::syscall(libc::SYS_dup3, from, to, flags)
+    };
+    (from: c_int, to: c_int, flags: c_int) -> c_int
+}
+
 // No system call waits on a condition. Before the constructor has run, the caller is told of a
 // spurious wake-up, which it must expect, and comes again.
 real! {

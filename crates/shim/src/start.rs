@@ -1,7 +1,7 @@
 //! What happens when the library is loaded.
 
-use crate::guard::{guarded_keeping_errno, say};
 use crate::real;
+use headworks_hooks::barrier::{Of, guarded_keeping_errno, say};
 use headworks_hooks::{backend, files, process};
 use headworks_region::Mapping;
 use headworks_region::io::IoMapping;
@@ -16,7 +16,7 @@ static DESTRUCTOR: extern "C" fn() = destruct;
 
 /// Runs when the process ends by `exit`, after what the program itself does then.
 extern "C" fn destruct() {
-    guarded_keeping_errno(backend::exiting);
+    guarded_keeping_errno(Of::Process, backend::exiting);
 }
 
 /// Runs before `main`: the region is mapped here, while the process may still have the rights

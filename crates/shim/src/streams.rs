@@ -1,91 +1,189 @@
-//! The hooks of reading from and writing to the clients of event loops. For every other descriptor they are the functions
-//! of the C library.
+//! The hooks of reading from and writing to clients by other calls than `recv` and `send`. For files they lead to
+//! [`files`]; for every other descriptor they are the functions of the C library.
 
 use crate::files;
-use crate::guard::guarded_keeping_errno;
-use crate::hooks::{NOT_THE_STREAM, errno};
+use crate::hooks::{self, NOT_THE_STREAM, errno};
 use crate::real;
 use core::ffi::c_void;
+use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
+use headworks_hooks::conn::{self, Conn, Work};
 use headworks_hooks::eventloop::{self, Watch};
-use libc::{c_int, iovec, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use headworks_hooks::ops;
+use libc::{
+    c_int, c_uint, iovec, loff_t, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t,
+};
 
-/// What a read of `asked` bytes that began at the mark `before` has told of how much there was.
-fn note_emptied(watch: &Watch, before: u32, count: ssize_t, asked: usize) {
-    let drained = match usize::try_from(count) {
-        Ok(0) => false,
-        Ok(count) => count < asked,
-        Err(_) => errno() == libc::EAGAIN,
-    };
-    if drained {
-        watch.emptied(before);
-    }
+/// Whose stream goes through a descriptor.
+#[derive(Clone, Copy)]
+enum Stream {
+    /// A client's of a server with a thread for each connection.
+    Thread(&'static Conn, c_int),
+    /// A client's of an event loop.
+    Loop(&'static Watch),
 }
 
-/// # Safety
-/// `buffer` holds `count` bytes.
-unsafe fn received(watch: &'static Watch, buffer: *const c_void, count: usize) {
-    if count > 0 {
+/// Buffers in which bytes are.
+#[derive(Clone, Copy)]
+enum Buffers {
+    One(*const c_void, usize),
+    Many(*const iovec, usize),
+}
+
+#[inline]
+fn stream(fd: c_int) -> Option<Stream> {
+    if let Some(watch) = eventloop::client(fd) {
+        return Some(Stream::Loop(watch));
+    }
+    conn::find(fd).filter(|conn| conn.is_followed()).map(|conn| Stream::Thread(conn, fd))
+}
+
+impl Buffers {
+    /// Of a message.
+    ///
+    /// # Safety
+    /// The kernel has read the message.
+    unsafe fn of(message: *const msghdr) -> Buffers {
         // SAFETY: the caller's duty.
-        let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
-        guarded_keeping_errno(|| eventloop::received(watch, bytes));
+        unsafe { Buffers::Many((*message).msg_iov, (*message).msg_iovlen) }
     }
-}
 
-/// # Safety
-/// `buffer` holds `count` bytes.
-pub(crate) unsafe fn sent(watch: &'static Watch, buffer: *const c_void, count: usize) {
-    if count > 0 {
-        // SAFETY: the caller's duty.
-        let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
-        guarded_keeping_errno(|| eventloop::sent(watch, bytes));
+    /// # Safety
+    /// The kernel has read the parts.
+    unsafe fn room(self) -> usize {
+        match self {
+            Buffers::One(_, len) => len,
+            // SAFETY: the caller's duty.
+            Buffers::Many(parts, len) => (0..len)
+                .fold(0, |sum: usize, at| sum.saturating_add(unsafe { (*parts.add(at)).iov_len })),
+        }
     }
-}
 
-/// The parts of several buffers that `count` bytes fill.
-///
-/// # Safety
-/// As for `readv`: `parts` points to `len` buffers.
-unsafe fn each_part(
-    parts: *const iovec,
-    len: usize,
-    count: usize,
-    mut work: impl FnMut(*const c_void, usize),
-) {
-    let mut left = count;
-    for at in 0..len {
-        // SAFETY: the caller's duty; the kernel has read them, too.
-        let part = unsafe { *parts.add(at) };
-        let filled = part.iov_len.min(left);
-        left -= filled;
-        work(part.iov_base, filled);
-        if left == 0 {
-            return;
+    /// The parts that the first `count` bytes fill.
+    ///
+    /// # Safety
+    /// They hold that many bytes.
+    unsafe fn each(self, count: usize, mut work: impl FnMut(&[u8])) {
+        let mut left = count;
+        let mut part = |start: *const c_void, len: usize| {
+            let filled = len.min(left);
+            left -= filled;
+            if filled > 0 {
+                // SAFETY: the caller's duty.
+                work(unsafe { core::slice::from_raw_parts(start.cast::<u8>(), filled) });
+            }
+            left > 0
+        };
+        match self {
+            Buffers::One(start, len) => drop(part(start, len)),
+            Buffers::Many(parts, len) => {
+                for at in 0..len {
+                    // SAFETY: the caller's duty; the kernel has read them, too.
+                    let each = unsafe { *parts.add(at) };
+                    if !part(each.iov_base, each.iov_len) {
+                        return;
+                    }
+                }
+            }
         }
     }
 }
 
+/// Reads from a client by `call`, into `buffers`.
+///
 /// # Safety
-/// `parts` points to `len` buffers.
-unsafe fn room(parts: *const iovec, len: usize) -> usize {
+/// The call is one of the C library's that reads from the descriptor into the buffers, which are the caller's.
+unsafe fn read_by(
+    stream: Stream,
+    waits: bool,
+    buffers: impl FnOnce() -> Buffers,
+    call: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    match stream {
+        Stream::Loop(watch) => {
+            let before = watch.readiness();
+            let count = call();
+            let Ok(filled) = usize::try_from(count) else {
+                if errno() == libc::EAGAIN {
+                    watch.emptied(before);
+                }
+                return count;
+            };
+            let buffers = buffers();
+            // SAFETY: the kernel has read the buffers' places and written `filled` bytes, and no more than fit, to them.
+            unsafe {
+                if filled > 0 && filled < buffers.room() {
+                    watch.emptied(before);
+                }
+                buffers.each(filled, |bytes| {
+                    guarded_keeping_errno(Of::Loop(watch), || eventloop::received(watch, bytes));
+                });
+            }
+            count
+        }
+        Stream::Thread(conn, fd) => {
+            if conn.work() != Work::None {
+                guarded(Of::Thread(conn), || ops::about_to_receive(conn));
+            }
+            if waits {
+                hooks::about_to_block(conn, fd);
+            }
+            let count = call();
+            if !conn.is_followed() {
+                return count;
+            }
+            match usize::try_from(count) {
+                // SAFETY: as above.
+                Ok(filled @ 1..) => unsafe {
+                    buffers().each(filled, |bytes| hooks::received(conn, bytes));
+                },
+                // A read of nothing says nothing.
+                // SAFETY: as above.
+                Ok(_) if unsafe { buffers().room() } == 0 => {}
+                _ => hooks::received_nothing(conn, count),
+            }
+            count
+        }
+    }
+}
+
+/// A call has written the first `count` bytes of the buffers to the descriptor.
+///
+/// # Safety
+/// If `count` is positive, the buffers hold so many bytes.
+unsafe fn written(fd: c_int, count: ssize_t, buffers: impl FnOnce() -> Buffers) {
+    let Ok(count @ 1..) = usize::try_from(count) else { return };
+    let Some(stream) = stream(fd) else { return };
     // SAFETY: the caller's duty.
-    (0..len).fold(0, |sum: usize, at| sum.saturating_add(unsafe { (*parts.add(at)).iov_len }))
+    unsafe {
+        buffers().each(count, |bytes| match stream {
+            Stream::Loop(watch) => {
+                guarded_keeping_errno(Of::Loop(watch), || eventloop::sent(watch, bytes));
+            }
+            Stream::Thread(conn, _) => guarded(Of::Thread(conn), || ops::sent(conn, bytes)),
+        });
+    }
+}
+
+/// The kernel has written so many bytes to the descriptor that never were in the program's memory.
+fn written_unread(fd: c_int, count: ssize_t) {
+    if let Ok(count @ 1..) = usize::try_from(count)
+        && let Some(Stream::Thread(conn, _)) = stream(fd)
+    {
+        guarded_keeping_errno(Of::Thread(conn), || ops::sent_unread(conn, count));
+    }
 }
 
 /// # Safety
 /// As the C library's function; so for all below.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, len: size_t) -> ssize_t {
-    let Some(watch) = eventloop::client(fd) else {
-        // SAFETY: the arguments are the caller's.
-        return files::reading(fd, None, || len, || unsafe { real::read(fd, buffer, len) });
-    };
-    let before = watch.readiness();
     // SAFETY: the arguments are the caller's.
-    let count = unsafe { real::read(fd, buffer, len) };
-    note_emptied(watch, before, count, len);
-    // SAFETY: the kernel has written `count` bytes, and no more than `len`, to `buffer`.
-    unsafe { received(watch, buffer, usize::try_from(count).unwrap_or(0).min(len)) };
-    count
+    let call = || unsafe { real::read(fd, buffer, len) };
+    match stream(fd) {
+        None => files::reading(fd, None, || len, call),
+        // SAFETY: as above.
+        Some(stream) => unsafe { read_by(stream, true, || Buffers::One(buffer, len), call) },
+    }
 }
 
 /// # Safety
@@ -113,27 +211,17 @@ unsafe extern "C" {
 /// As the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, len: c_int) -> ssize_t {
-    let Some(watch) = eventloop::client(fd) else {
-        // SAFETY: the arguments are the caller's, and the kernel reads them, too.
-        let bytes = || unsafe { files::length(parts, len) };
-        // SAFETY: the arguments are the caller's.
-        return files::reading(fd, None, bytes, || unsafe { real::readv(fd, parts, len) });
-    };
-    let before = watch.readiness();
     // SAFETY: the arguments are the caller's.
-    let count = unsafe { real::readv(fd, parts, len) };
-    if count >= 0 {
-        // Not negative: the kernel has taken it.
-        let len = usize::try_from(len).unwrap_or(0);
-        // SAFETY: the kernel has read the parts and written `count` bytes into them.
-        unsafe {
-            note_emptied(watch, before, count, room(parts, len));
-            each_part(parts, len, count as usize, |buffer, count| received(watch, buffer, count));
-        }
-    } else {
-        note_emptied(watch, before, count, 0);
+    let call = || unsafe { real::readv(fd, parts, len) };
+    // SAFETY: as above, and the kernel reads them, too.
+    let bytes = || unsafe { files::length(parts, len) };
+    // Not negative once the kernel has taken it.
+    let buffers = || Buffers::Many(parts, usize::try_from(len).unwrap_or(0));
+    match stream(fd) {
+        None => files::reading(fd, None, bytes, call),
+        // SAFETY: as above.
+        Some(stream) => unsafe { read_by(stream, true, buffers, call) },
     }
-    count
 }
 
 /// `recv` from a client of an event loop.
@@ -147,15 +235,23 @@ pub(crate) unsafe fn recv(
     len: size_t,
     flags: c_int,
 ) -> ssize_t {
-    let before = watch.readiness();
     // SAFETY: the arguments are the caller's.
-    let count = unsafe { real::recv(fd, buffer, len, flags) };
-    if flags & NOT_THE_STREAM == 0 {
-        note_emptied(watch, before, count, len);
-        // SAFETY: the kernel has written `count` bytes, and no more than `len`, to `buffer`.
-        unsafe { received(watch, buffer, usize::try_from(count).unwrap_or(0).min(len)) };
+    let call = || unsafe { real::recv(fd, buffer, len, flags) };
+    if flags & NOT_THE_STREAM != 0 {
+        return call();
     }
-    count
+    // SAFETY: as above.
+    unsafe { read_by(Stream::Loop(watch), false, || Buffers::One(buffer, len), call) }
+}
+
+/// `send` to a client of an event loop has taken so many bytes.
+///
+/// # Safety
+/// `buffer` holds `count` bytes.
+pub(crate) unsafe fn sent(watch: &'static Watch, buffer: *const c_void, count: usize) {
+    // SAFETY: the caller's duty.
+    let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
+    guarded_keeping_errno(Of::Loop(watch), || eventloop::sent(watch, bytes));
 }
 
 /// # Safety
@@ -169,16 +265,14 @@ pub unsafe extern "C-unwind" fn recvfrom(
     addr: *mut sockaddr,
     addr_len: *mut socklen_t,
 ) -> ssize_t {
-    let watch = eventloop::client(fd).filter(|_| flags & NOT_THE_STREAM == 0);
-    let before = watch.map_or(0, Watch::readiness);
     // SAFETY: the arguments are the caller's.
-    let count = unsafe { real::recvfrom(fd, buffer, len, flags, addr, addr_len) };
-    if let Some(watch) = watch {
-        note_emptied(watch, before, count, len);
-        // SAFETY: the kernel has written `count` bytes, and no more than `len`, to `buffer`.
-        unsafe { received(watch, buffer, usize::try_from(count).unwrap_or(0).min(len)) };
+    let call = || unsafe { real::recvfrom(fd, buffer, len, flags, addr, addr_len) };
+    let waits = flags & libc::MSG_DONTWAIT == 0;
+    match stream(fd).filter(|_| flags & NOT_THE_STREAM == 0) {
+        None => call(),
+        // SAFETY: as above.
+        Some(stream) => unsafe { read_by(stream, waits, || Buffers::One(buffer, len), call) },
     }
-    count
 }
 
 /// # Safety
@@ -205,25 +299,14 @@ pub unsafe extern "C-unwind" fn __recvfrom_chk(
 /// As the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    let watch = eventloop::client(fd).filter(|_| flags & NOT_THE_STREAM == 0);
-    let before = watch.map_or(0, Watch::readiness);
     // SAFETY: the arguments are the caller's.
-    let count = unsafe { real::recvmsg(fd, message, flags) };
-    if let Some(watch) = watch {
-        if count >= 0 {
-            // SAFETY: the kernel has read the message and written `count` bytes into its parts.
-            unsafe {
-                let (parts, len) = ((*message).msg_iov, (*message).msg_iovlen);
-                note_emptied(watch, before, count, room(parts, len));
-                each_part(parts, len, count as usize, |buffer, count| {
-                    received(watch, buffer, count);
-                });
-            }
-        } else {
-            note_emptied(watch, before, count, 0);
-        }
+    let call = || unsafe { real::recvmsg(fd, message, flags) };
+    let waits = flags & libc::MSG_DONTWAIT == 0;
+    match stream(fd).filter(|_| flags & NOT_THE_STREAM == 0) {
+        None => call(),
+        // SAFETY: as above; the kernel has read the message when it is looked at.
+        Some(stream) => unsafe { read_by(stream, waits, || Buffers::of(message), call) },
     }
-    count
 }
 
 /// # Safety
@@ -231,35 +314,24 @@ pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
     // SAFETY: the arguments are the caller's.
-    let count = files::writing(fd, None, || len, || unsafe { real::write(fd, buffer, len) });
-    if count > 0
-        && let Some(watch) = eventloop::client(fd)
-    {
-        // SAFETY: the kernel has read `count` bytes, and no more than `len`, from `buffer`.
-        unsafe { sent(watch, buffer, (count as usize).min(len)) };
+    unsafe {
+        let count = files::writing(fd, None, || len, || real::write(fd, buffer, len));
+        written(fd, count, || Buffers::One(buffer, len));
+        count
     }
-    count
 }
 
 /// # Safety
 /// As the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, len: c_int) -> ssize_t {
-    // SAFETY: the arguments are the caller's, and the kernel reads them, too.
-    let bytes = || unsafe { files::length(parts, len) };
-    // SAFETY: the arguments are the caller's.
-    let count = files::writing(fd, None, bytes, || unsafe { real::writev(fd, parts, len) });
-    if count > 0
-        && let Some(watch) = eventloop::client(fd)
-    {
-        // Not negative: the kernel has taken it.
-        let len = usize::try_from(len).unwrap_or(0);
-        // SAFETY: the kernel has read `count` bytes from the parts.
-        unsafe {
-            each_part(parts, len, count as usize, |buffer, count| sent(watch, buffer, count));
-        }
+    // SAFETY: the arguments are the caller's; the length is not negative once the kernel has taken it.
+    unsafe {
+        let bytes = || files::length(parts, len);
+        let count = files::writing(fd, None, bytes, || real::writev(fd, parts, len));
+        written(fd, count, || Buffers::Many(parts, usize::try_from(len).unwrap_or(0)));
+        count
     }
-    count
 }
 
 /// # Safety
@@ -270,16 +342,96 @@ pub unsafe extern "C-unwind" fn sendmsg(
     message: *const msghdr,
     flags: c_int,
 ) -> ssize_t {
-    // SAFETY: the arguments are the caller's.
-    let count = unsafe { real::sendmsg(fd, message, flags) };
-    if count > 0
-        && let Some(watch) = eventloop::client(fd)
-    {
-        // SAFETY: the kernel has read `count` bytes from the message's parts.
-        unsafe {
-            let (parts, len) = ((*message).msg_iov, (*message).msg_iovlen);
-            each_part(parts, len, count as usize, |buffer, count| sent(watch, buffer, count));
-        }
+    // SAFETY: the arguments are the caller's; the kernel has read the message when it is looked at.
+    unsafe {
+        let count = real::sendmsg(fd, message, flags);
+        written(fd, count, || Buffers::of(message));
+        count
     }
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sendto(
+    fd: c_int,
+    buffer: *const c_void,
+    len: size_t,
+    flags: c_int,
+    addr: *const sockaddr,
+    addr_len: socklen_t,
+) -> ssize_t {
+    // SAFETY: the arguments are the caller's.
+    unsafe {
+        let count = real::sendto(fd, buffer, len, flags, addr, addr_len);
+        written(fd, count, || Buffers::One(buffer, len));
+        count
+    }
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sendmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    len: c_uint,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the arguments are the caller's; the kernel has read and written the first `count` messages.
+    unsafe {
+        let count = real::sendmmsg(fd, messages, len, flags);
+        for at in 0..usize::try_from(count).unwrap_or(0) {
+            let each = &*messages.add(at);
+            written(fd, each.msg_len as ssize_t, || Buffers::of(&raw const each.msg_hdr));
+        }
+        count
+    }
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sendfile(
+    to: c_int,
+    from: c_int,
+    offset: *mut off_t,
+    len: size_t,
+) -> ssize_t {
+    // SAFETY: the arguments are the caller's.
+    let count = unsafe { real::sendfile(to, from, offset, len) };
+    written_unread(to, count);
+    count
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sendfile64(
+    to: c_int,
+    from: c_int,
+    offset: *mut loff_t,
+    len: size_t,
+) -> ssize_t {
+    // SAFETY: the arguments are the caller's.
+    let count = unsafe { real::sendfile64(to, from, offset, len) };
+    written_unread(to, count);
+    count
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn splice(
+    from: c_int,
+    from_at: *mut loff_t,
+    to: c_int,
+    to_at: *mut loff_t,
+    len: size_t,
+    flags: c_uint,
+) -> ssize_t {
+    // SAFETY: the arguments are the caller's.
+    let count = unsafe { real::splice(from, from_at, to, to_at, len, flags) };
+    written_unread(to, count);
     count
 }

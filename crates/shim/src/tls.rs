@@ -3,11 +3,11 @@
 //! Nothing here is linked to it: a program without TLS never calls these, and one with it has the
 //! library already. The functions behind ours are looked up at the first call.
 
-use crate::guard::{guarded, guarded_keeping_errno};
 use crate::{hooks, processes};
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use headworks_hooks::backend::{self, Receipt};
+use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
 use headworks_hooks::conn::{Conn, Work};
 use headworks_hooks::eventloop::{self, Watch};
 use headworks_hooks::ops;
@@ -104,9 +104,17 @@ unsafe fn whose(ssl: Ssl) -> Option<Whose> {
     }
 }
 
+fn of(whose: Whose) -> Of {
+    match whose {
+        Whose::Thread(conn) => Of::Thread(conn),
+        Whose::Loop(watch) => Of::Loop(watch),
+        Whose::Backend => Of::Process,
+    }
+}
+
 fn begins(whose: Option<Whose>) {
     if let Some(whose) = whose {
-        guarded_keeping_errno(|| tls::begins(whose));
+        guarded_keeping_errno(of(whose), || tls::begins(whose));
     }
 }
 
@@ -115,7 +123,7 @@ fn handshaken(whose: Option<Whose>, done: c_int) {
     if done == 1
         && let Some(Whose::Loop(watch)) = whose
     {
-        guarded_keeping_errno(|| eventloop::tls_established(watch));
+        guarded_keeping_errno(Of::Loop(watch), || eventloop::tls_established(watch));
     }
 }
 
@@ -139,7 +147,7 @@ pub unsafe extern "C-unwind" fn SSL_accept(ssl: Ssl) -> c_int {
     unsafe {
         let mut found = whose(ssl);
         if found.is_none() && real_get_fd(ssl) < 0 {
-            guarded_keeping_errno(|| tls::accepts_by_object(ssl));
+            guarded_keeping_errno(Of::Process, || tls::accepts_by_object(ssl));
             found = whose(ssl);
         }
         begins(found);
@@ -288,9 +296,9 @@ pub unsafe extern "C-unwind" fn SSL_write_ex(
 unsafe fn before_read(conn: &'static Conn, ssl: Ssl) {
     begins(Some(Whose::Thread(conn)));
     if conn.work() != Work::None {
-        guarded(|| ops::about_to_receive(conn));
+        guarded(Of::Thread(conn), || ops::about_to_receive(conn));
     }
-    if conn.anticipating() {
+    if ops::may_block(conn) {
         // SAFETY: the caller's duty; both only look.
         let (pending, fd) = unsafe { (real_pending(ssl), real_get_fd(ssl)) };
         // What the library does not have yet it waits for, if the socket does.
@@ -306,9 +314,9 @@ unsafe fn after_read(conn: &'static Conn, buffer: *const c_void, count: usize) {
     if count > 0 {
         // SAFETY: the caller's duty.
         let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
-        guarded(|| ops::received_inside_tls(conn, bytes));
+        guarded(Of::Thread(conn), || ops::received_inside_tls(conn, bytes));
     } else if conn.anticipating() {
-        guarded_keeping_errno(|| ops::found_nothing(conn));
+        guarded_keeping_errno(Of::Thread(conn), || ops::found_nothing(conn));
     }
 }
 
@@ -319,7 +327,7 @@ unsafe fn loop_has_read(watch: &'static Watch, buffer: *const c_void, count: usi
         // SAFETY: the caller's duty.
         let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
         // A server may look at it after a success, too.
-        guarded_keeping_errno(|| eventloop::received_inside_tls(watch, bytes));
+        guarded_keeping_errno(Of::Loop(watch), || eventloop::received_inside_tls(watch, bytes));
     }
 }
 
@@ -358,9 +366,9 @@ unsafe fn backend_reads_after(buffer: *const c_void, count: usize) -> Receipt {
     if count > 0 {
         // SAFETY: the caller's duty.
         let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
-        guarded(|| receipt = backend::received(bytes));
+        guarded(Of::Process, || receipt = backend::received(bytes));
     } else if backend::anticipating() {
-        guarded_keeping_errno(backend::found_nothing);
+        guarded_keeping_errno(Of::Process, backend::found_nothing);
     }
     receipt
 }
@@ -371,11 +379,15 @@ unsafe fn written(whose: Option<Whose>, buffer: *const c_void, count: usize) {
     // SAFETY: the caller's duty.
     let bytes = || unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
     match whose {
-        Some(Whose::Thread(conn)) => guarded(|| ops::sent_inside_tls(conn, bytes())),
-        Some(Whose::Loop(watch)) => {
-            guarded_keeping_errno(|| eventloop::sent_inside_tls(watch, bytes()));
+        Some(Whose::Thread(conn)) => {
+            guarded(Of::Thread(conn), || ops::sent_inside_tls(conn, bytes()))
         }
-        Some(Whose::Backend) if backend::in_tls() => guarded(|| backend::sent(bytes())),
+        Some(Whose::Loop(watch)) => {
+            guarded_keeping_errno(Of::Loop(watch), || eventloop::sent_inside_tls(watch, bytes()));
+        }
+        Some(Whose::Backend) if backend::in_tls() => {
+            guarded(Of::Process, || backend::sent(bytes()))
+        }
         _ => {}
     }
 }

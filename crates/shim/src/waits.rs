@@ -1,10 +1,10 @@
 //! The hooks of waits in the middle of a request: sleeps on conditions, and what MariaDB says of
 //! its waits by itself.
 
-use crate::guard::guarded_keeping_errno;
 use crate::real;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
+use headworks_hooks::barrier::{Of, guarded_keeping_errno};
 use headworks_hooks::ops::blocked;
 use headworks_hooks::process;
 use headworks_hooks::server_waits;
@@ -27,7 +27,7 @@ pub(crate) fn accepted() {
 
 unsafe extern "C-unwind" fn wait_begins(thd: *mut c_void, kind: c_int) {
     if let Some(why) = server_waits::pause_of(kind) {
-        guarded_keeping_errno(|| blocked::begin_wait(why));
+        guarded_keeping_errno(Of::Process, || blocked::begin_wait(why));
     }
     if let Some(next) = server_waits::chained_begin() {
         // SAFETY: the server's own callback, with its arguments.
@@ -41,7 +41,7 @@ unsafe extern "C-unwind" fn wait_ends(thd: *mut c_void) {
         unsafe { next(thd) }
     }
     // Waits of storage and of the network end here, too: their session has lent nothing.
-    guarded_keeping_errno(blocked::end_wait);
+    guarded_keeping_errno(Of::Process, blocked::end_wait);
 }
 
 /// Runs a wait on a condition; if the thread serves a request, the gate hears of it.
@@ -50,9 +50,9 @@ fn sleeping(wait: impl FnOnce() -> c_int) -> c_int {
     if !blocked::may_block() {
         return wait();
     }
-    guarded_keeping_errno(blocked::falls_asleep);
+    guarded_keeping_errno(Of::Process, blocked::falls_asleep);
     let result = wait();
-    guarded_keeping_errno(blocked::wakes_up);
+    guarded_keeping_errno(Of::Process, blocked::wakes_up);
     result
 }
 

@@ -109,16 +109,21 @@ fn hooks(binary: &Binary, needed: &[String]) -> Finding {
     let name = "hooks in the database";
     let seen = binary.hooks_seen();
     // A mistake in some profile is what `profile list` is for.
-    let receive = Profiles::read()
-        .map(|all| all.of(binary.path()).calls.receive.clone())
-        .unwrap_or_else(|_| vec!["recv".to_owned(), "__recv_chk".to_owned()]);
-    if binary.receives_through_hooks(&receive) == Some(true) {
-        return Finding::ok(name, format!("it calls {}", seen.join(", ")));
-    }
+    let (receive, send) = Profiles::read()
+        .map(|all| all.of(binary.path()).calls.clone())
+        .map(|calls| (calls.receive, calls.send))
+        .unwrap_or_else(|_| (vec!["recv".to_owned()], vec!["send".to_owned()]));
+    let does = match [&receive, &send]
+        .map(|calls| calls.is_empty() || binary.calls_one_of(calls) == Some(true))
+    {
+        [true, true] => return Finding::ok(name, format!("it calls {}", seen.join(", "))),
+        [true, false] => "sends",
+        _ => "receives",
+    };
     Finding::warning(
         name,
         format!(
-            "it receives nothing through a hooked function itself; perhaps one of its libraries does: {}",
+            "it {does} nothing through a hooked function itself; perhaps one of its libraries does: {}",
             needed.join(", ")
         ),
         format!(

@@ -57,12 +57,12 @@ impl Binary {
         }
     }
 
-    /// Whether the gate will see the requests that this program receives by one of these calls;
-    /// `None` for a script.
-    pub fn receives_through_hooks(&self, receive: &[String]) -> Option<bool> {
+    /// Whether the gate will see what this program receives or sends by one of these calls; `None`
+    /// for a script.
+    pub fn calls_one_of(&self, calls: &[String]) -> Option<bool> {
         match self {
             Binary::Dynamic { imports, .. } => {
-                Some(receive.iter().any(|name| imports.contains(name)))
+                Some(calls.iter().any(|name| imports.contains(name)))
             }
             Binary::Script { .. } => None,
         }

@@ -113,6 +113,42 @@ fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
     assert!(!run.instance(NAME).exists());
 }
 
+#[test]
+fn a_helper_that_accepts_first_is_not_the_server_for_long() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("echo.c", &[]);
+    let run = RunDir::new();
+    let go = run.path().with_extension("go");
+    let environment = [
+        ("LD_PRELOAD", shim().display().to_string()),
+        ("HEADWORKS_REGION", run.instance(NAME).join("region").display().to_string()),
+    ];
+    let _companion = Companion::start(&run, "generic");
+    let server = Alone::start(&program, &go, &environment);
+    // Starts are told apart by hundredths of a second.
+    std::thread::sleep(Duration::from_millis(50));
+    let helper = Alone::start(&program, &go, &environment);
+    let known = |pid: u32| {
+        wait_until("the server is known", || run.figure(NAME, "server_pid") == u64::from(pid));
+    };
+    let ask = |server: &Alone| {
+        let mut client = server.client();
+        client.send("one");
+        assert_eq!(client.answer(), "ok one");
+    };
+    ask(&helper);
+    known(helper.child.id());
+    ask(&server);
+    known(server.child.id());
+    ask(&helper);
+    // The daemon watches over the right one.
+    drop(helper);
+    ask(&server);
+    assert_eq!(run.figure(NAME, "server_pid"), u64::from(server.child.id()));
+    drop(server);
+    known(0);
+}
+
 /// Directory and number of threads of each control group; `None`, with a printed reason, where none can be made.
 fn groups(run: &RunDir) -> Option<Vec<(PathBuf, u64)>> {
     let status = run.status(NAME);

@@ -81,6 +81,11 @@ impl Echo {
     pub fn go(&self) {
         std::fs::write(&self.go, "").unwrap();
     }
+
+    /// And from here on, not any more.
+    pub fn go_no_more(&self) {
+        std::fs::remove_file(&self.go).unwrap();
+    }
 }
 
 /// The server alone, with these environment variables, and its port. Killed when dropped.

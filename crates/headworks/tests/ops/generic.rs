@@ -57,6 +57,149 @@ fn who_has_quota_left_and_idles_in_a_read_that_waits_keeps_no_place() {
     wait_until("all places are free", || echo.run.figure(NAME, "inside") == 0);
 }
 
+/// One answered client goes on idling, and another one is served all the same.
+fn an_idle_client_keeps_nothing(calls: &str) -> Option<Echo> {
+    let echo = Echo::start(calls, PATIENT, &["--profile", "generic"])?;
+    let (mut one, mut two) = (echo.client(), echo.client());
+    for round in 0..3 {
+        for client in [&mut one, &mut two] {
+            client.send("ask");
+            assert_eq!(client.answer(), "ok ask", "{calls}, round {round}");
+        }
+    }
+    wait_until("all places are free", || echo.run.figure(NAME, "inside") == 0);
+    for unexpected in ["panic", "stalls", "hold_limit", "concurrent_use", "shared_threads"] {
+        assert_eq!(echo.run.counter(NAME, unexpected), 0, "{calls}: {unexpected}");
+    }
+    // It is held like any other server's.
+    one.send("wait");
+    wait_until("one is inside", || echo.run.figure(NAME, "inside") == 1);
+    two.send("next");
+    echo.run.wait_for_held(NAME, 1);
+    assert!(two.is_silent(), "{calls}");
+    echo.go();
+    assert_eq!((one.answer(), two.answer()), ("ok wait".to_owned(), "ok next".to_owned()));
+    Some(echo)
+}
+
+#[test]
+fn requests_and_answers_are_followed_by_whichever_calls_they_come_and_go() {
+    for read in ["recv", "read", "readv", "recvfrom", "recvmsg"] {
+        let Some(echo) = an_idle_client_keeps_nothing(&format!("threads:{read}:write")) else {
+            return;
+        };
+        let unseen = ["unseen_answers", "unseen_reads"].map(|name| echo.run.counter(NAME, name));
+        assert_eq!(unseen, [0, 0], "{read}");
+    }
+    for write in ["writev", "sendmsg", "sendto", "sendmmsg", "sendfile", "splice"] {
+        let Some(echo) = an_idle_client_keeps_nothing(&format!("threads:recv:{write}")) else {
+            return;
+        };
+        let unseen = ["unseen_answers", "unseen_reads"].map(|name| echo.run.counter(NAME, name));
+        assert_eq!(unseen, [0, 0], "{write}");
+    }
+}
+
+#[test]
+fn an_answer_that_no_hook_saw_ends_its_request_and_is_reported() {
+    let Some(echo) = an_idle_client_keeps_nothing("threads:recv:syscall") else { return };
+    wait_until("both are counted", || echo.run.counter(NAME, "unseen_answers") == 2);
+}
+
+#[test]
+fn an_answer_by_another_thread_ends_its_request() {
+    let Some(echo) = Echo::start("threads:recv:worker", PATIENT, &["--profile", "generic"]) else {
+        return;
+    };
+    let (mut one, mut two) = (echo.client(), echo.client());
+    for _ in 0..3 {
+        for client in [&mut one, &mut two] {
+            client.send("ask");
+            assert_eq!(client.answer(), "ok ask");
+        }
+    }
+    wait_until("all places are free", || echo.run.figure(NAME, "inside") == 0);
+    assert_eq!(echo.run.counter(NAME, "unseen_answers"), 0);
+}
+
+#[test]
+fn a_server_whose_reads_are_not_seen_passes_and_is_reported() {
+    let Some(echo) = Echo::start("threads:syscall:send", PATIENT, &["--profile", "generic"]) else {
+        return;
+    };
+    let (mut one, mut two) = (echo.client(), echo.client());
+    for client in [&mut one, &mut two] {
+        client.send("ask");
+        assert_eq!(client.answer(), "ok ask");
+    }
+    wait_until("both are counted", || echo.run.counter(NAME, "unseen_reads") == 2);
+    drop((one, two));
+    wait_until("they are counted once", || echo.run.figure(NAME, "users") == 0);
+    assert_eq!(echo.run.counter(NAME, "unseen_reads"), 2);
+}
+
+#[test]
+fn what_another_thread_sends_to_a_held_client_is_no_answer_to_its_request() {
+    let Some(echo) = Echo::start("threads", PATIENT, &["--profile", "generic"]) else { return };
+    let mut one = echo.client();
+    one.send("hello");
+    assert_eq!(one.answer(), "ok hello");
+    let mut held = echo.client();
+    held.send("hello");
+    assert_eq!(held.answer(), "ok hello");
+    one.send("push 2");
+    wait_until("one is inside", || echo.run.figure(NAME, "inside") == 1);
+    held.send("ask");
+    echo.run.wait_for_held(NAME, 1);
+    echo.go();
+    assert_eq!(held.answer(), "pushed");
+    assert!(held.is_silent());
+    let figures = ["users", "inside", "waiting"].map(|name| echo.run.figure(NAME, name));
+    assert_eq!(figures, [2, 1, 1]);
+    echo.go_no_more();
+    assert_eq!((one.answer(), held.answer()), ("ok push 2".to_owned(), "ok ask".to_owned()));
+    wait_until("all places are free", || echo.run.figure(NAME, "inside") == 0);
+    for client in [&mut one, &mut held] {
+        client.send("again");
+        assert_eq!(client.answer(), "ok again");
+    }
+    wait_until("all places are free", || echo.run.figure(NAME, "inside") == 0);
+    assert_eq!(echo.run.counter(NAME, "concurrent_use"), 1, "it was noticed");
+    for unexpected in ["panic", "unseen_answers", "unseen_reads"] {
+        assert_eq!(echo.run.counter(NAME, unexpected), 0, "{unexpected}");
+    }
+}
+
+#[test]
+fn a_connection_that_is_closed_by_any_call_gives_its_place_back() {
+    let Some(echo) = Echo::start("threads", PATIENT, &["--profile", "generic"]) else { return };
+    for how in ["close_range", "closefrom", "dup2", "dup3"] {
+        let (mut one, mut two) = (echo.client(), echo.client());
+        two.send("hello");
+        assert_eq!(two.answer(), "ok hello");
+        drop(two);
+        one.send(&format!("end {how}"));
+        // Its thread lives, and serves nobody.
+        wait_until(how, || echo.run.figure(NAME, "users") == 0);
+        assert_eq!(one.answer(), "", "{how}: the end of the stream");
+        // The next ones have the same numbers.
+        let (mut next, mut held) = (echo.client(), echo.client());
+        next.send("wait");
+        wait_until("one is inside", || echo.run.figure(NAME, "inside") == 1);
+        held.send("next");
+        echo.run.wait_for_held(NAME, 1);
+        assert!(held.is_silent(), "{how}");
+        echo.go();
+        assert_eq!((next.answer(), held.answer()), ("ok wait".to_owned(), "ok next".to_owned()));
+        echo.go_no_more();
+        drop((next, held));
+        wait_until("all have left", || echo.run.figure(NAME, "users") == 0);
+    }
+    for unexpected in ["reaped", "panic", "foreign"] {
+        assert_eq!(echo.run.counter(NAME, unexpected), 0, "{unexpected}");
+    }
+}
+
 #[test]
 fn nobody_is_held_where_one_thread_serves_all() {
     let Some(echo) = Echo::start("loop", PATIENT, &["--profile", "generic"]) else { return };

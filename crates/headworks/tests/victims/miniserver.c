@@ -10,6 +10,7 @@
  *   exit               the thread ends without an answer and without closing the connection
  *   cancel N           cancels the thread of connection N and waits for it
  *   shutdown N         shuts the socket of connection N down
+ *   push N             sends an OK to connection N, from this thread
  *   stop               the process ends
  *   misled             answers how often its reads were told that nothing was there although there was
  *   anything else      nothing
@@ -272,6 +273,8 @@ static int obey(struct connection *it, const char *text) {
         }
     } else if (strncmp(text, "shutdown ", 9) == 0 && (other = numbered(text + 9))) {
         shutdown(other->fd, SHUT_RDWR);
+    } else if (strncmp(text, "push ", 5) == 0 && (other = numbered(text + 5))) {
+        write_ok(other, 1);
     } else if (strcmp(text, "exit") == 0) {
         return 0;
     } else if (strcmp(text, "stop") == 0) {

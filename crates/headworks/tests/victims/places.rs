@@ -70,6 +70,31 @@ fn a_held_thread_is_released_when_its_socket_is_shut_down() {
 }
 
 #[test]
+fn what_another_thread_sends_to_a_held_client_is_no_answer_to_its_request() {
+    let Some(workshop) = Workshop::open() else { return };
+    let server = MiniServer::start(&workshop.compile("miniserver.c", &[]), PATIENT, &[]);
+    let mut occupant = server.occupant();
+    let mut held = server.held(1);
+    let client = &mut held[0];
+    occupant.query(&format!("push {}", client.connection_id())).unwrap();
+    client.read_answer().unwrap();
+    assert!(!client.readable_within(std::time::Duration::from_millis(300)).unwrap());
+    let figures = ["users", "inside", "waiting"].map(|key| server.figure(key));
+    assert_eq!(figures, [2, 1, 1]);
+    occupant.query("COMMIT").unwrap();
+    client.read_answer().unwrap();
+    // It is followed as before: its transaction has the place.
+    assert!(client.query("BEGIN").unwrap().in_transaction());
+    occupant.send_query("SELECT 1").unwrap();
+    server.run.wait_for_held(crate::miniserver::NAME, 1);
+    client.query("COMMIT").unwrap();
+    occupant.read_answer().unwrap();
+    wait_until("all places are free", || server.figure("inside") == 0);
+    assert_eq!(server.counter("concurrent_use"), 1, "it was noticed");
+    assert_eq!((server.counter("opaque_unknown"), server.counter("panic")), (0, 0));
+}
+
+#[test]
 fn a_request_that_sleeps_on_a_condition_lends_its_permit_although_its_server_tells_nothing() {
     let Some(workshop) = Workshop::open() else { return };
     let config = "[gate]\nparallelism = 1\nhold_ms_max = 3600000\nstall_ms = 3000000\n";

@@ -192,6 +192,13 @@ fn follow(watch: &Watch, user: u32, inner: &mut Inner, following: Following) {
     inner.paused = following != Following::Yes;
 }
 
+/// An operation on the connection failed: its events pass from here on, and nothing of it is looked at.
+pub(crate) fn abandon(watch: &'static Watch) {
+    let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
+    watch.leave_alone();
+    region.leave_alone(user);
+}
+
 /// The socket is about to be shut down for reading, by whichever thread.
 pub fn shutting_down(fd: i32, watch: &'static Watch) {
     let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };

@@ -51,6 +51,14 @@ pub fn end_wait() {
     }
 }
 
+/// An operation failed: whom this thread serves, if anybody, passes from here on.
+pub(crate) fn abandon() {
+    if let Some((region, user, _)) = served() {
+        region.leave(user);
+        region.leave_alone(user);
+    }
+}
+
 /// The thread is about to sleep on a condition.
 pub fn falls_asleep() {
     if let Some((_, _, slot)) = served()

@@ -1,18 +1,36 @@
 //! Servers whose reads wait by themselves: on a socket that blocks, nobody says that there is nothing to read.
 
-use super::{follow, leave};
-use crate::conn::Conn;
+use super::{follow, leave, unseen};
+use crate::conn::{Conn, Work};
 
-/// The server is about to read from `fd` by a call that may wait for as long as the client thinks. Only needed while
-/// [`Conn::anticipating`]: the place that was kept for the next request is given back first. That costs its user little:
-/// what it did not use of its turn is not charged.
+/// Whether [`about_to_block`] has anything to do. Nothing but loads.
+pub fn may_block(conn: &Conn) -> bool {
+    conn.anticipating() || (conn.work() != Work::None && conn.is_generic())
+}
+
+/// The server is about to read from `fd` by a call that may wait for as long as the client thinks. A place that was kept for
+/// the next request is given back first. That costs its user little: what it did not use of its turn is not charged.
 #[cold]
 pub fn about_to_block(conn: &'static Conn, fd: i32) {
     let Some(it) = follow(conn) else { return };
-    let Some(_inner) = it.exclusive() else { return };
-    if conn.anticipating() && blocks(fd) {
+    let Some(mut inner) = it.exclusive() else { return };
+    if !blocks(fd) {
+        return;
+    }
+    if conn.anticipating() {
         conn.set_anticipating(false);
         leave(&it);
+    } else if conn.work() != Work::None && conn.is_generic() {
+        unseen::waits(&it, &mut inner);
+    }
+}
+
+/// That call came back with nothing.
+#[cold]
+pub fn blocked_for_nothing(conn: &'static Conn) {
+    let Some(it) = follow(conn) else { return };
+    if let Some(mut inner) = it.exclusive() {
+        unseen::waits_no_more(&it, &mut inner);
     }
 }
 

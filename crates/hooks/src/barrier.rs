@@ -1,0 +1,76 @@
+//! What stands between an operation of ours and the database's thread.
+//!
+//! A panic is an error of ours: the call that it interrupts goes on as without the gate. It stays
+//! where it happened. A connection passes from then on, and so does a process that serves one
+//! connection; both are counted. The third within a minute is no accident: the gate opens for all,
+//! and this process does nothing more.
+
+use crate::conn::Conn;
+use crate::eventloop::{self, Watch};
+use crate::{backend, ops, process};
+use core::panic::AssertUnwindSafe;
+use headworks_region::clock;
+use headworks_region::thread::keeping_errno;
+use process::InHook;
+use std::panic::catch_unwind;
+
+/// Whose an operation is.
+#[derive(Clone, Copy, Debug)]
+pub enum Of {
+    /// A client's of a server with a thread for each connection.
+    Thread(&'static Conn),
+    /// A client's of an event loop.
+    Loop(&'static Watch),
+    /// No single connection's: the process, or its only client.
+    Process,
+}
+
+/// Runs an operation so that nothing of it reaches the caller: a panic is caught, a hook inside a
+/// hook passes through. The operation leaves errno as it is: the region's sleeps and wake-ups do,
+/// and it makes no other system call that can fail.
+#[inline]
+pub fn guarded(of: Of, operation: impl FnOnce()) {
+    let Some(_inside) = InHook::enter() else { return };
+    if catch_unwind(AssertUnwindSafe(operation)).is_err() {
+        contain(of);
+    }
+}
+
+/// The same for an operation that may change errno.
+pub fn guarded_keeping_errno(of: Of, operation: impl FnOnce()) {
+    if process::region().is_some() {
+        keeping_errno(|| guarded(of, operation));
+    }
+}
+
+#[cold]
+fn contain(of: Of) {
+    keeping_errno(|| {
+        let Some(region) = process::region() else { return };
+        // What was wrong in the operation may be wrong in here, too.
+        if region.note_panic(clock::now())
+            || (catch_unwind(AssertUnwindSafe(|| leave_alone(of))).is_err()
+                && region.note_panic(clock::now()))
+        {
+            let _ = catch_unwind(process::disable);
+            say(b"headworks: internal errors repeat: the gate is open for all until the database is restarted; the database is not affected\n");
+        } else {
+            say(b"headworks: internal error: the connection in which it happened passes the gate from here on; the database is not affected\n");
+        }
+    });
+}
+
+fn leave_alone(of: Of) {
+    match of {
+        Of::Thread(conn) => ops::abandon(conn),
+        Of::Loop(watch) => eventloop::abandon(watch),
+        Of::Process if backend::has_client() => backend::abandon(),
+        Of::Process => ops::blocked::abandon(),
+    }
+}
+
+/// Writes a line to standard error, by system call: no lock, no allocation, no hook.
+pub fn say(line: &[u8]) {
+    // SAFETY: the line is valid for its length; a failure to write it has no consequence.
+    unsafe { libc::syscall(libc::SYS_write, 2, line.as_ptr(), line.len()) };
+}

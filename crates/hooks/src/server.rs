@@ -1,0 +1,122 @@
+//! Which process is the server, where nobody started it through us.
+//!
+//! The gate of a service is there before its server, and whoever accepts a connection is the server.
+//! But whatever the server starts has the library preloaded, too, and may accept before it does: a
+//! helper with a socket of its own. So the claim goes to the oldest process that accepts: a helper
+//! is younger than the server, which takes the claim over with its first connection.
+
+use crate::process;
+use core::sync::atomic::{AtomicU32, Ordering};
+use headworks_region::layout::Region;
+use headworks_region::thread::keeping_errno;
+
+/// The server as this process has last seen and judged it; not asked again about that one.
+static JUDGED: AtomicU32 = AtomicU32::new(0);
+
+/// This process has accepted a connection.
+pub(crate) fn accepts(region: &Region) {
+    let server = &region.beat.server;
+    let known = server.load(Ordering::Relaxed);
+    if known != 0 && known == JUDGED.load(Ordering::Relaxed) {
+        return;
+    }
+    let own = process::own_pid();
+    if known == 0 || (known != own && is_older(own, known)) {
+        let _ = server.compare_exchange(known, own, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    JUDGED.store(server.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// Whether a process was there before another, which exists.
+fn is_older(one: u32, other: u32) -> bool {
+    let (Some(one_is), Some(other_is)) = (Process::of(one), Process::of(other)) else {
+        return false;
+    };
+    // The clock of starts is coarse.
+    one_is.started < other_is.started
+        || (one_is.started == other_is.started && other_is.parent == one)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Process {
+    parent: u32,
+    started: u64,
+}
+
+impl Process {
+    fn of(pid: u32) -> Option<Process> {
+        use core::fmt::Write;
+        let mut path = Text { bytes: [0; 32], length: 0 };
+        write!(path, "/proc/{pid}/stat\0").ok()?;
+        let mut text = [0u8; 1024];
+        let count = keeping_errno(|| read_file(&path.bytes, &mut text))?;
+        Process::parse(text.get(..count)?)
+    }
+
+    /// The program's name may hold anything, also spaces and parentheses.
+    fn parse(stat: &[u8]) -> Option<Process> {
+        let after = stat.iter().rposition(|&byte| byte == b')')?;
+        let rest = core::str::from_utf8(stat.get(after + 1..)?).ok()?;
+        let mut fields = rest.split_ascii_whitespace();
+        let parent = fields.nth(1)?.parse().ok()?;
+        let started = fields.nth(17)?.parse().ok()?;
+        Some(Process { parent, started })
+    }
+}
+
+/// A text of fixed capacity.
+struct Text {
+    bytes: [u8; 32],
+    length: usize,
+}
+
+impl core::fmt::Write for Text {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        let end = self.length + text.len();
+        let room = self.bytes.get_mut(self.length..end).ok_or(core::fmt::Error)?;
+        room.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}
+
+/// Reads the beginning of a file, by system calls: no allocation, no hook. The path ends with a zero.
+fn read_file(path: &[u8; 32], into: &mut [u8]) -> Option<usize> {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    // SAFETY: the path is a C string, and the buffer has its length.
+    unsafe {
+        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0);
+        if file < 0 {
+            return None;
+        }
+        let count = libc::syscall(libc::SYS_read, file, into.as_mut_ptr(), into.len());
+        libc::syscall(libc::SYS_close, file);
+        usize::try_from(count).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_is_younger_than_its_parent() {
+        let mut child = std::process::Command::new("sleep").arg("30").spawn().unwrap();
+        let own = process::own_pid();
+        let (older, younger) = (is_older(own, child.id()), is_older(child.id(), own));
+        assert_eq!(Process::of(child.id()).unwrap().parent, own);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(older && !younger);
+        assert!(!is_older(own, child.id()), "it is gone");
+    }
+
+    #[test]
+    fn a_name_with_parentheses_confuses_nobody() {
+        let fields = (5..22).map(|field| field.to_string()).collect::<Vec<_>>().join(" ");
+        let stat = format!("7 (a) S 9 (b) S 3 {fields} 4711 23");
+        let process = Process::parse(stat.as_bytes());
+        assert_eq!(process, Some(Process { parent: 3, started: 4711 }));
+        assert_eq!(Process::parse(b"7 (a) S"), None);
+    }
+}

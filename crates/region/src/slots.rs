@@ -1,0 +1,137 @@
+//! Slots: who has which, and where a free one is.
+//!
+//! A slot's own words say whether it is somebody's. A bit for each slot tells a newcomer where to
+//! look: 256 words, in 32 cache lines, however many users there are and also when all slots are
+//! taken. Whoever dies between a slot and its bit leaves a bit that is wrong. A free slot whose bit
+//! is set is found by the daemon within a second; a bit that is not set costs one look.
+
+use crate::layout::Region;
+use crate::user::State;
+use core::sync::atomic::Ordering;
+
+impl Region {
+    /// Takes the first free slot; `None` if there is none.
+    pub(crate) fn claim_slot(&self, pid: u32) -> Option<u32> {
+        for (at, word) in self.taken.0.iter().enumerate() {
+            let mut seen = word.load(Ordering::Relaxed);
+            while seen != u64::MAX {
+                let bit = 1 << seen.trailing_ones();
+                let before = word.fetch_or(bit, Ordering::AcqRel);
+                let user = at as u32 * u64::BITS + seen.trailing_ones();
+                seen = before | bit;
+                // Else another was quicker, or the bit was wrong.
+                if before & bit == 0 && self.claim_this(user, pid) {
+                    return Some(user);
+                }
+            }
+        }
+        None
+    }
+
+    /// The process's number comes first: a slot is at no moment somebody's without saying whose, so whoever looks for
+    /// the dead never takes a newcomer for the user before it, and finds those that died in here.
+    fn claim_this(&self, user: u32, pid: u32) -> bool {
+        let slot = &self.users[user as usize];
+        if slot.state.load(Ordering::Acquire) != State::Free as u32 {
+            return false;
+        }
+        // Before anything is written to it: nobody looks beyond.
+        if self.high_water() <= user {
+            self.extent.high_water.fetch_max(user + 1, Ordering::Relaxed);
+        }
+        if slot.pid.compare_exchange(0, pid, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return false;
+        }
+        slot.move_state(State::Free, State::Idle)
+    }
+
+    /// The slot is nobody's from here on: its state says so already.
+    pub(crate) fn free_slot(&self, user: u32) {
+        // Before the bit: who dies before this leaves a slot that says whose it was, and is found.
+        self.users[user as usize].pid.store(0, Ordering::Release);
+        self.mark_free(user);
+    }
+
+    fn mark_free(&self, user: u32) {
+        let bit = 1 << (user % u64::BITS);
+        self.taken.0[(user / u64::BITS) as usize].fetch_and(!bit, Ordering::AcqRel);
+    }
+
+    /// Finds a slot again that somebody was killed over. A newcomer that is at it at this moment
+    /// takes it by the slot's own words, whatever its bit says.
+    pub(crate) fn find_slot_again(&self, user: u32) {
+        let slot = &self.users[user as usize];
+        if slot.state() == State::Free && slot.pid.load(Ordering::Acquire) == 0 {
+            self.mark_free(user);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use crate::common::{region, user};
+    use crate::control::TOKENS;
+    use crate::layout::Counter;
+    use headworks_policy::USERS;
+
+    #[test]
+    fn a_full_table_refuses_and_takes_whoever_comes_after_somebody_left() {
+        let region = region();
+        let all: Vec<u32> = (0..USERS).map(|_| user(region)).collect();
+        assert_eq!(all, (0..USERS as u32).collect::<Vec<_>>());
+        let come = || region.register(std::process::id(), clock::now());
+        assert_eq!((come(), come()), (None, None));
+        assert_eq!(region.counter(Counter::SlotTableFull), 2);
+        for leaves in [7, USERS as u32 - 1, 4711] {
+            region.unregister(leaves);
+            assert_eq!((come(), come()), (Some(leaves), None));
+        }
+    }
+
+    #[test]
+    fn a_full_table_is_known_without_a_look_at_the_slots_and_the_daemon_finds_those_that_are_free()
+    {
+        let region = region();
+        let (first, second) = (user(region), user(region));
+        // All were taken, and left by processes that were killed over it.
+        region.taken.0.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+        region.unregister(second);
+        region.taken.0[0].store(u64::MAX, Ordering::Relaxed);
+        assert_eq!(region.register(std::process::id(), clock::now()), None);
+        region.reclaim(&mut [0; TOKENS]);
+        assert_eq!(user(region), second, "and {first} is somebody's");
+    }
+
+    #[test]
+    fn a_bit_that_is_not_set_gives_away_nobodys_slot() {
+        let region = region();
+        let first = user(region);
+        region.taken.0[0].store(0, Ordering::Relaxed);
+        assert_ne!(user(region), first);
+    }
+
+    #[test]
+    fn many_come_and_go_at_once_and_no_slot_is_lost_or_given_twice() {
+        let region = region();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let mine: Vec<u32> = (0..5).map(|_| user(region)).collect();
+                        let own = std::process::id();
+                        for &user in &mine {
+                            let slot = region.user(user).unwrap();
+                            assert!(slot.closing.swap(1, Ordering::Relaxed) == 0, "given twice");
+                            assert_eq!(slot.pid.load(Ordering::Relaxed), own);
+                        }
+                        mine.into_iter().for_each(|user| region.unregister(user));
+                    }
+                });
+            }
+        });
+        assert!(region.taken.0.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+        assert!(region.high_water() <= 20);
+    }
+}
