@@ -10,6 +10,7 @@ mod daemon;
 mod doctor;
 mod enable;
 mod explain;
+mod init;
 mod instance;
 mod janitor;
 mod log;

@@ -3,7 +3,8 @@
 //!
 //! It becomes it, instead of starting it, so that process id, signals, exit code and service
 //! manager see what they would see without headworks. The daemon is started before, as a process
-//! of its own that outlives nothing and nobody waits for.
+//! of its own that outlives nothing and nobody waits for. Only as the first process of a
+//! container it stays, so that the server does not become the daemon's parent ([`crate::init`]).
 
 use crate::cli::Run;
 use crate::config::{self, Config};
@@ -43,6 +44,7 @@ pub fn shim_path() -> Result<PathBuf> {
 
 /// Does not return unless something is in the way.
 pub fn run(args: &Run) -> Result<Infallible> {
+    crate::init::stay_if_first()?;
     let error = match behind_the_gate(args) {
         Ok(never) => match never {},
         Err(error) if !args.fail_open => return Err(error),
