@@ -144,7 +144,10 @@ impl Daemon {
     /// The server has ended; another one may come.
     fn server_left(&mut self) {
         log::line(&format!("the server (process {}) has ended", self.note.server_pid));
-        self.region.beat.server.store(0, Ordering::Relaxed);
+        // Unless the next one is there already.
+        let server = &self.region.beat.server;
+        let gone = self.note.server_pid;
+        let _ = server.compare_exchange(gone, 0, Ordering::Relaxed, Ordering::Relaxed);
         self.note = Note { server_pid: 0, server_started_ticks: 0, ..self.note.clone() };
         if let Err(error) = self.instance.rewrite_note(&self.note) {
             log::line(&format!("{error:#}"));
@@ -212,12 +215,14 @@ pub fn run(
     std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     region.beat.daemon.store(std::process::id(), Ordering::Relaxed);
     region.beat.server.store(note.server_pid, Ordering::Relaxed);
+    let ungoverned = region.beat.ungoverned().then_some(note.server_pid);
     region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
     if let Err(error) = log::also_to(&instance.log_path()) {
         let path = instance.log_path();
         log::line(&format!("decisions go to standard error only: {}: {error}", path.display()));
     }
     log::line(&format!("the daemon (process {}) begins", std::process::id()));
+    ungoverned.iter().for_each(|&server| log::line(&attend::ungoverned(server)));
     let metrics = Metrics::start(&instance, region)?;
     let beater = std::thread::spawn(move || beat::beat(region));
     let mut daemon = Daemon {
@@ -245,12 +250,16 @@ pub fn run(
         release_stderr();
     }
     let mut asked_to_end: Option<Nanos> = None;
+    // Without descriptors no client can be taken, and the socket stays readable.
+    let mut listens = true;
     loop {
         daemon.tick();
         if asked_to_end.is_some_and(|since| clock::now().since(since) > FAREWELL) {
             break;
         }
-        let mut fds = [pidfd, listener.as_raw_fd(), signals].map(|fd| libc::pollfd {
+        let clients = if listens { listener.as_raw_fd() } else { -1 };
+        listens = true;
+        let mut fds = [pidfd, clients, signals].map(|fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
             revents: 0,
@@ -280,11 +289,14 @@ pub fn run(
         if other_lives(daemon.region.beat.daemon.load(Ordering::Relaxed)) {
             break;
         }
-        if fds[1].revents != 0
-            && let Ok((stream, _)) = listener.accept()
-        {
-            // A client that misbehaves is its own problem.
-            let _ = control::serve(&stream, |request| daemon.answer(request));
+        if fds[1].revents != 0 {
+            match listener.accept() {
+                // A client that misbehaves is its own problem.
+                Ok((stream, _)) => {
+                    let _ = control::serve(&stream, |request| daemon.answer(request));
+                }
+                Err(_) => listens = false,
+            }
         }
         if fds[2].revents != 0 {
             match read_signal(signals) {

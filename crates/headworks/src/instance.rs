@@ -2,13 +2,15 @@
 //! region, the control socket and a note of how it was started.
 
 use anyhow::{Context, Result, bail};
-use headworks_region::Mapping;
+use headworks_region::{Mapping, RegionError, View, clock};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Directory of one instance.
 #[derive(Clone, Debug)]
@@ -221,22 +223,74 @@ impl Instance {
 
     /// Maps its region.
     pub fn open_region(&self) -> Result<Mapping> {
-        let path = self.region_path();
-        let c_path = CString::new(path.as_os_str().as_bytes())?;
-        Mapping::open(&c_path).map_err(|error| {
-            anyhow::anyhow!(
-                "cannot use the region of instance `{}`: {error}\n  file: {}\n  {}",
-                self.name,
-                path.display(),
-                match error {
-                    headworks_region::RegionError::System(_, libc::EACCES) =>
-                        "it belongs to the database's user: run this command as that user or as root",
-                    headworks_region::RegionError::Version { .. } | headworks_region::RegionError::Size { .. } =>
-                        "the database was started by another version of headworks: use that one, or restart the database",
-                    _ => "restart the database: headworks run -- …",
-                }
-            )
-        })
+        Mapping::open(&self.region_c_path()?).map_err(|error| self.explain(error))
+    }
+
+    /// Maps its region for reading, from any PID namespace.
+    pub fn view_region(&self) -> Result<View> {
+        View::open(&self.region_c_path()?).map_err(|error| self.explain(error))
+    }
+
+    fn region_c_path(&self) -> Result<CString> {
+        Ok(CString::new(self.region_path().as_os_str().as_bytes())?)
+    }
+
+    fn explain(&self, error: RegionError) -> anyhow::Error {
+        let mend = match error {
+            RegionError::System(_, libc::EACCES) => {
+                "it belongs to the database's user: run this command as that user or as root"
+            }
+            RegionError::Version { .. } | RegionError::Size { .. } => {
+                "the database was started by another version of headworks: use that one, or restart the database"
+            }
+            RegionError::PidNamespace { .. } => {
+                "from here its sessions would look dead. Run this command beside the database: \
+                 docker exec CONTAINER headworks …\n  \
+                 or, with the database's process: nsenter --target PID --pid --mount headworks …"
+            }
+            _ => "restart the database: headworks run -- …",
+        };
+        anyhow::anyhow!(
+            "cannot use the region of instance `{}`: {error}\n  file: {}\n  {mend}",
+            self.name,
+            self.region_path().display(),
+        )
+    }
+
+    /// Whether it was made in another PID namespace, where nobody can tell from here if its
+    /// processes live.
+    pub fn is_foreign(&self) -> bool {
+        self.view_region().is_ok_and(View::is_foreign)
+    }
+
+    /// Whether a daemon in another PID namespace gives signs of life. One that was killed just
+    /// now is waited for.
+    pub fn lives_elsewhere(&self) -> bool {
+        let Some(view) = self.view_region().ok().filter(|view| view.is_foreign()) else {
+            return false;
+        };
+        let sign = || view.beat().alive_ns.load(Ordering::Relaxed);
+        let first = sign();
+        while !view.beat().stale(clock::now()) {
+            if sign() != first {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+
+    /// Fails if it lives in another PID namespace.
+    pub fn refuse_elsewhere(&self) -> Result<()> {
+        if self.lives_elsewhere() {
+            bail!(
+                "instance `{}` runs already, in another PID namespace (another container, or the host)\n  \
+                 give this one another name (--name NAME) or directory (HEADWORKS_RUN_DIR=…)\n  \
+                 or run both in one namespace: docker run --pid=container:NAME, shareProcessNamespace in Kubernetes",
+                self.name
+            );
+        }
+        Ok(())
     }
 
     /// Makes its directory, still the caller's own, and its region, for the database's user.

@@ -129,8 +129,8 @@ fn fetch(instance: &Instance) -> Result<status::Status> {
     if let Ok(Response::Status(status)) = control::ask(instance, &Request::Status) {
         return Ok(*status);
     }
-    let region = instance.open_region()?;
-    if !instance.is_running() {
+    let region = instance.view_region()?;
+    if !region.is_foreign() && !instance.is_running() {
         bail!(
             "the database of instance `{}` is gone and so is its daemon\n  remove what is left: rm -r {}",
             instance.name,

@@ -235,6 +235,7 @@ fn claim(args: &Run, binary: &Binary) -> Result<Instance> {
             .map_or_else(|| "database".to_owned(), |name| name.to_string_lossy().into_owned())
     };
     let instance = Instance::named(&args.name.clone().unwrap_or_else(default))?;
+    instance.refuse_elsewhere()?;
     if instance.is_running() {
         bail!(
             "instance `{}` runs already (process {})\n  give this one another name: headworks run --name NAME -- …",

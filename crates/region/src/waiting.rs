@@ -19,6 +19,9 @@ use headworks_policy::gate::Gate;
 /// Longest sleep of a held thread before it looks around.
 const NAP: Nanos = Nanos::from_millis(200);
 
+/// Time after the moment at which a heartbeat gets too old.
+const AFTER: Nanos = Nanos::from_micros(100);
+
 /// A wait and its limit, which is the one that was in force when it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wait {
@@ -50,7 +53,7 @@ impl Region {
         let wait = self.begin_wait(arrived);
         let mut waited = false;
         loop {
-            match self.look(slot, wait) {
+            match self.look_and_leave(slot, wait) {
                 Look::Sleep(nap) => {
                     waited = true;
                     futex::wait(&slot.state, State::Waiting as u32, nap);
@@ -106,11 +109,11 @@ impl Region {
     }
 
     fn step(&self, user: u32, slot: &UserSlot, wait: Wait, waited: bool) -> Option<Entered> {
-        match self.look(slot, wait) {
+        match self.look_and_leave(slot, wait) {
             Look::Sleep(nap) => futex::wait(&slot.state, State::Waiting as u32, nap),
             look => return Some(self.end_wait(user, slot, look, waited)),
         }
-        match self.look(slot, wait) {
+        match self.look_and_leave(slot, wait) {
             Look::Sleep(_) => None,
             look => Some(self.end_wait(user, slot, look, true)),
         }
@@ -196,7 +199,24 @@ impl Region {
         if held >= wait.hold_max {
             return Look::Pass(PassReason::HoldLimit);
         }
-        Look::Sleep(NAP.min(wait.hold_max - held))
+        // The last sign may be the last one for ever: the ramp then begins at once.
+        let stale_in = self.beat.fresh_for(now) + AFTER;
+        Look::Sleep(NAP.min(stale_in).min(wait.hold_max - held))
+    }
+
+    /// As [`Region::look`], for a thread that can sleep: if all who wait may pass, they leave in
+    /// turn. One whose turn has come looks again, as the gate may be closed by then.
+    fn look_and_leave(&self, slot: &UserSlot, wait: Wait) -> Look {
+        let look = self.look(slot, wait);
+        let Look::Pass(PassReason::Stale | PassReason::GateOpened) = look else { return look };
+        let now = clock::now();
+        let left = wait.hold_max.since(now.since(wait.arrived));
+        let pause = self.leave_in_turn(now).min(left);
+        if pause == Nanos(0) {
+            return look;
+        }
+        futex::wait(&slot.state, State::Waiting as u32, pause);
+        self.look(slot, wait)
     }
 
     fn end_wait(&self, user: u32, slot: &UserSlot, look: Look, waited: bool) -> Entered {
