@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 
 /// Makes the gate ready and attends to it until it is told to end.
 pub fn run(args: &Attend) -> Result<()> {
+    daemon::prefer();
     let config = match &args.config {
         Some(path) => config::load(path)?,
         None => Config::default(),

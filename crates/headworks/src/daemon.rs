@@ -5,9 +5,11 @@
 //! and removes the instance.
 
 mod beat;
+mod priority;
 mod reload;
 mod saturation;
 
+pub use priority::prefer;
 pub use reload::{apply_config, set_weights};
 
 use crate::attend;
@@ -69,6 +71,8 @@ struct Daemon {
     config_error: Option<String>,
     /// Why metrics are not served where the configuration says.
     metrics_error: Option<String>,
+    /// Somebody removed the instance's directory, and that was said.
+    unreachable: bool,
 }
 
 impl Daemon {
@@ -86,12 +90,28 @@ impl Daemon {
         let (snapshot, turns) = (self.region.snapshot(now), turns());
         self.quota.tick(&self.region, &snapshot, turns);
         if own {
+            self.look_for_directory();
             self.log.look(&snapshot);
             self.slo.tick(&self.region, &snapshot);
             self.history.push_back(snapshot);
             while self.history.get(1).is_some_and(|next| now.since(next.now) > WINDOW) {
                 self.history.pop_front();
             }
+        }
+    }
+
+    /// Says that no command finds this daemon any more, if somebody removed its directory.
+    fn look_for_directory(&mut self) {
+        let gone = !self.unreachable
+            && std::fs::symlink_metadata(self.instance.region_path())
+                .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        if gone {
+            self.unreachable = true;
+            log::line(&format!(
+                "{} was removed: the gate goes on as it is, but no command finds it until the database is restarted\n{}",
+                self.instance.dir.display(),
+                crate::instance::KEEP_RUN_DIR
+            ));
         }
     }
 
@@ -223,8 +243,11 @@ pub fn run(
     }
     log::line(&format!("the daemon (process {}) begins", std::process::id()));
     ungoverned.iter().for_each(|&server| log::line(&attend::ungoverned(server)));
+    priority::lock_memory();
+    let beater = std::thread::Builder::new().name("hw-beat".to_owned());
+    let beater = beater.spawn(move || beat::beat(region)).context("cannot start a thread")?;
+    priority::step_back();
     let metrics = Metrics::start(&instance, region)?;
-    let beater = std::thread::spawn(move || beat::beat(region));
     let mut daemon = Daemon {
         metrics,
         log: Log::default(),
@@ -239,6 +262,7 @@ pub fn run(
         companion,
         config_error: None,
         metrics_error: None,
+        unreachable: false,
     };
     // Before anybody hears that the daemon is ready: the file may be changed from then on.
     daemon.read_config();

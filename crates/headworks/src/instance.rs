@@ -125,6 +125,7 @@ impl Instance {
         if let Some(name) = name {
             let instance = Instance::named(name)?;
             if !instance.region_path().exists() {
+                refuse_unreachable(Some(name))?;
                 let others = names(&Instance::all());
                 bail!(
                     "there is no instance `{name}` in {}\n  {}",
@@ -141,11 +142,14 @@ impl Instance {
         let all = Instance::all();
         match all.as_slice() {
             [one] => Ok(one.clone()),
-            [] => bail!(
-                "no database runs behind a gate (looked in {})\n  start one: headworks run -- mariadbd …\n  \
-                 instances of another user are only visible to that user and to root",
-                run_dir().display()
-            ),
+            [] => {
+                refuse_unreachable(None)?;
+                bail!(
+                    "no database runs behind a gate (looked in {})\n  start one: headworks run -- mariadbd …\n  \
+                     instances of another user are only visible to that user and to root",
+                    run_dir().display()
+                )
+            }
             _ => bail!("several instances run: {}\n  say which: --name NAME", names(&all)),
         }
     }
@@ -345,6 +349,57 @@ impl Instance {
     pub fn remove(&self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+/// How a directory is kept that somebody removed.
+pub const KEEP_RUN_DIR: &str = "logind removes XDG_RUNTIME_DIR when its user logs out; to keep it: loginctl enable-linger\n  \
+     or choose another directory: HEADWORKS_RUN_DIR=… headworks run …";
+
+/// The daemons of this user whose directory was removed: name, process, and where it was.
+fn unreachable() -> Vec<(String, u32, PathBuf)> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let look = |pid: u32| {
+        let words = |file: &str| -> Option<Vec<String>> {
+            let bytes = std::fs::read(format!("/proc/{pid}/{file}")).ok()?;
+            let words = bytes.split(|&byte| byte == 0);
+            Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+        };
+        let args = words("cmdline")?;
+        let is_daemon = args.get(1).is_some_and(|word| word == "daemon");
+        let at = args.iter().position(|word| word == "--name").filter(|_| is_daemon)?;
+        let name = args.get(at + 1)?.clone();
+        let environment = words("environ")?;
+        let dir = environment.iter().find_map(|line| line.strip_prefix("HEADWORKS_RUN_DIR="))?;
+        let dir = Path::new(dir).join(&name);
+        (!dir.join("region").exists()).then_some((name, pid, dir))
+    };
+    numbers.filter_map(look).collect()
+}
+
+/// Says why an instance is not found although its daemon runs.
+fn refuse_unreachable(name: Option<&str>) -> Result<()> {
+    let found = unreachable().into_iter().find(|(found, ..)| name.is_none_or(|name| name == found));
+    let Some((name, pid, dir)) = found else { return Ok(()) };
+    bail!(
+        "instance `{name}` runs (its daemon is process {pid}), but {} was removed: no command reaches it\n  \
+         the gate goes on as it is; restart the database to reach it again\n  {KEEP_RUN_DIR}",
+        dir.display()
+    )
+}
+
+/// Whether logind removes the directory when this user logs out.
+pub fn goes_at_logout(dir: &Path) -> bool {
+    // SAFETY: geteuid has no preconditions.
+    let uid = unsafe { libc::geteuid() };
+    // SAFETY: the entry is read before anybody asks again, and its name is a C string.
+    let name = unsafe {
+        libc::getpwuid(uid)
+            .as_ref()
+            .map(|entry| std::ffi::CStr::from_ptr(entry.pw_name).to_string_lossy().into_owned())
+    };
+    let lingers = name.is_some_and(|name| Path::new("/var/lib/systemd/linger").join(name).exists());
+    dir.starts_with(format!("/run/user/{uid}")) && !lingers
 }
 
 const CHOOSE_RUN_DIR: &str =

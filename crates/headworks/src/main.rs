@@ -94,6 +94,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             let instance = Instance::find(args.select.name.as_deref())?;
             if args.foreground {
                 use std::os::fd::FromRawFd;
+                daemon::prefer();
                 // SAFETY: the parent made this descriptor for us and says so on the command line.
                 let ready = args.ready_fd.map(|fd| unsafe { std::fs::File::from_raw_fd(fd) });
                 let companion = match args.run_as {

@@ -80,6 +80,13 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
     let starting = StartLock::take()?;
     let instance = claim(args, &binary)?;
     warn(args, &profile, &binary);
+    if crate::instance::goes_at_logout(&instance.dir) {
+        eprintln!(
+            "headworks: warning: {} goes when you log out, and no command finds the gate then\n  {}",
+            instance.dir.display(),
+            crate::instance::KEEP_RUN_DIR
+        );
+    }
     let owner = match profile.run_as {
         RunAs::UserOption => owner_of(settings.as_ref())?,
         RunAs::DataOwner => owner_of_data(&binary, settings.as_ref())?,

@@ -152,6 +152,10 @@ impl Region {
         let mut snapshot = self.figures(now);
         for view in &mut snapshot.users {
             let Some(slot) = self.user(view.user) else { break };
+            // Unless it is somebody else's by now.
+            if word(&slot.generation) != view.generation {
+                continue;
+            }
             view.identity = [&slot.account, &slot.database, &slot.application, &slot.address]
                 .map(|text| text.get().to_display());
         }

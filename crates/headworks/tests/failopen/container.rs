@@ -4,6 +4,7 @@
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -251,4 +252,55 @@ fn signals_reach_the_server_if_it_handles_them() {
     signal(first, libc::SIGTERM);
     assert_eq!(child.wait().unwrap().code(), Some(5));
     run.assert_nothing_left("the server ended");
+}
+
+#[test]
+fn from_another_namespace_nobody_is_taken_for_dead() {
+    if !can_be_made() {
+        return;
+    }
+    let run = RunDir::new();
+    let mut child = shell(&run, ": >$READY; sleep 600");
+    wait_until("it is ready", || run.path().with_extension("ready").exists());
+    let first = first_of(child.id());
+    let region = run.instance(NAME).join("region");
+    let of = |file: &std::path::Path| std::fs::metadata(file).map(|meta| meta.ino()).unwrap();
+    let before = of(&region);
+    // The daemon may be asked from anywhere.
+    assert_eq!(run.status(NAME)["gate"], "closed");
+    let refused = |args: &[&str]| {
+        let said = run.refused(args.iter().copied().chain(["--name", NAME]));
+        for word in ["another PID namespace", "docker exec", "nsenter --target"] {
+            assert!(said.contains(word), "{args:?}: {word}: {said}");
+        }
+    };
+    refused(&["set", "--parallelism", "3"]);
+    refused(&["off"]);
+    refused(&["daemon"]);
+    for args in
+        [["run", "--name", NAME, "--", "true"], ["attend", "--name", NAME, "--profile", "generic"]]
+    {
+        let said = run.refused(args);
+        assert!(said.contains("runs already, in another PID namespace"), "{said}");
+    }
+    let doctor = || text(&run.headworks(["doctor"]).output().unwrap());
+    assert!(doctor().contains("runs in another PID namespace"), "{}", doctor());
+    // Without a daemon the region is read, and nobody says that it was left behind.
+    let daemon = run.daemons()[0];
+    signal(daemon, libc::SIGKILL);
+    wait_until("the daemon is gone", || !lives(daemon));
+    wait_until("the gate is open", || run.status(NAME)["gate"] == "stale");
+    refused(&["daemon"]);
+    assert!(!doctor().contains("left behind"), "{}", doctor());
+    assert_eq!(of(&region), before, "nobody has made it anew");
+    let again = inside(first, &run, &["daemon", "--name", NAME]);
+    assert!(again.status.success(), "{}", text(&again));
+    assert_eq!(run.status(NAME)["gate"], "closed");
+    signal(first, libc::SIGKILL);
+    child.wait().unwrap();
+    // What a container that was killed has left is in nobody's way.
+    assert!(region.exists());
+    let after = run.headworks(["run", "--name", NAME, "--", "true"]).output().unwrap();
+    assert!(after.status.success(), "{}", text(&after));
+    run.assert_nothing_left("the next one ended");
 }
