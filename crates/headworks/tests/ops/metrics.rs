@@ -293,14 +293,19 @@ fn a_port_that_is_taken_at_the_start_is_shown_until_it_is_free() {
     ask(TcpStream::connect(taken).unwrap(), "GET /metrics");
 }
 
-/// Sets how many descriptors a process may have; returns the limit before.
-fn limit_descriptors(pid: u32, limit: libc::rlimit) -> libc::rlimit {
+/// Sets how many descriptors a process may have; returns how many it might have before.
+fn limit_descriptors(pid: u32, count: u64) -> u64 {
+    let (pid, what) = (pid as libc::pid_t, libc::RLIMIT_NOFILE);
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    let (new, old) = (&raw const limit, &raw mut before);
-    // SAFETY: both structures outlive the call.
-    let done = unsafe { libc::prlimit(pid as libc::pid_t, libc::RLIMIT_NOFILE, new, old) };
-    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
-    before
+    // SAFETY: the structures outlive the calls.
+    let done = unsafe {
+        libc::prlimit(pid, what, std::ptr::null(), &raw mut before) == 0 && {
+            let limit = libc::rlimit { rlim_cur: count, ..before };
+            libc::prlimit(pid, what, &raw const limit, std::ptr::null_mut()) == 0
+        }
+    };
+    assert!(done, "{}", std::io::Error::last_os_error());
+    before.rlim_cur
 }
 
 /// Processor time that a process has used, in hundredths of a second.
@@ -318,7 +323,7 @@ fn a_daemon_without_descriptors_neither_spins_nor_stops_listening() {
     let Some(echo) = Echo::start("threads", &config, &[]) else { return };
     let daemon = echo.run.daemon(NAME);
     let instance = echo.run.instance(NAME);
-    let none = limit_descriptors(daemon, libc::rlimit { rlim_cur: 0, rlim_max: 4_096 });
+    let many = limit_descriptors(daemon, 0);
     // Each waits to be accepted, and the sockets are ready all the time.
     let control = UnixStream::connect(instance.join("control.sock")).unwrap();
     let unix = UnixStream::connect(instance.join("metrics.sock")).unwrap();
@@ -327,7 +332,7 @@ fn a_daemon_without_descriptors_neither_spins_nor_stops_listening() {
     std::thread::sleep(std::time::Duration::from_secs(1));
     let used = ticks(daemon) - before;
     assert!(used < 50, "{used} hundredths of a second of processor time in one");
-    limit_descriptors(daemon, none);
+    limit_descriptors(daemon, many);
     let (head, _) = ask(tcp, "GET /metrics");
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     assert!(ask(unix, "GET /metrics").0.starts_with("HTTP/1.1 200"));
