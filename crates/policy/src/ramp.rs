@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn whoever_looks_late_has_waited_already() {
-        let at = |ms| Nanos::from_millis(90_000 + ms);
+        let at = |ms: u64| Nanos::from_millis(90_000 + ms);
         let (mut ramp, _) = Ramp::default().next(at(0), 100, 1);
         for _ in 0..20 {
             ramp = ramp.next(at(0), 100, 1).0;
