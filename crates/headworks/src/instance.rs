@@ -366,7 +366,9 @@ fn unreachable() -> Vec<(String, u32, PathBuf)> {
             Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
         };
         let args = words("cmdline")?;
-        let is_daemon = args.get(1).is_some_and(|word| word == "daemon");
+        // Not this process, which may be told to become one.
+        let is_daemon =
+            args.get(1).is_some_and(|word| word == "daemon") && pid != std::process::id();
         let at = args.iter().position(|word| word == "--name").filter(|_| is_daemon)?;
         let name = args.get(at + 1)?.clone();
         let environment = words("environ")?;
