@@ -29,7 +29,7 @@ enum As {
     Nobody,
 }
 
-const BOTH: [As; 2] = [As::Root, As::Nobody];
+const BOTH: [As; 2] = [As::Nobody, As::Root];
 
 /// Whether namespaces can be made here; prints why a test is skipped when not.
 fn can_be_made() -> bool {
