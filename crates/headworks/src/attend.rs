@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering;
 
 /// Makes the gate ready and attends to it until it is told to end.
 pub fn run(args: &Attend) -> Result<()> {
+    daemon::prefer();
     let config = match &args.config {
         Some(path) => config::load(path)?,
         None => Config::default(),
@@ -30,6 +31,9 @@ pub fn run(args: &Attend) -> Result<()> {
     region.set_words(&profile.locks);
     region.set_pooled(args.pool_of_threads || profile.served_by == "event-loops");
     let server_pid = region.beat.server.load(Ordering::Relaxed);
+    if region.beat.ungoverned() {
+        eprintln!("headworks: {}", ungoverned(server_pid));
+    }
     let note = Note {
         server_pid,
         server_started_ticks: started_ticks(server_pid).unwrap_or(0),
@@ -56,17 +60,32 @@ pub fn run(args: &Attend) -> Result<()> {
     daemon::run(instance, Some(Manager), false, companion)
 }
 
+/// What is said of a server that runs on the region of another version.
+pub fn ungoverned(server: u32) -> String {
+    format!(
+        "the server (process {server}) was started by another version of headworks: it runs without the gate, and \
+         everybody passes, until it is restarted"
+    )
+}
+
 /// The region of the instance: the one that is there, if this build can use it, else a fresh one.
-/// The directory may have been made by the service manager.
+/// A server that runs on one of another version keeps that: nothing here concerns it until it is
+/// restarted. The directory may have been made by the service manager.
 fn region(instance: &Instance) -> Result<Mapping> {
+    instance.refuse_elsewhere()?;
     if let Ok(region) = instance.open_region() {
         let server = region.beat.server.load(Ordering::Relaxed);
         if server != 0 && started_ticks(server).is_some() {
             return Ok(region);
         }
     }
+    let kept = instance.note().ok().filter(|_| instance.is_running());
     instance.empty()?;
-    instance.create_in_place()
+    let region = instance.create_in_place()?;
+    if let Some(note) = kept {
+        region.beat.set_ungoverned(note.server_pid);
+    }
+    Ok(region)
 }
 
 /// The service manager, which is told once that the service is ready.

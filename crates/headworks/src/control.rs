@@ -94,7 +94,15 @@ pub fn serve(stream: &UnixStream, answer: impl FnOnce(Request) -> Response) -> R
 }
 
 /// Reads up to the end of a line, of the request or of the time.
-pub(crate) fn read_line(mut stream: &UnixStream) -> Result<Vec<u8>> {
+pub(crate) fn read_line(stream: &UnixStream) -> Result<Vec<u8>> {
+    read_until(stream, |line| line.contains(&b'\n'))
+}
+
+/// Reads until all of a request is there, it is too long, or the time is over.
+pub(crate) fn read_until(
+    mut stream: &UnixStream,
+    is_whole: impl Fn(&[u8]) -> bool,
+) -> Result<Vec<u8>> {
     let deadline = Instant::now() + PATIENCE;
     let mut line = Vec::new();
     let mut chunk = [0; 4096];
@@ -102,7 +110,7 @@ pub(crate) fn read_line(mut stream: &UnixStream) -> Result<Vec<u8>> {
         stream.set_read_timeout(Some(time_left(deadline)?))?;
         let count = stream.read(&mut chunk)?;
         line.extend_from_slice(&chunk[..count]);
-        if count == 0 || chunk[..count].contains(&b'\n') {
+        if count == 0 || is_whole(&line) {
             break;
         }
     }

@@ -5,9 +5,11 @@
 //! and removes the instance.
 
 mod beat;
+mod priority;
 mod reload;
 mod saturation;
 
+pub use priority::prefer;
 pub use reload::{apply_config, set_weights};
 
 use crate::attend;
@@ -69,6 +71,8 @@ struct Daemon {
     config_error: Option<String>,
     /// Why metrics are not served where the configuration says.
     metrics_error: Option<String>,
+    /// Somebody removed the instance's directory, and that was said.
+    unreachable: bool,
 }
 
 impl Daemon {
@@ -86,12 +90,28 @@ impl Daemon {
         let (snapshot, turns) = (self.region.snapshot(now), turns());
         self.quota.tick(&self.region, &snapshot, turns);
         if own {
+            self.look_for_directory();
             self.log.look(&snapshot);
             self.slo.tick(&self.region, &snapshot);
             self.history.push_back(snapshot);
             while self.history.get(1).is_some_and(|next| now.since(next.now) > WINDOW) {
                 self.history.pop_front();
             }
+        }
+    }
+
+    /// Says that no command finds this daemon any more, if somebody removed its directory.
+    fn look_for_directory(&mut self) {
+        let gone = !self.unreachable
+            && std::fs::symlink_metadata(self.instance.region_path())
+                .is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+        if gone {
+            self.unreachable = true;
+            log::line(&format!(
+                "{} was removed: the gate goes on as it is, but no command finds it until the database is restarted\n{}",
+                self.instance.dir.display(),
+                crate::instance::KEEP_RUN_DIR
+            ));
         }
     }
 
@@ -144,9 +164,10 @@ impl Daemon {
     /// The server has ended; another one may come.
     fn server_left(&mut self) {
         log::line(&format!("the server (process {}) has ended", self.note.server_pid));
-        // Unless another has come already.
-        let (server, order) = (self.note.server_pid, Ordering::Relaxed);
-        let _ = self.region.beat.server.compare_exchange(server, 0, order, order);
+        // Unless the next one is there already.
+        let server = &self.region.beat.server;
+        let gone = self.note.server_pid;
+        let _ = server.compare_exchange(gone, 0, Ordering::Relaxed, Ordering::Relaxed);
         self.note = Note { server_pid: 0, server_started_ticks: 0, ..self.note.clone() };
         if let Err(error) = self.instance.rewrite_note(&self.note) {
             log::line(&format!("{error:#}"));
@@ -214,14 +235,19 @@ pub fn run(
     std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
     region.beat.daemon.store(std::process::id(), Ordering::Relaxed);
     region.beat.server.store(note.server_pid, Ordering::Relaxed);
+    let ungoverned = region.beat.ungoverned().then_some(note.server_pid);
     region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
     if let Err(error) = log::also_to(&instance.log_path()) {
         let path = instance.log_path();
         log::line(&format!("decisions go to standard error only: {}: {error}", path.display()));
     }
     log::line(&format!("the daemon (process {}) begins", std::process::id()));
+    ungoverned.iter().for_each(|&server| log::line(&attend::ungoverned(server)));
+    priority::lock_memory();
+    let beater = std::thread::Builder::new().name("hw-beat".to_owned());
+    let beater = beater.spawn(move || beat::beat(region)).context("cannot start a thread")?;
+    priority::step_back();
     let metrics = Metrics::start(&instance, region)?;
-    let beater = std::thread::spawn(move || beat::beat(region));
     let mut daemon = Daemon {
         metrics,
         log: Log::default(),
@@ -236,6 +262,7 @@ pub fn run(
         companion,
         config_error: None,
         metrics_error: None,
+        unreachable: false,
     };
     // Before anybody hears that the daemon is ready: the file may be changed from then on.
     daemon.read_config();
@@ -247,12 +274,16 @@ pub fn run(
         release_stderr();
     }
     let mut asked_to_end: Option<Nanos> = None;
+    // Without descriptors no client can be taken, and the socket stays readable.
+    let mut listens = true;
     loop {
         daemon.tick();
         if asked_to_end.is_some_and(|since| clock::now().since(since) > FAREWELL) {
             break;
         }
-        let mut fds = [pidfd, listener.as_raw_fd(), signals].map(|fd| libc::pollfd {
+        let clients = if listens { listener.as_raw_fd() } else { -1 };
+        listens = true;
+        let mut fds = [pidfd, clients, signals].map(|fd| libc::pollfd {
             fd,
             events: libc::POLLIN,
             revents: 0,
@@ -289,11 +320,14 @@ pub fn run(
         if other_lives(daemon.region.beat.daemon.load(Ordering::Relaxed)) {
             break;
         }
-        if fds[1].revents != 0
-            && let Ok((stream, _)) = listener.accept()
-        {
-            // A client that misbehaves is its own problem.
-            let _ = control::serve(&stream, |request| daemon.answer(request));
+        if fds[1].revents != 0 {
+            match listener.accept() {
+                // A client that misbehaves is its own problem.
+                Ok((stream, _)) => {
+                    let _ = control::serve(&stream, |request| daemon.answer(request));
+                }
+                Err(_) => listens = false,
+            }
         }
         if fds[2].revents != 0 {
             match read_signal(signals) {

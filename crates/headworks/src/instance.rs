@@ -2,14 +2,16 @@
 //! region, the control socket and a note of how it was started.
 
 use anyhow::{Context, Result, bail};
-use headworks_region::Mapping;
 use headworks_region::io::IoMapping;
+use headworks_region::{Mapping, RegionError, View, clock};
 use serde::{Deserialize, Serialize};
 use std::ffi::CString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 /// Directory of one instance.
 #[derive(Clone, Debug)]
@@ -124,6 +126,7 @@ impl Instance {
         if let Some(name) = name {
             let instance = Instance::named(name)?;
             if !instance.region_path().exists() {
+                refuse_unreachable(Some(name))?;
                 let others = names(&Instance::all());
                 bail!(
                     "there is no instance `{name}` in {}\n  {}",
@@ -140,11 +143,14 @@ impl Instance {
         let all = Instance::all();
         match all.as_slice() {
             [one] => Ok(one.clone()),
-            [] => bail!(
-                "no database runs behind a gate (looked in {})\n  start one: headworks run -- mariadbd …\n  \
-                 instances of another user are only visible to that user and to root",
-                run_dir().display()
-            ),
+            [] => {
+                refuse_unreachable(None)?;
+                bail!(
+                    "no database runs behind a gate (looked in {})\n  start one: headworks run -- mariadbd …\n  \
+                     instances of another user are only visible to that user and to root",
+                    run_dir().display()
+                )
+            }
             _ => bail!("several instances run: {}\n  say which: --name NAME", names(&all)),
         }
     }
@@ -222,22 +228,74 @@ impl Instance {
 
     /// Maps its region.
     pub fn open_region(&self) -> Result<Mapping> {
-        let path = self.region_path();
-        let c_path = CString::new(path.as_os_str().as_bytes())?;
-        Mapping::open(&c_path).map_err(|error| {
-            anyhow::anyhow!(
-                "cannot use the region of instance `{}`: {error}\n  file: {}\n  {}",
-                self.name,
-                path.display(),
-                match error {
-                    headworks_region::RegionError::System(_, libc::EACCES) =>
-                        "it belongs to the database's user: run this command as that user or as root",
-                    headworks_region::RegionError::Version { .. } | headworks_region::RegionError::Size { .. } =>
-                        "the database was started by another version of headworks: use that one, or restart the database",
-                    _ => "restart the database: headworks run -- …",
-                }
-            )
-        })
+        Mapping::open(&self.region_c_path()?).map_err(|error| self.explain(error))
+    }
+
+    /// Maps its region for reading, from any PID namespace.
+    pub fn view_region(&self) -> Result<View> {
+        View::open(&self.region_c_path()?).map_err(|error| self.explain(error))
+    }
+
+    fn region_c_path(&self) -> Result<CString> {
+        Ok(CString::new(self.region_path().as_os_str().as_bytes())?)
+    }
+
+    fn explain(&self, error: RegionError) -> anyhow::Error {
+        let mend = match error {
+            RegionError::System(_, libc::EACCES) => {
+                "it belongs to the database's user: run this command as that user or as root"
+            }
+            RegionError::Version { .. } | RegionError::Size { .. } => {
+                "the database was started by another version of headworks: use that one, or restart the database"
+            }
+            RegionError::PidNamespace { .. } => {
+                "from here its sessions would look dead. Run this command beside the database: \
+                 docker exec CONTAINER headworks …\n  \
+                 or, with the database's process: nsenter --target PID --pid --mount headworks …"
+            }
+            _ => "restart the database: headworks run -- …",
+        };
+        anyhow::anyhow!(
+            "cannot use the region of instance `{}`: {error}\n  file: {}\n  {mend}",
+            self.name,
+            self.region_path().display(),
+        )
+    }
+
+    /// Whether it was made in another PID namespace, where nobody can tell from here if its
+    /// processes live.
+    pub fn is_foreign(&self) -> bool {
+        self.view_region().is_ok_and(View::is_foreign)
+    }
+
+    /// Whether a daemon in another PID namespace gives signs of life. One that was killed just
+    /// now is waited for.
+    pub fn lives_elsewhere(&self) -> bool {
+        let Some(view) = self.view_region().ok().filter(|view| view.is_foreign()) else {
+            return false;
+        };
+        let sign = || view.beat().alive_ns.load(Ordering::Relaxed);
+        let first = sign();
+        while !view.beat().stale(clock::now()) {
+            if sign() != first {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+
+    /// Fails if it lives in another PID namespace.
+    pub fn refuse_elsewhere(&self) -> Result<()> {
+        if self.lives_elsewhere() {
+            bail!(
+                "instance `{}` runs already, in another PID namespace (another container, or the host)\n  \
+                 give this one another name (--name NAME) or directory (HEADWORKS_RUN_DIR=…)\n  \
+                 or run both in one namespace: docker run --pid=container:NAME, shareProcessNamespace in Kubernetes",
+                self.name
+            );
+        }
+        Ok(())
     }
 
     /// Makes its directory, still the caller's own, and its region, for the database's user.
@@ -325,6 +383,59 @@ impl Instance {
     pub fn remove(&self) {
         let _ = std::fs::remove_dir_all(&self.dir);
     }
+}
+
+/// How a directory is kept that somebody removed.
+pub const KEEP_RUN_DIR: &str = "logind removes XDG_RUNTIME_DIR when its user logs out; to keep it: loginctl enable-linger\n  \
+     or choose another directory: HEADWORKS_RUN_DIR=… headworks run …";
+
+/// The daemons of this user whose directory was removed: name, process, and where it was.
+fn unreachable() -> Vec<(String, u32, PathBuf)> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let look = |pid: u32| {
+        let words = |file: &str| -> Option<Vec<String>> {
+            let bytes = std::fs::read(format!("/proc/{pid}/{file}")).ok()?;
+            let words = bytes.split(|&byte| byte == 0);
+            Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+        };
+        let args = words("cmdline")?;
+        // Not this process, which may be told to become one.
+        let is_daemon =
+            args.get(1).is_some_and(|word| word == "daemon") && pid != std::process::id();
+        let at = args.iter().position(|word| word == "--name").filter(|_| is_daemon)?;
+        let name = args.get(at + 1)?.clone();
+        let environment = words("environ")?;
+        let dir = environment.iter().find_map(|line| line.strip_prefix("HEADWORKS_RUN_DIR="))?;
+        let dir = Path::new(dir).join(&name);
+        (!dir.join("region").exists()).then_some((name, pid, dir))
+    };
+    numbers.filter_map(look).collect()
+}
+
+/// Says why an instance is not found although its daemon runs.
+fn refuse_unreachable(name: Option<&str>) -> Result<()> {
+    let found = unreachable().into_iter().find(|(found, ..)| name.is_none_or(|name| name == found));
+    let Some((name, pid, dir)) = found else { return Ok(()) };
+    bail!(
+        "instance `{name}` runs (its daemon is process {pid}), but {} was removed: no command reaches it\n  \
+         the gate goes on as it is; restart the database to reach it again\n  {KEEP_RUN_DIR}",
+        dir.display()
+    )
+}
+
+/// Whether logind removes the directory when this user logs out.
+pub fn goes_at_logout(dir: &Path) -> bool {
+    // SAFETY: geteuid has no preconditions.
+    let uid = unsafe { libc::geteuid() };
+    // SAFETY: the entry is read before anybody asks again, and its name is a C string.
+    let name = unsafe {
+        libc::getpwuid(uid)
+            .as_ref()
+            .map(|entry| std::ffi::CStr::from_ptr(entry.pw_name).to_string_lossy().into_owned())
+    };
+    let lingers = name.is_some_and(|name| Path::new("/var/lib/systemd/linger").join(name).exists());
+    dir.starts_with(format!("/run/user/{uid}")) && !lingers
 }
 
 const CHOOSE_RUN_DIR: &str =

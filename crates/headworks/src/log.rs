@@ -9,6 +9,7 @@
 
 mod file;
 
+use crate::render::printable;
 use file::LogFile;
 use headworks_policy::Nanos;
 use headworks_region::State;
@@ -52,8 +53,9 @@ pub fn also_to(path: &Path) -> std::io::Result<()> {
 }
 
 /// Writes a line to standard error, and to the file if there is one; a reader that has gone, or a file that takes
-/// no more, is no reason to end.
+/// no more, is no reason to end. What would steer a terminal is replaced.
 pub fn line(text: &str) {
+    let text = &text.lines().map(printable).collect::<Vec<_>>().join("\n");
     let _ = writeln!(std::io::stderr(), "headworks: {text}");
     if let Some(file) = &mut *file() {
         let _ = file.line(text, SystemTime::now());
@@ -110,6 +112,8 @@ fn stall(now: &Snapshot) -> String {
     let longest = inside.min_by_key(|user| user.admitted.0);
     let who = longest.map_or(String::new(), |user: &UserView| {
         let [account, _, _, address] = &user.identity;
+        // Clients choose their names, and none of them ends the line.
+        let (account, address) = (printable(account), printable(address));
         format!(
             "; inside for longest: user {} ({account}@{address}), {:.1} s",
             user.user,
@@ -135,6 +139,17 @@ mod tests {
             ],
             ..crate::views::snapshot(Vec::new(), Vec::new())
         }
+    }
+
+    #[test]
+    fn a_clients_name_cannot_write_a_line_of_its_own() {
+        let mut inside = crate::views::user(3, 0);
+        inside.state = State::Inside;
+        inside.identity[0] = "eve\n2026-01-01T00:00:00.000Z all is well\x1b[2J".to_owned();
+        let users = vec![inside];
+        let said = stall(&Snapshot { users, ..snapshot(500, Mode::Enforce, 1, 0) });
+        assert!(said.contains("(eve\u{fffd}2026") && said.contains("well\u{fffd}[2J@"), "{said:?}");
+        assert!(!said.contains(char::is_control), "{said:?}");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod daemon;
 mod doctor;
 mod enable;
 mod explain;
+mod init;
 mod instance;
 mod io;
 mod janitor;
@@ -95,6 +96,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             let instance = Instance::find(args.select.name.as_deref())?;
             if args.foreground {
                 use std::os::fd::FromRawFd;
+                daemon::prefer();
                 // SAFETY: the parent made this descriptor for us and says so on the command line.
                 let ready = args.ready_fd.map(|fd| unsafe { std::fs::File::from_raw_fd(fd) });
                 let companion = match args.run_as {
@@ -130,8 +132,8 @@ fn fetch(instance: &Instance) -> Result<status::Status> {
     if let Ok(Response::Status(status)) = control::ask(instance, &Request::Status) {
         return Ok(*status);
     }
-    let region = instance.open_region()?;
-    if !instance.is_running() {
+    let region = instance.view_region()?;
+    if !region.is_foreign() && !instance.is_running() {
         bail!(
             "the database of instance `{}` is gone and so is its daemon\n  remove what is left: rm -r {}",
             instance.name,

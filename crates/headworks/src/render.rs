@@ -79,6 +79,16 @@ pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
         ("closed", _) => {
             (Tone::Good, format!("closed: at most P = {p} users are inside at once"), None)
         }
+        ("ungoverned", _) => (
+            Tone::Bad,
+            format!(
+                "ungoverned: the server (process {}) was started by another version of Headworks, so everybody passes",
+                status.server_pid
+            ),
+            Some(format!(
+                "sudo systemctl restart {name}   # the server: the gate holds from then on"
+            )),
+        ),
         ("off", _) => (
             Tone::Notice,
             "off: an operator has opened it, everybody passes".to_owned(),

@@ -3,7 +3,8 @@
 //!
 //! It becomes it, instead of starting it, so that process id, signals, exit code and service
 //! manager see what they would see without headworks. The daemon is started before, as a process
-//! of its own that outlives nothing and nobody waits for.
+//! of its own that outlives nothing and nobody waits for. Only as the first process of a
+//! container it stays, so that the server does not become the daemon's parent ([`crate::init`]).
 
 use crate::cli::{IoDevice, Run};
 use crate::config::{self, Config};
@@ -45,6 +46,7 @@ pub fn shim_path() -> Result<PathBuf> {
 
 /// Does not return unless something is in the way.
 pub fn run(args: &Run) -> Result<Infallible> {
+    crate::init::stay_if_first()?;
     let error = match behind_the_gate(args) {
         Ok(never) => match never {},
         Err(error) if !args.fail_open => return Err(error),
@@ -80,6 +82,13 @@ fn behind_the_gate(args: &Run) -> Result<Infallible> {
     let starting = StartLock::take()?;
     let instance = claim(args, &binary)?;
     warn(args, &profile, &binary);
+    if crate::instance::goes_at_logout(&instance.dir) {
+        eprintln!(
+            "headworks: warning: {} goes when you log out, and no command finds the gate then\n  {}",
+            instance.dir.display(),
+            crate::instance::KEEP_RUN_DIR
+        );
+    }
     let owner = match profile.run_as {
         RunAs::UserOption => owner_of(settings.as_ref())?,
         RunAs::DataOwner => owner_of_data(&binary, settings.as_ref())?,
@@ -243,6 +252,7 @@ fn claim(args: &Run, binary: &Binary) -> Result<Instance> {
             .map_or_else(|| "database".to_owned(), |name| name.to_string_lossy().into_owned())
     };
     let instance = Instance::named(&args.name.clone().unwrap_or_else(default))?;
+    instance.refuse_elsewhere()?;
     if instance.is_running() {
         bail!(
             "instance `{}` runs already (process {})\n  give this one another name: headworks run --name NAME -- …",

@@ -18,8 +18,9 @@ pub struct Status {
     pub instance: String,
     /// `observe`, `dry-run` or `enforce`.
     pub mode: String,
-    /// `closed` (it may hold users), `off` (opened by an operator), `open` (the mode holds nobody)
-    /// or `stale` (the daemon gives no sign of life, so everybody passes).
+    /// `closed` (it may hold users), `off` (opened by an operator), `open` (the mode holds nobody),
+    /// `stale` (the daemon gives no sign of life, so everybody passes) or `ungoverned` (the server
+    /// was started by another version, so everybody passes until it is restarted).
     pub gate: String,
     /// What follows the clients' protocol.
     #[serde(default)]
@@ -222,17 +223,64 @@ impl Counterfactual {
     }
 }
 
+/// How evenly users are served.
+#[derive(Clone, Copy, Debug)]
+pub struct Fairness {
+    /// See [`Status::unfairness`].
+    pub unfairness: Option<f64>,
+    /// See [`Status::latency_cv`].
+    pub latency_cv: Option<f64>,
+}
+
+impl Fairness {
+    /// Between two snapshots of the same region, the older one first.
+    pub fn of(before: &Snapshot, now: &Snapshot) -> Fairness {
+        // Only who was there all the time and always had work can be compared.
+        let busy: Vec<(u32, u64)> = with_past(before, now)
+            .filter(|(user, past)| !user.bypass && past.is_some())
+            .map(|(user, past)| (user.class, served(user, past)))
+            .filter(|&(_, requests)| requests > 0)
+            .collect();
+        let mut wanting: HashMap<u32, u32> = HashMap::new();
+        busy.iter().for_each(|&(class, _)| *wanting.entry(class).or_default() += 1);
+        let weights: HashMap<u32, f64> = wanting
+            .into_iter()
+            .map(|(class, users)| (class, weight_of_each(now, class, users.into())))
+            .collect();
+        let shares = busy
+            .iter()
+            .map(|(class, requests)| *requests as f64 / weights.get(class).copied().unwrap_or(1.0));
+        Fairness {
+            unfairness: unfairness(shares),
+            latency_cv: latency_variability(now.users.iter().map(cv)),
+        }
+    }
+}
+
+/// Each user of the later snapshot, with what it was in the earlier one. Both are in the order of
+/// their slots.
+fn with_past<'a>(
+    before: &'a Snapshot,
+    now: &'a Snapshot,
+) -> impl Iterator<Item = (&'a UserView, Option<&'a UserView>)> {
+    let mut earlier = before.users.iter().peekable();
+    now.users.iter().map(move |user| {
+        while earlier.next_if(|past| past.user < user.user).is_some() {}
+        let same = |past: &&&UserView| (past.user, past.generation) == (user.user, user.generation);
+        (user, earlier.peek().filter(same).copied())
+    })
+}
+
+/// Requests of a user since an earlier snapshot.
+fn served(user: &UserView, past: Option<&UserView>) -> u64 {
+    user.totals.requests.saturating_sub(past.map_or(0, |past| past.totals.requests))
+}
+
 impl Status {
     /// Puts two snapshots of the same region, the older one first, into figures.
     pub fn build(instance: &str, before: &Snapshot, now: &Snapshot) -> Status {
         let seconds = now.now.since(before.now).as_millis_f64() / 1e3;
         let rate = |count: u64| if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
-        let earlier: HashMap<(u32, u32), &UserView> =
-            before.users.iter().map(|user| ((user.user, user.generation), user)).collect();
-        let served = |user: &UserView| {
-            let past = earlier.get(&(user.user, user.generation));
-            user.totals.requests.saturating_sub(past.map_or(0, |past| past.totals.requests))
-        };
         let past_class = |class: u32| before.classes.iter().find(|past| past.class == class);
         let since = |class: &ClassView, of: fn(&ClassView) -> u64| {
             of(class).saturating_sub(past_class(class.class).map_or(0, of))
@@ -242,29 +290,11 @@ impl Status {
         let turns: u64 = now.classes.iter().map(|class| since(class, |c| c.totals.turns)).sum();
         let class_of = |user: &UserView| now.classes.iter().find(|class| class.class == user.class);
 
-        // Only who was there all the time and always had work can be compared.
-        let busy = || {
-            now.users.iter().filter(|user| {
-                !user.bypass
-                    && earlier.contains_key(&(user.user, user.generation))
-                    && served(user) > 0
-            })
-        };
-        let mut wanting: HashMap<u32, u32> = HashMap::new();
-        busy().for_each(|user| *wanting.entry(user.class).or_default() += 1);
-        let weights: HashMap<u32, f64> = wanting
-            .into_iter()
-            .map(|(class, users)| (class, weight_of_each(now, class, users.into())))
-            .collect();
-        let shares = busy()
-            .map(|user| served(user) as f64 / weights.get(&user.class).copied().unwrap_or(1.0));
-
-        let mut connections: Vec<UserStatus> = now
-            .users
-            .iter()
-            .map(|user| {
+        let fairness = Fairness::of(before, now);
+        let mut connections: Vec<UserStatus> = with_past(before, now)
+            .map(|(user, past)| {
                 let class = class_of(user).map(|class| class.name.clone()).unwrap_or_default();
-                user_status(user, class, now.now, rate(served(user)))
+                user_status(user, class, now.now, rate(served(user, past)))
             })
             .collect();
         let rank = |user: &UserStatus| match user.state.as_str() {
@@ -298,6 +328,7 @@ impl Status {
             instance: instance.to_owned(),
             mode: settings.mode.name().to_owned(),
             gate: match (settings.off, settings.mode, now.stale) {
+                _ if now.ungoverned => "ungoverned",
                 (true, ..) => "off",
                 (_, headworks_region::Mode::Observe | headworks_region::Mode::DryRun, _) => "open",
                 (.., true) => "stale",
@@ -322,8 +353,8 @@ impl Status {
             blocked: paused(true),
             thinking: paused(false),
             long: now.users.iter().filter(|user| user.state == State::Long).count() as u32,
-            unfairness: unfairness(shares),
-            latency_cv: latency_variability(now.users.iter().map(cv)),
+            unfairness: fairness.unfairness,
+            latency_cv: fairness.latency_cv,
             latency: total(|class| &class.latency),
             wait: total(|class| &class.wait),
             classes: now

@@ -67,6 +67,7 @@ pub fn snapshot(users: Vec<UserView>, classes: Vec<ClassView>) -> Snapshot {
         stale: false,
         daemon: 1,
         server: SERVER,
+        ungoverned: false,
         users,
         classes,
         counters: Vec::new(),

@@ -117,6 +117,9 @@ struct Owed {
     previous: [u32; USERS],
 }
 
+crate::layout!(Gate { wrr, owed });
+crate::layout!(Owed { head, tail, len, _pad, next, previous });
+
 impl Owed {
     const fn new() -> Self {
         Owed { head: 0, tail: 0, len: 0, _pad: 0, next: [0; USERS], previous: [0; USERS] }

@@ -37,6 +37,10 @@ pub struct Heap {
     entries: [Entry; USERS],
 }
 
+crate::layout!(Key { due, sequence });
+crate::layout!(Entry { key, user, _pad });
+crate::layout!(Heap { len, _pad, position, entries });
+
 impl Heap {
     /// An empty heap.
     pub const fn new() -> Self {

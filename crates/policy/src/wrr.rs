@@ -160,6 +160,10 @@ pub struct Wrr {
     heap: Heap,
 }
 
+crate::layout!(ClassShare { weight, shared });
+crate::layout!(User { due, ended, class, flags });
+crate::layout!(Wrr { now, sequence, mean_cost, zeta, _pad, busy, backlogged, shares, users, heap });
+
 impl Wrr {
     /// A scheduler without users.
     pub const fn new() -> Self {

@@ -32,7 +32,8 @@
 //!
 //! # Nobody is held for ever
 //! A sleeper wakes every fifth of a second and looks whether the daemon lives, the gate is open
-//! and its longest hold is over; each of these lets it pass. Whoever passes holds no token and
+//! and its longest hold is over; each of these lets it pass. If all who wait may pass at the same
+//! moment, they leave over a short ramp (`headworks_policy::ramp`). Whoever passes holds no token and
 //! gives none back.
 
 use crate::entered::{Entered, PassReason};
@@ -302,7 +303,7 @@ impl Region {
         self.sweep();
     }
 
-    /// Opens the gate for everybody at once, or closes it.
+    /// Opens the gate for everybody, or closes it. Those who wait leave in turn, over 0.2 s.
     pub fn set_off(&self, off: bool) {
         self.control.store_off(off);
         if off {

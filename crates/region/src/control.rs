@@ -87,6 +87,23 @@ pub struct Control {
     saturated: AtomicU32,
 }
 
+headworks_policy::layout!(Control {
+    mode,
+    off,
+    parallelism,
+    bonus,
+    zeta,
+    auto,
+    hold_max_ns,
+    idle_limit_ns,
+    anticipation_ns,
+    stall_ns,
+    unfairness_max_mille,
+    latency_cv_max_mille,
+    count,
+    saturated,
+});
+
 /// A copy of the settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -284,9 +301,32 @@ pub struct Beat {
     pub server: AtomicU32,
     /// [`Passing`]: P in the low half, the one afterwards in the high half; zero if the P in force is there to stay.
     passing: AtomicU64,
+    /// A server that uses the region of another version, which an upgrade has left it. Nothing
+    /// here concerns it.
+    ungoverned: AtomicU32,
 }
 
+headworks_policy::layout!(Beat { alive_ns, daemon, server, passing, ungoverned });
+
 impl Beat {
+    /// For how much longer the last sign counts at `now`.
+    pub fn fresh_for(&self, now: Nanos) -> Nanos {
+        let alive = Nanos(self.alive_ns.load(Ordering::Relaxed));
+        (alive + STALE_AFTER).since(now)
+    }
+
+    /// Whether the server uses the region of another version, so that nobody is held.
+    pub fn ungoverned(&self) -> bool {
+        let server = self.ungoverned.load(Ordering::Relaxed);
+        server != 0 && server == self.server.load(Ordering::Relaxed)
+    }
+
+    /// Names a server that uses the region of another version. The next one is another process.
+    pub fn set_ungoverned(&self, server: u32) {
+        self.server.store(server, Ordering::Relaxed);
+        self.ungoverned.store(server, Ordering::Relaxed);
+    }
+
     /// Whether the last sign is too old at `now`. One from the future is none: it would hold
     /// users for ever.
     pub fn stale(&self, now: Nanos) -> bool {

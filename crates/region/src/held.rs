@@ -68,6 +68,21 @@ pub struct HeldRing {
     entries: [Entry; HELD],
 }
 
+headworks_policy::layout!(Entry {
+    stamp,
+    user,
+    generation,
+    class,
+    ahead,
+    behind,
+    passed,
+    _pad,
+    arrived_ns,
+    admitted_ns,
+    ended_ns,
+});
+headworks_policy::layout!(HeldRing { head, entries });
+
 fn word(cell: &AtomicU32) -> u32 {
     cell.load(Ordering::Relaxed)
 }

@@ -30,6 +30,9 @@ struct Shard {
 #[repr(C)]
 pub struct Histograms([[Shard; SHARDS]; CLASSES]);
 
+headworks_policy::layout!(Shard { latency, wait });
+headworks_policy::layout!(Histograms { 0 });
+
 impl Histograms {
     /// Counts requests of `user`; no user's number was ever as large as `users`. A class that
     /// cannot be is taken for the last.

@@ -16,13 +16,21 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headworks_policy::counterfactual::ObservedTurn;
 use headworks_policy::gate::Gate;
+use headworks_policy::layout::{Layout, mix};
+use headworks_policy::ramp::Ramp;
 use headworks_policy::{CLASSES, Nanos, USERS};
 
 /// First bytes of every region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
 
-/// Changes with every change of the layout or of the meaning of a field.
-pub const VERSION: u32 = 10;
+/// To be raised when a field means something else although it lies where it lay.
+const MEANING: u64 = 11;
+
+/// Follows from the layout ([`headworks_policy::layout`]) and from what its fields mean.
+pub const VERSION: u32 = {
+    let hash = mix(<Region as Layout>::HASH, MEANING);
+    (hash ^ (hash >> 32)) as u32
+};
 
 /// Turns that the ring of a dry run keeps.
 pub const RING: usize = 1 << 15;
@@ -40,6 +48,8 @@ pub struct Header {
     pub(crate) bytes: AtomicU64,
     pub(crate) created_ns: AtomicU64,
     pub(crate) pooled: AtomicU32,
+    /// PID namespace of whoever made it, as [`crate::map::own_pid_ns`] has it.
+    pub(crate) pid_ns: AtomicU64,
 }
 
 /// Events and reasons that are counted for the whole gate. They happen rarely or only while users
@@ -389,12 +399,63 @@ pub struct LockLine {
     pub(crate) excess: AtomicU32,
     /// No token beyond P and below this one is busy, or it is being given back.
     pub(crate) excess_from: AtomicU32,
+    /// A [`Ramp`]: how those leave who wait when the gate opens.
+    ramp: AtomicU64,
 }
 
 /// The policy's state, only touched under the lock.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct GateCell(pub(crate) UnsafeCell<Gate>);
+
+headworks_policy::layout!(Header { magic, version, protocol, bytes, created_ns, pooled, pid_ns });
+headworks_policy::layout!(Token { word });
+headworks_policy::layout!(Taken { 0 });
+headworks_policy::layout!(Pending { count });
+headworks_policy::layout!(Extent { high_water, panics, panicked_ns });
+headworks_policy::layout!(Departed {
+    users,
+    requests,
+    turns,
+    queued,
+    passed,
+    wait_ns,
+    run_ns,
+    blocked_ns,
+});
+headworks_policy::layout!(ClassSlot { name, weight, shared, target_us, target_ppm, departed });
+headworks_policy::layout!(RingEntry {
+    user,
+    class,
+    requests,
+    stamp,
+    arrived_ns,
+    ended_ns,
+    paused_ns,
+});
+headworks_policy::layout!(Ring { head, entries });
+headworks_policy::layout!(Counters { 0 });
+headworks_policy::layout!(LockLine { lock, excess, excess_from, ramp });
+headworks_policy::layout!(GateCell { 0 });
+headworks_policy::layout!(Region {
+    header,
+    control,
+    beat,
+    pending,
+    lock,
+    extent,
+    counters,
+    rules,
+    words,
+    classes,
+    tokens,
+    gate,
+    ring,
+    held,
+    taken,
+    users,
+    histograms,
+});
 
 // SAFETY: the cell is only dereferenced by `admission`, with the region's lock held.
 unsafe impl Sync for GateCell {}
@@ -428,6 +489,21 @@ impl Region {
     /// Slots that were ever used, as an upper bound of where to look.
     pub fn high_water(&self) -> u32 {
         self.extent.high_water.load(Ordering::Relaxed).min(USERS as u32)
+    }
+
+    /// How long a session still waits that leaves with all who wait at `now`.
+    pub(crate) fn leave_in_turn(&self, now: Nanos) -> Nanos {
+        let ramp = &self.lock.ramp;
+        let mut word = ramp.load(Ordering::Relaxed);
+        loop {
+            let before = Ramp::from_word(word);
+            let (after, pause) = before.next(now, self.pending(), self.control.limit());
+            let order = Ordering::Relaxed;
+            match ramp.compare_exchange_weak(word, after.word(), order, order) {
+                Ok(_) => return pause,
+                Err(other) => word = other,
+            }
+        }
     }
 
     /// Tokens that are spoken for: zero means that a free one may be taken at once.

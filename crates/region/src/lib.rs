@@ -45,7 +45,7 @@ pub mod words;
 pub use control::Mode;
 pub use entered::{Entered, PassReason};
 pub use layout::Region;
-pub use map::{Mapping, RegionError};
+pub use map::{Mapping, RegionError, View};
 pub use protocol::Protocol;
 pub use tokens::{Waker, set_waker};
 pub use user::{Pause, State, UserSlot};

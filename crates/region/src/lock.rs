@@ -55,6 +55,8 @@ pub fn thread_exists(id: u32) -> bool {
 #[repr(C)]
 pub struct RobustLock(AtomicU32);
 
+headworks_policy::layout!(RobustLock { 0 });
+
 /// The lock is held until this is dropped.
 #[derive(Debug)]
 pub struct Held<'a> {

@@ -1,10 +1,15 @@
 //! Making, finding and mapping a region.
 
 use crate::clock;
-use crate::layout::{MAGIC, Region, VERSION};
+use crate::control::Beat;
+use crate::held::HeldRequest;
+use crate::layout::{Header, MAGIC, Region, VERSION};
+use crate::snapshot::Snapshot;
 use core::ffi::CStr;
 use core::fmt;
+use core::mem::offset_of;
 use core::sync::atomic::Ordering;
+use headworks_policy::Nanos;
 
 /// Why a region cannot be used. Holds no text of its own, so that the preloaded library can make
 /// one without allocating.
@@ -26,6 +31,11 @@ pub enum RegionError {
         /// Version found.
         found: u32,
     },
+    /// A region that was made in another PID namespace.
+    PidNamespace {
+        /// That namespace, as a link in /proc shows it.
+        found: u64,
+    },
 }
 
 impl fmt::Display for RegionError {
@@ -39,13 +49,85 @@ impl fmt::Display for RegionError {
             }
             RegionError::NoRegion => write!(f, "the file is no Headworks region"),
             RegionError::Version { found } => {
-                write!(f, "the region has version {found}, this build expects {VERSION}")
+                write!(f, "the region has version {found:08x}, this build expects {VERSION:08x}")
+            }
+            RegionError::PidNamespace { found } => {
+                write!(f, "the region was made in another PID namespace (pid:[{found}])")
             }
         }
     }
 }
 
 impl core::error::Error for RegionError {}
+
+/// The PID namespace of this process, as the inode of its link in /proc; zero if that cannot be
+/// told. The same number means another process in another namespace.
+pub fn own_pid_ns() -> u64 {
+    // SAFETY: the path is a C string, and all zero bytes are a valid stat buffer.
+    unsafe {
+        let mut stat: libc::stat = core::mem::zeroed();
+        match libc::stat(c"/proc/self/ns/pid".as_ptr(), &mut stat) {
+            0 => stat.st_ino,
+            _ => 0,
+        }
+    }
+}
+
+impl Region {
+    /// Whether it was made in another PID namespace: none of its numbers of processes and threads
+    /// means here what it means there. Not if either namespace is unknown.
+    pub fn is_foreign(&self) -> bool {
+        is_another(self.header.pid_ns.load(Ordering::Relaxed))
+    }
+}
+
+fn is_another(pid_ns: u64) -> bool {
+    let own = own_pid_ns();
+    pid_ns != 0 && own != 0 && pid_ns != own
+}
+
+/// A region that can only be read, from any PID namespace. It stays mapped as long.
+#[derive(Clone, Copy, Debug)]
+pub struct View(&'static Region);
+
+impl View {
+    /// Maps an existing region without the right to write.
+    pub fn open(path: &CStr) -> Result<View, RegionError> {
+        let (file, _) = open(path, libc::O_RDONLY)?;
+        // SAFETY: the file is as long as a `Region`, and every byte pattern is a valid one.
+        unsafe { map(&file, libc::PROT_READ) }.map(View)
+    }
+
+    /// See [`Region::is_foreign`].
+    pub fn is_foreign(self) -> bool {
+        self.0.is_foreign()
+    }
+
+    /// See [`Region::snapshot`].
+    pub fn snapshot(self, now: Nanos) -> Snapshot {
+        self.0.snapshot(now)
+    }
+
+    /// See [`Region::held_requests`].
+    pub fn held_requests(self) -> u64 {
+        self.0.held_requests()
+    }
+
+    /// See [`Region::held_request`].
+    pub fn held_request(self, number: u64) -> Option<HeldRequest> {
+        self.0.held_request(number)
+    }
+
+    /// See [`Region::held_records`].
+    pub fn held_records(self) -> impl Iterator<Item = HeldRequest> {
+        self.0.held_records()
+    }
+
+    /// The daemon's sign of life.
+    pub fn beat(&self) -> &Beat {
+        &self.0.beat
+    }
+}
 
 /// A mapped region. It stays mapped for the life of the process: threads may sleep in it.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +140,7 @@ impl core::ops::Deref for Mapping {
     }
 }
 
-pub(crate) fn errno() -> i32 {
+fn errno() -> i32 {
     // SAFETY: errno is this thread's own.
     unsafe { *libc::__errno_location() }
 }
@@ -85,8 +167,9 @@ impl Mapping {
         let file = create_file(path, size_of::<Region>(), owner)?;
         // SAFETY: the file is as long as a `Region`, and every byte pattern is a valid one: it is made
         // of integers, atomics and cells.
-        let region = unsafe { map_file::<Region>(&file)? };
+        let region: &Region = unsafe { map(&file, libc::PROT_READ | libc::PROT_WRITE)? };
         let header = &region.header;
+        header.pid_ns.store(own_pid_ns(), Ordering::Relaxed);
         header.version.store(VERSION, Ordering::Relaxed);
         header.bytes.store(size_of::<Region>() as u64, Ordering::Relaxed);
         header.created_ns.store(clock::now().0, Ordering::Relaxed);
@@ -94,40 +177,47 @@ impl Mapping {
         Ok(Mapping(region))
     }
 
-    /// Maps an existing region. Does not allocate.
+    /// Maps an existing region that was made in this PID namespace. Does not allocate.
     pub fn open(path: &CStr) -> Result<Mapping, RegionError> {
-        let (file, found) = Descriptor::open(path)?;
-        let wanted = size_of::<Region>() as u64;
-        // The version first: it explains a size that differs.
-        if found >= 64 {
-            let mut head = [0u8; 16];
-            // SAFETY: reads at most 16 bytes into a buffer of 16.
-            let read = unsafe { libc::pread(file.0, head.as_mut_ptr().cast(), head.len(), 0) };
-            let magic = u64::from_ne_bytes([
-                head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7],
-            ]);
-            let version = u32::from_ne_bytes([head[8], head[9], head[10], head[11]]);
-            if read == 16 && magic != MAGIC {
-                return Err(RegionError::NoRegion);
-            }
-            if read == 16 && version != VERSION {
-                return Err(RegionError::Version { found: version });
-            }
-        }
-        if found != wanted {
-            return Err(RegionError::Size { found, wanted });
+        let (file, pid_ns) = open(path, libc::O_RDWR)?;
+        if is_another(pid_ns) {
+            return Err(RegionError::PidNamespace { found: pid_ns });
         }
         // SAFETY: the file is as long as a `Region`, and every byte pattern is a valid one.
-        Ok(Mapping(unsafe { map_file::<Region>(&file)? }))
+        unsafe { map(&file, libc::PROT_READ | libc::PROT_WRITE) }.map(Mapping)
     }
+}
+
+/// Opens a file that is a region of this build; also says the PID namespace it was made in.
+fn open(path: &CStr, how: i32) -> Result<(Descriptor, u64), RegionError> {
+    let (file, found) = Descriptor::open(path, how)?;
+    let wanted = size_of::<Region>() as u64;
+    // The version first: it explains a size that differs.
+    let mut head = [0u64; size_of::<Header>() / 8];
+    let bytes = size_of_val(&head);
+    // SAFETY: reads at most as many bytes as the buffer has.
+    let read = unsafe { libc::pread(file.0, head.as_mut_ptr().cast(), bytes, 0) };
+    if read == bytes as isize {
+        if head[offset_of!(Header, magic) / 8] != MAGIC {
+            return Err(RegionError::NoRegion);
+        }
+        let [a, b, c, d, ..] = head[offset_of!(Header, version) / 8].to_ne_bytes();
+        let version = u32::from_ne_bytes([a, b, c, d]);
+        if version != VERSION {
+            return Err(RegionError::Version { found: version });
+        }
+    }
+    if found != wanted {
+        return Err(RegionError::Size { found, wanted });
+    }
+    Ok((file, head[offset_of!(Header, pid_ns) / 8]))
 }
 
 impl Descriptor {
     /// Opens the file of a region, and says how long it is.
-    pub(crate) fn open(path: &CStr) -> Result<(Self, u64), RegionError> {
+    pub(crate) fn open(path: &CStr, how: i32) -> Result<(Self, u64), RegionError> {
         // SAFETY: `path` is a C string.
-        let fd =
-            unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
+        let fd = unsafe { libc::open(path.as_ptr(), how | libc::O_CLOEXEC | libc::O_NOFOLLOW) };
         if fd < 0 {
             return Err(RegionError::System("cannot open the region", errno()));
         }
@@ -191,13 +281,16 @@ pub(crate) fn create_file(
 ///
 /// # Safety
 /// The file is at least as long as a `T`, and every byte pattern is a valid `T`.
-pub(crate) unsafe fn map_file<T>(file: &Descriptor) -> Result<&'static T, RegionError> {
+pub(crate) unsafe fn map<T>(
+    file: &Descriptor,
+    protection: i32,
+) -> Result<&'static T, RegionError> {
     // SAFETY: a fresh shared mapping of a file that is long enough.
     let start = unsafe {
         libc::mmap(
             core::ptr::null_mut(),
             size_of::<T>(),
-            libc::PROT_READ | libc::PROT_WRITE,
+            protection,
             libc::MAP_SHARED,
             file.0,
             0,

@@ -151,6 +151,18 @@ pub struct RuleTable {
     rules: [SharedRule; RULES],
 }
 
+headworks_policy::layout!(SharedRule {
+    account,
+    database,
+    application,
+    address,
+    local_port,
+    class,
+    bypass,
+    _pad,
+});
+headworks_policy::layout!(RuleTable { epoch, len, rules });
+
 impl RuleTable {
     /// Version of the rules; changes whenever they do.
     pub fn epoch(&self) -> u32 {

@@ -136,6 +136,8 @@ pub struct Snapshot {
     pub daemon: u32,
     /// Process of the database.
     pub server: u32,
+    /// That process uses the region of another version: see [`crate::control::Beat::ungoverned`].
+    pub ungoverned: bool,
     /// Everybody connected.
     pub users: Vec<UserView>,
     /// Every class that has a name.
@@ -147,6 +149,22 @@ pub struct Snapshot {
 impl Region {
     /// Copies everything out.
     pub fn snapshot(&self, now: Nanos) -> Snapshot {
+        let mut snapshot = self.figures(now);
+        for view in &mut snapshot.users {
+            let Some(slot) = self.user(view.user) else { break };
+            // Unless it is somebody else's by now.
+            if word(&slot.generation) != view.generation {
+                continue;
+            }
+            view.identity = [&slot.account, &slot.database, &slot.application, &slot.address]
+                .map(|text| text.get().to_display());
+        }
+        snapshot
+    }
+
+    /// Copies everything out but what users call themselves: with thousands of them, most of the
+    /// time goes there.
+    pub fn figures(&self, now: Nanos) -> Snapshot {
         let mut classes: Vec<ClassView> = Vec::new();
         for (class, slot) in self.classes.iter().enumerate() {
             let name = slot.name.get();
@@ -204,6 +222,7 @@ impl Region {
             stale: self.beat.stale(now),
             daemon: word(&self.beat.daemon),
             server: word(&self.beat.server),
+            ungoverned: self.beat.ungoverned(),
             users,
             classes,
             counters: COUNTERS
@@ -283,8 +302,7 @@ fn user_view(user: u32, slot: &UserSlot) -> UserView {
         used: word(&slot.used),
         pass_reason: PassReason::from_word(word(&slot.pass_reason)),
         thread: (word(&slot.pid), word(&slot.thread)),
-        identity: [&slot.account, &slot.database, &slot.application, &slot.address]
-            .map(|text| text.get().to_display()),
+        identity: Default::default(),
         local_port: word(&slot.local_port),
         behind: slot.waits_behind(),
         encryption: Encryption::from_word(word(&slot.encryption)),

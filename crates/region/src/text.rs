@@ -11,6 +11,8 @@ pub const TEXT_BYTES: usize = 64;
 #[repr(C)]
 pub struct SharedText([AtomicU8; TEXT_BYTES]);
 
+headworks_policy::layout!(SharedText { 0 });
+
 impl SharedText {
     /// Replaces the text.
     pub fn set(&self, text: &[u8]) {

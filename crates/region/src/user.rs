@@ -377,6 +377,56 @@ pub struct UserSlot {
     pub address: SharedText,
 }
 
+headworks_policy::layout!(Served {
+    requests,
+    run_ns,
+    latency_ms2,
+    latency_ns_max,
+    turns,
+    wait_ns,
+    wait_ns_max,
+    queued,
+    passed,
+    blocked_ns,
+});
+headworks_policy::layout!(UserSlot {
+    state,
+    token,
+    favourite,
+    closing,
+    flags,
+    holding,
+    used,
+    quota,
+    accounted,
+    progress,
+    thread,
+    class,
+    arrived_ns,
+    admitted_ns,
+    turn_arrived_ns,
+    paused_ns,
+    pause,
+    gap_us,
+    run_us,
+    served,
+    turn_paused_ns,
+    class_epoch,
+    pass_reason,
+    pid,
+    generation,
+    local_port,
+    waits,
+    ahead,
+    behind,
+    encryption,
+    connected_ns,
+    account,
+    database,
+    application,
+    address,
+});
+
 const _: () = {
     assert!(core::mem::offset_of!(UserSlot, admitted_ns) + 8 <= 64);
     let hot = core::mem::offset_of!(UserSlot, served) + core::mem::offset_of!(Served, wait_ns);

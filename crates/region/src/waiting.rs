@@ -19,6 +19,9 @@ use headworks_policy::gate::Gate;
 /// Longest sleep of a held thread before it looks around.
 const NAP: Nanos = Nanos::from_millis(200);
 
+/// Time after the moment at which a heartbeat gets too old.
+const AFTER: Nanos = Nanos::from_micros(100);
+
 /// A wait and its limit, which is the one that was in force when it began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wait {
@@ -50,7 +53,7 @@ impl Region {
         let wait = self.begin_wait(arrived);
         let mut waited = false;
         loop {
-            match self.look(slot, wait) {
+            match self.look_and_leave(slot, wait) {
                 Look::Sleep(nap) => {
                     waited = true;
                     futex::wait(&slot.state, State::Waiting as u32, nap);
@@ -106,11 +109,11 @@ impl Region {
     }
 
     fn step(&self, user: u32, slot: &UserSlot, wait: Wait, waited: bool) -> Option<Entered> {
-        match self.look(slot, wait) {
+        match self.look_and_leave(slot, wait) {
             Look::Sleep(nap) => futex::wait(&slot.state, State::Waiting as u32, nap),
             look => return Some(self.end_wait(user, slot, look, waited)),
         }
-        match self.look(slot, wait) {
+        match self.look_and_leave(slot, wait) {
             Look::Sleep(_) => None,
             look => Some(self.end_wait(user, slot, look, true)),
         }
@@ -209,7 +212,24 @@ impl Region {
         if held >= wait.hold_max {
             return Look::Pass(PassReason::HoldLimit);
         }
-        Look::Sleep(NAP.min(wait.hold_max - held))
+        // The last sign may be the last one for ever: the ramp then begins at once.
+        let stale_in = self.beat.fresh_for(now) + AFTER;
+        Look::Sleep(NAP.min(stale_in).min(wait.hold_max - held))
+    }
+
+    /// As [`Region::look`], for a thread that can sleep: if all who wait may pass, they leave in
+    /// turn. One whose turn has come looks again, as the gate may be closed by then.
+    fn look_and_leave(&self, slot: &UserSlot, wait: Wait) -> Look {
+        let look = self.look(slot, wait);
+        let Look::Pass(PassReason::Stale | PassReason::GateOpened) = look else { return look };
+        let now = clock::now();
+        let left = wait.hold_max.since(now.since(wait.arrived));
+        let pause = self.leave_in_turn(now).min(left);
+        if pause == Nanos(0) {
+            return look;
+        }
+        futex::wait(&slot.state, State::Waiting as u32, pause);
+        self.look(slot, wait)
     }
 
     fn end_wait(&self, user: u32, slot: &UserSlot, look: Look, waited: bool) -> Entered {
@@ -230,5 +250,71 @@ impl Region {
         slot.served.was_queued();
         self.locked(|gate, _| gate.wrr.withdraw(user));
         self.pass(slot, reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::common::{enforcing, stop_beating, user};
+
+    #[test]
+    fn a_machine_that_stood_still_lets_out_only_the_first() {
+        let region = enforcing(1);
+        stop_beating(region);
+        region.enter(user(region), clock::now());
+        let waiting: Vec<u32> = (0..5).map(|_| user(region)).collect();
+        for &user in &waiting {
+            assert_eq!(region.ask(user, region.begin_wait(clock::now())), None);
+        }
+        // Nothing ran for a second, and all look before the daemon gives a sign of life.
+        let late = clock::now() + Nanos::from_millis(1_000);
+        region
+            .beat
+            .alive_ns
+            .store(clock::now().since(Nanos::from_millis(1_000)).0, Ordering::Relaxed);
+        let slots: Vec<&UserSlot> =
+            waiting.iter().map(|&user| region.user(user).unwrap()).collect();
+        let wait = region.begin_wait(clock::now());
+        assert!(matches!(region.look_and_leave(slots[0], wait), Look::Pass(PassReason::Stale)));
+        for slot in &slots[1..] {
+            assert!(matches!(region.look(slot, wait), Look::Pass(PassReason::Stale)));
+        }
+        std::thread::scope(|scope| {
+            let look = |slot| scope.spawn(move || region.look_and_leave(slot, wait));
+            // The last of many: its time is far off.
+            for _ in 0..100 {
+                region.leave_in_turn(clock::now());
+            }
+            let looks: Vec<_> = slots[1..].iter().map(|slot| look(*slot)).collect();
+            // The sign comes after they have looked, or before: they stay in either case.
+            region.beat.alive_ns.store(late.0.min(clock::now().0 + 500_000_000), Ordering::Relaxed);
+            for look in looks {
+                assert!(matches!(look.join().unwrap(), Look::Sleep(_)));
+            }
+        });
+        assert_eq!(region.waiting(), 5);
+    }
+
+    #[test]
+    fn nobody_leaves_later_than_before_for_having_to_leave_in_turn() {
+        let region = enforcing(1);
+        stop_beating(region);
+        let slot = region.user(user(region)).unwrap();
+        slot.set_state(State::Waiting);
+        let wait = region.begin_wait(clock::now());
+        // With a fresh sign it naps; with one that is nearly too old, only until it is.
+        region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+        let Look::Sleep(nap) = region.look(slot, wait) else { panic!("it waits") };
+        assert_eq!(nap, NAP);
+        let old = crate::control::STALE_AFTER.since(Nanos::from_millis(50));
+        region.beat.alive_ns.store(clock::now().since(old).0, Ordering::Relaxed);
+        match region.look(slot, wait) {
+            Look::Sleep(nap) => assert!(nap <= Nanos::from_millis(51), "{nap}"),
+            // On a machine that took so long.
+            Look::Pass(reason) => assert_eq!(reason, PassReason::Stale),
+            Look::Granted => panic!("nobody has granted it"),
+        }
+        assert_eq!(NAP, headworks_policy::ramp::RAMP, "the ramp takes the place of the last nap");
     }
 }

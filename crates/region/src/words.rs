@@ -34,6 +34,8 @@ pub struct WordTable {
     release: [SharedText; WORDS],
 }
 
+headworks_policy::layout!(WordTable { acquires, releases, acquire, release });
+
 impl WordTable {
     /// Words that take a lock, in lower case.
     pub fn acquire(&self) -> impl Iterator<Item = Text> {

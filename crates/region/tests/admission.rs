@@ -141,7 +141,7 @@ fn a_stale_daemon_lets_everybody_pass_within_a_second() {
 }
 
 #[test]
-fn an_opened_gate_lets_everybody_pass_at_once() {
+fn an_opened_gate_lets_everybody_pass_in_turn() {
     let region = enforcing(1);
     region.enter(user(region), clock::now());
     std::thread::scope(|scope| {
@@ -151,7 +151,9 @@ fn an_opened_gate_lets_everybody_pass_at_once() {
         for (_, waiter) in waiters {
             assert_eq!(waiter.join().unwrap().0, Entered::Passed(PassReason::GateOpened));
         }
-        assert!(start.elapsed() < Duration::from_millis(150), "{:?}", start.elapsed());
+        // One at once, and one more every five milliseconds.
+        assert!(start.elapsed() >= Duration::from_millis(90), "{:?}", start.elapsed());
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
     });
     assert_eq!(region.pending(), 0);
 }

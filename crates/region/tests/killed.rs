@@ -7,7 +7,7 @@ use common::{enforcing, stop_beating, user};
 use headworks_policy::Nanos;
 use headworks_region::control::TOKENS;
 use headworks_region::layout::Counter;
-use headworks_region::{Entered, Mapping, Region, RegionError, State, clock};
+use headworks_region::{Entered, Mapping, Region, RegionError, State, View, clock};
 use std::ffi::CString;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -268,4 +268,29 @@ fn no_request_is_held_longer_than_the_ceiling_whatever_the_region_says() {
     };
     region.apply(&settings);
     assert_eq!(region.control.hold_max(), headworks_region::control::HOLD_CEILING);
+}
+
+#[test]
+fn a_region_of_another_pid_namespace_can_only_be_read() {
+    let path = format!("/dev/shm/headworks-foreign-{}", std::process::id());
+    let c_path = CString::new(path.as_str()).unwrap();
+    let own = Mapping::create(&c_path, None).unwrap();
+    assert!(!own.is_foreign());
+    assert!(Mapping::open(&c_path).is_ok());
+    let namespace = headworks_region::map::own_pid_ns();
+    let bytes = std::fs::read(&path).unwrap();
+    let words = bytes[..64].chunks(8).map(|word| u64::from_ne_bytes(word.try_into().unwrap()));
+    let at = words.into_iter().position(|word| word == namespace).expect("the header names it");
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.write_all_at(&7u64.to_ne_bytes(), at as u64 * 8).unwrap();
+    let refused = Mapping::open(&c_path);
+    let view = View::open(&c_path);
+    // Unknown is not another.
+    file.write_all_at(&0u64.to_ne_bytes(), at as u64 * 8).unwrap();
+    let unknown = Mapping::open(&c_path).map(|region| region.is_foreign());
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(refused.err(), Some(RegionError::PidNamespace { found: 7 }));
+    assert_eq!(view.unwrap().snapshot(headworks_region::clock::now()).users.len(), 0);
+    assert_eq!(unknown, Ok(false));
 }

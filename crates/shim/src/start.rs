@@ -3,8 +3,8 @@
 use crate::real;
 use headworks_hooks::barrier::{Of, guarded_keeping_errno, say};
 use headworks_hooks::{backend, files, process};
-use headworks_region::Mapping;
 use headworks_region::io::IoMapping;
+use headworks_region::{Mapping, RegionError};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -39,6 +39,10 @@ extern "C" fn construct() {
             unsafe { libc::pthread_atfork(None, None, Some(forked)) };
             process::attach(mapping.region());
         }
+        Err(RegionError::PidNamespace { .. }) => say(
+            b"headworks: the region named by HEADWORKS_REGION was made in another PID namespace; the database runs \
+              without the gate. Run both in one, for example with: docker run --pid=container:NAME\n",
+        ),
         Err(_) => say(
             b"headworks: cannot use the region named by HEADWORKS_REGION; the database runs without \
               the gate. Start it through: headworks run\n",

@@ -120,6 +120,20 @@ fn instance(name: &str, dir: &Path) -> Finding {
     if let Err(error) = std::fs::read_dir(dir) {
         return Finding::ok(&title, format!("of another user: {error}"));
     }
+    if instance.is_foreign() {
+        let detail = match instance.lives_elsewhere() {
+            true => "runs in another PID namespace: only reading commands work from here",
+            false => "of another PID namespace, and its daemon gives no sign of life",
+        };
+        return Finding::ok(&title, detail);
+    }
+    if instance.view_region().is_ok_and(|view| view.beat().ungoverned()) {
+        return Finding::warning(
+            &title,
+            "its server was started by another version of Headworks: everybody passes until it is restarted",
+            format!("sudo systemctl restart {name}"),
+        );
+    }
     match (instance.is_running(), socket_in_use(&instance.socket_path()).is_some()) {
         (true, true) => Finding::ok(&title, "runs, and its daemon listens"),
         (true, false) => Finding::warning(

@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use headworks_policy::Nanos;
 use headworks_region::held::HeldRequest;
 use headworks_region::snapshot::{Snapshot, UserView};
-use headworks_region::{Mapping, State, clock};
+use headworks_region::{State, View, clock};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -67,11 +67,11 @@ struct Explained {
 /// Carries out the command for a user or a request.
 pub fn run(select: &Select, target: &str, json: bool) -> Result<()> {
     let instance = Instance::find(select.name.as_deref())?;
-    let region = instance.open_region()?;
+    let region = instance.view_region()?;
     let now = region.snapshot(clock::now());
     let names = Names { now: &now, status: Status::build(&instance.name, &now, &now) };
     if let Some(number) = target.strip_prefix('#') {
-        let record = record(&region, number)?;
+        let record = record(region, number)?;
         let held = names.held(&record);
         let text = if json { serde_json::to_string_pretty(&held)? + "\n" } else { held.text() };
         print!("{text}");
@@ -106,7 +106,7 @@ pub fn run(select: &Select, target: &str, json: bool) -> Result<()> {
     Ok(())
 }
 
-fn record(region: &Mapping, number: &str) -> Result<HeldRequest> {
+fn record(region: View, number: &str) -> Result<HeldRequest> {
     let Ok(parsed) = number.parse::<u64>() else {
         bail!("`#{number}` is no request: write #NUMBER")
     };

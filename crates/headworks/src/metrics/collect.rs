@@ -2,7 +2,7 @@
 //!
 //! Names follow Prometheus: a prefix, the base unit at the end, `_total` for what only grows.
 
-use crate::status::Status;
+use crate::status::Fairness;
 use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, bounds};
 use headworks_region::snapshot::{ClassView, Snapshot, UserView};
@@ -11,28 +11,31 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
+use std::collections::BTreeMap;
 use std::fmt::Error;
+use std::sync::Arc;
 
 /// The figures of one moment.
 #[derive(Debug)]
 pub(super) struct Figures {
-    status: Status,
-    now: Snapshot,
+    instance: String,
+    fairness: Fairness,
+    now: Arc<Snapshot>,
 }
 
 type Labels<'a> = Vec<(&'a str, &'a str)>;
 
 impl Figures {
-    pub(super) fn new(instance: &str, before: &Snapshot, now: Snapshot) -> Figures {
-        Figures { status: Status::build(instance, before, &now), now }
+    pub(super) fn new(instance: &str, before: &Snapshot, now: Arc<Snapshot>) -> Figures {
+        Figures { instance: instance.to_owned(), fairness: Fairness::of(before, &now), now }
     }
 
     fn labels<'a>(&'a self, class: &'a ClassView) -> Labels<'a> {
-        vec![("instance", &self.status.instance), ("class", &class.name)]
+        vec![("instance", &self.instance), ("class", &class.name)]
     }
 
     fn whole(&self) -> Labels<'_> {
-        vec![("instance", &self.status.instance)]
+        vec![("instance", &self.instance)]
     }
 }
 
@@ -71,19 +74,24 @@ impl Figures {
         )?;
         gauge(
             "gate_closed",
-            "1 if users may be held: mode enforce, not off, and the daemon alive",
-            yes(settings.mode == Mode::Enforce && !settings.off && !now.stale),
+            "1 if users may be held: mode enforce, not off, the daemon alive, and the server governed",
+            yes(settings.mode == Mode::Enforce && !settings.off && !now.stale && !now.ungoverned),
+        )?;
+        gauge(
+            "server_ungoverned",
+            "1 if the server was started by another version, so that everybody passes until its restart",
+            yes(now.ungoverned),
         )?;
         gauge(
             "daemon_stale",
             "1 if the daemon gives no sign of life, so that everybody passes",
             yes(now.stale),
         )?;
-        if let Some(unfairness) = self.status.unfairness {
+        if let Some(unfairness) = self.fairness.unfairness {
             let help = "U_f over requests per weight of the users that were busy since the scrape before, 0 is fair";
             gauge("unfairness", help, unfairness)?;
         }
-        if let Some(variation) = self.status.latency_cv {
+        if let Some(variation) = self.fairness.latency_cv {
             let help =
                 "variation of each user's latencies, averaged over users, since they connected";
             gauge("latency_variation", help, variation)?;
@@ -102,14 +110,21 @@ impl Figures {
             ("blocked", |user| user.state == State::Lent && user.pause.0.is_blocked()),
             ("thinking", |user| user.state == State::Lent && !user.pause.0.is_blocked()),
         ];
+        // One pass over the users, of whom there may be many.
+        let mut counts: BTreeMap<u32, [u32; STATES.len()]> = BTreeMap::new();
+        for user in &self.now.users {
+            let counts = counts.entry(user.class).or_default();
+            for (count, (_, is)) in counts.iter_mut().zip(STATES) {
+                *count += u32::from(is(user));
+            }
+        }
         let mut values = Vec::new();
         for class in &self.now.classes {
-            for (name, is) in STATES {
+            let counts = counts.get(&class.class).copied().unwrap_or_default();
+            for (count, (name, _)) in counts.into_iter().zip(STATES) {
                 let mut labels = self.labels(class);
                 labels.push(("state", name));
-                let users = self.now.users.iter();
-                let count = users.filter(|user| user.class == class.class && is(user)).count();
-                values.push((labels, count as f64));
+                values.push((labels, f64::from(count)));
             }
         }
         let help = "connected users by what they do: idle, waiting (held), inside (with a permit or owed one), passing, \

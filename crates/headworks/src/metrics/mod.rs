@@ -5,20 +5,20 @@
 //! the scrape before.
 
 mod collect;
+mod http;
 
 use crate::instance::Instance;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use collect::Figures;
 use headworks_region::snapshot::Snapshot;
 use headworks_region::{Mapping, clock};
+use http::{Answer, Listener, Server};
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::sync::{Arc, Mutex};
-use tiny_http::{Header, Method, Request, Response, Server};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a scraper is told of the format.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -28,7 +28,7 @@ const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 struct Source {
     instance: String,
     region: Mapping,
-    before: Mutex<Option<Snapshot>>,
+    before: Mutex<Option<Arc<Snapshot>>>,
 }
 
 /// The servers that are open.
@@ -40,24 +40,17 @@ pub struct Metrics {
 /// A server by TCP.
 struct Tcp {
     address: SocketAddr,
-    /// The socket on which the server listens: to be able to close it at once.
-    socket: TcpListener,
-    server: Arc<Server>,
+    server: Server,
 }
 
 impl Tcp {
     fn open(address: SocketAddr, source: &Arc<Source>) -> Result<Tcp> {
-        let socket = TcpListener::bind(address)?;
-        let server = server(socket.try_clone()?)?;
-        serve(server.clone(), source.clone());
-        Ok(Tcp { address, socket, server })
+        let listener = Listener::Tcp(TcpListener::bind(address)?);
+        Ok(Tcp { address, server: serve(listener, source.clone())? })
     }
 
-    /// Its port is free when this returns. The server by itself would only look around when the next client comes.
     fn close(self) {
-        // SAFETY: the descriptor is open, and its owner does not read from it.
-        unsafe { libc::shutdown(self.socket.as_raw_fd(), libc::SHUT_RDWR) };
-        self.server.unblock();
+        self.server.close();
     }
 }
 
@@ -71,7 +64,7 @@ impl Metrics {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600))?;
         let source =
             Arc::new(Source { instance: instance.name.clone(), region, before: Mutex::new(None) });
-        serve(server(listener)?, source.clone());
+        serve(Listener::Unix(listener), source.clone()).context("cannot serve metrics")?;
         Ok(Metrics { source, tcp: None })
     }
 
@@ -123,46 +116,25 @@ impl Metrics {
     }
 }
 
-fn server(listener: impl Into<tiny_http::Listener>) -> Result<Arc<Server>> {
-    let server = Server::from_listener(listener, None)
-        .map_err(|error| anyhow!("cannot serve metrics: {error}"))?;
-    Ok(Arc::new(server))
+fn serve(listener: Listener, source: Arc<Source>) -> std::io::Result<Server> {
+    Server::start(listener, move |method, path| answer(method, path, &source))
 }
 
-/// Answers on a thread of its own until the server is unblocked.
-fn serve(server: Arc<Server>, source: Arc<Source>) {
-    std::thread::spawn(move || {
-        for request in server.incoming_requests() {
-            // A scraper that hangs up is its own problem.
-            let _ = answer(request, &source);
-        }
-    });
-}
-
-fn answer(request: Request, source: &Source) -> std::io::Result<()> {
-    if !matches!(request.method(), Method::Get | Method::Head) {
-        return request.respond(Response::from_string("GET /metrics\n").with_status_code(405));
+fn answer(method: &str, path: &str, source: &Source) -> Answer {
+    if !["GET", "HEAD"].contains(&method) {
+        return Answer::plain("405 Method Not Allowed", "GET /metrics\n");
     }
-    let path = request.url().split('?').next().unwrap_or_default();
     if path != "/metrics" {
-        return request.respond(Response::from_string("see /metrics\n").with_status_code(404));
+        return Answer::plain("404 Not Found", "see /metrics\n");
     }
-    let text = source.text().unwrap_or_else(|_| "# EOF\n".to_owned());
-    let kind = Header::from_bytes("Content-Type", CONTENT_TYPE);
-    let mut response = Response::from_string(text);
-    if let Ok(kind) = kind {
-        response.add_header(kind);
-    }
-    request.respond(response)
+    let body = source.text().unwrap_or_else(|_| "# EOF\n".to_owned());
+    Answer { status: "200 OK", kind: CONTENT_TYPE, body }
 }
 
 impl Source {
     fn text(&self) -> Result<String, std::fmt::Error> {
-        let now = self.region.snapshot(clock::now());
-        let mut last = match self.before.lock() {
-            Ok(last) => last,
-            Err(poisoned) => poisoned.into_inner(),
-        };
+        let mut last = self.before.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Arc::new(self.region.figures(clock::now()));
         let before = last.replace(now.clone()).unwrap_or_else(|| now.clone());
         drop(last);
         text(&self.instance, &before, now)
@@ -170,7 +142,7 @@ impl Source {
 }
 
 /// The text of a scrape.
-fn text(instance: &str, before: &Snapshot, now: Snapshot) -> Result<String, std::fmt::Error> {
+fn text(instance: &str, before: &Snapshot, now: Arc<Snapshot>) -> Result<String, std::fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(Figures::new(instance, before, now)));
     let mut text = String::new();

@@ -34,7 +34,7 @@ fn a_region_of_another_version_is_explained_and_not_touched() {
     region.write_all_at(&77_u32.to_ne_bytes(), 8).unwrap();
     for command in [&["set", "--parallelism", "3"][..], &["off"], &["on"]] {
         let said = run.refused([command, &["--name", NAME]].concat());
-        for word in ["version 77", "another version of headworks", path.to_str().unwrap()] {
+        for word in ["version 0000004d", "another version of headworks", path.to_str().unwrap()] {
             assert!(said.contains(word), "{command:?}: {word:?}: {said}");
         }
     }
@@ -44,7 +44,10 @@ fn a_region_of_another_version_is_explained_and_not_touched() {
     wait_until("the daemon is gone", || !lives(daemon));
     for command in ["status", "daemon"] {
         let said = run.refused([command, "--name", NAME]);
-        assert!(said.contains("version 77") && said.contains("restart the database"), "{said}");
+        assert!(
+            said.contains("version 0000004d") && said.contains("restart the database"),
+            "{said}"
+        );
     }
     let mut found = [0; 4];
     region.read_exact_at(&mut found, 8).unwrap();

@@ -100,3 +100,78 @@ fn a_daemon_that_was_replaced_while_it_stood_still_retires() {
     drop(server);
     run.assert_nothing_left("the server stopped");
 }
+
+/// Numbers of capabilities: to lock memory, to raise a priority, to change limits.
+const NEEDED: [u32; 3] = [14, 23, 24];
+
+/// Whether this process may give a daemon all that it asks for; prints why a test is skipped if not.
+fn may_prefer() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();
+    let set = u64::from_str_radix(set.trim(), 16).unwrap();
+    let may = NEEDED.iter().all(|bit| set >> bit & 1 == 1);
+    if !may {
+        println!("skipped: needs the rights to raise priorities and limits");
+    }
+    may
+}
+
+#[test]
+fn the_heartbeat_is_not_what_starves() {
+    let Some(_turn) = alone() else { return };
+    if !may_prefer() {
+        return;
+    }
+    let run = RunDir::new();
+    let server = gated(&run, NAME, &run.file("toml", STRICT)).start().unwrap();
+    let daemon = run.daemon(NAME);
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{daemon}/{file}")).unwrap();
+    assert_eq!(read("oom_score_adj").trim(), "-900");
+    let locked = read("status");
+    let locked = locked.lines().find_map(|line| line.strip_prefix("VmLck:")).unwrap();
+    assert_ne!(locked.split_whitespace().next(), Some("0"), "its memory is locked");
+    // The heartbeat alone: what the daemon does besides takes nothing from the server.
+    let threads = std::fs::read_dir(format!("/proc/{daemon}/task")).unwrap().flatten();
+    let mut nice: Vec<(String, i64)> = threads
+        .map(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap();
+            let (name, fields) = stat.split_once(") ").unwrap();
+            let nice = fields.split_whitespace().nth(16).unwrap().parse().unwrap();
+            (name.split_once('(').unwrap().1.to_owned(), nice)
+        })
+        .collect();
+    nice.sort();
+    assert!(nice.contains(&("hw-beat".to_owned(), -10)), "{nice:?}");
+    assert!(nice.iter().all(|(name, nice)| name == "hw-beat" || *nice == 0), "{nice:?}");
+    // The server is as it was.
+    assert_eq!(
+        std::fs::read_to_string(format!("/proc/{}/oom_score_adj", server.pid())).unwrap().trim(),
+        "0"
+    );
+}
+
+#[test]
+fn a_directory_that_somebody_removed_is_said_to_be_gone() {
+    let run = RunDir::new();
+    let mut server = run
+        .headworks(["run", "--name", NAME, "--", "sleep", "600"])
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("its daemon serves", || run.daemons().len() == 1);
+    let daemon = run.daemon(NAME);
+    std::fs::remove_dir_all(run.instance(NAME)).unwrap();
+    for args in [&["status"][..], &["off", "--name", NAME]] {
+        let said = run.refused(args.iter().copied());
+        for word in [&format!("daemon is process {daemon}"), "was removed", "enable-linger"] {
+            assert!(said.contains(word), "{args:?}: {word}: {said}");
+        }
+    }
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert!(lives(daemon), "it goes on");
+    server.kill().unwrap();
+    let output = server.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("was removed: the gate goes on"), "{said}");
+    wait_until("the daemon ends with the server", || !lives(daemon));
+}

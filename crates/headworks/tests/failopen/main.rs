@@ -1,6 +1,7 @@
 //! A real MariaDB behind a gate whose daemon, region or server fails: everybody passes, nobody
 //! is lost, and nothing is left behind.
 
+mod container;
 mod crowd;
 mod daemon;
 mod limits;

@@ -114,6 +114,63 @@ fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
 }
 
 #[test]
+fn a_server_on_the_region_of_another_version_is_not_said_to_be_governed() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("echo.c", &[]);
+    let run = RunDir::new();
+    let go = run.path().with_extension("go");
+    let region = run.instance(NAME).join("region");
+    let environment = [
+        ("LD_PRELOAD", shim().display().to_string()),
+        ("HEADWORKS_REGION", region.display().to_string()),
+    ];
+    let start = || Alone::start(&program, &go, &environment);
+    let known = |server: &Alone| run.figure(NAME, "server_pid") == u64::from(server.child.id());
+    let mut companion = Companion::start(&run, "generic");
+    let server = start();
+    let mut client = server.client();
+    client.send("one");
+    assert_eq!(client.answer(), "ok one");
+    wait_until("the server is known", || known(&server));
+    assert_eq!(run.status(NAME)["gate"], "closed");
+    // The companion is of another version from here on, as after an installation. Twice, as it
+    // may be restarted again.
+    let file = std::fs::OpenOptions::new().write(true).open(&region).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &77_u32.to_ne_bytes(), 8).unwrap();
+    for _ in 0..2 {
+        companion.0.kill().unwrap();
+        companion.0.wait().unwrap();
+        companion = Companion::start(&run, "generic");
+        assert!(known(&server));
+        assert_eq!(run.status(NAME)["gate"], "ungoverned");
+        let words = run.ok(["status", "--name", NAME]);
+        assert!(words.contains("another version") && words.contains("everybody passes"), "{words}");
+        let doctor = crate::support::text(&run.headworks(["doctor"]).output().unwrap());
+        assert!(doctor.contains("started by another version"), "{doctor}");
+        let log = std::fs::read_to_string(run.instance(NAME).join("daemon.log")).unwrap();
+        assert!(log.contains("it runs without the gate"), "{log}");
+        let metrics = crate::metrics::scrape(&run.instance(NAME).join("metrics.sock"));
+        for line in [
+            "headworks_server_ungoverned{instance=\"service\"} 1.0",
+            "headworks_gate_closed{instance=\"service\"} 0.0",
+        ] {
+            assert!(metrics.contains(line), "{metrics}");
+        }
+        client.send("again");
+        assert_eq!(client.answer(), "ok again");
+    }
+    drop((client, server));
+    wait_until("the server has gone", || run.figure(NAME, "server_pid") == 0);
+    let server = start();
+    let mut client = server.client();
+    client.send("one");
+    assert_eq!(client.answer(), "ok one");
+    wait_until("the next one is known", || known(&server));
+    assert_eq!(run.status(NAME)["gate"], "closed");
+    drop(companion);
+}
+
+#[test]
 fn a_helper_that_accepts_first_is_not_the_server_for_long() {
     let Some(workshop) = Workshop::open() else { return };
     let program = workshop.compile("echo.c", &[]);

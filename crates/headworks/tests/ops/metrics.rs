@@ -28,6 +28,11 @@ fn ask(mut stream: impl Read + Write, request: &str) -> (String, String) {
     (head.to_owned(), body.to_owned())
 }
 
+/// The text of a scrape.
+pub fn scrape(socket: &std::path::Path) -> String {
+    ask(UnixStream::connect(socket).unwrap(), "GET /metrics").1
+}
+
 /// A family of metrics.
 #[derive(Debug, Default)]
 struct Family {
@@ -286,4 +291,53 @@ fn a_port_that_is_taken_at_the_start_is_shown_until_it_is_free() {
     echo.run.ok(["reload", "--name", NAME]);
     assert_eq!(shown(), None);
     ask(TcpStream::connect(taken).unwrap(), "GET /metrics");
+}
+
+/// Sets how many descriptors a process may have; returns how many it might have before.
+fn limit_descriptors(pid: u32, count: u64) -> u64 {
+    let (pid, what) = (pid as libc::pid_t, libc::RLIMIT_NOFILE);
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structures outlive the calls.
+    let done = unsafe {
+        libc::prlimit(pid, what, std::ptr::null(), &raw mut before) == 0 && {
+            let limit = libc::rlimit { rlim_cur: count, ..before };
+            libc::prlimit(pid, what, &raw const limit, std::ptr::null_mut()) == 0
+        }
+    };
+    assert!(done, "{}", std::io::Error::last_os_error());
+    before.rlim_cur
+}
+
+/// Processor time that a process has used, in hundredths of a second.
+fn ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let mut fields = stat[stat.rfind(')').unwrap()..].split_whitespace().skip(12);
+    let mut field = || fields.next().unwrap().parse::<u64>().unwrap();
+    field() + field()
+}
+
+#[test]
+fn a_daemon_without_descriptors_neither_spins_nor_stops_listening() {
+    let address = own_address();
+    let config = format!("{PATIENT}metrics = \"{address}\"\n");
+    let Some(echo) = Echo::start("threads", &config, &[]) else { return };
+    let daemon = echo.run.daemon(NAME);
+    let instance = echo.run.instance(NAME);
+    // Those that it has are enough for its standard streams alone.
+    let many = limit_descriptors(daemon, 3);
+    // Each waits to be accepted, and the sockets are ready all the time.
+    let control = UnixStream::connect(instance.join("control.sock")).unwrap();
+    let unix = UnixStream::connect(instance.join("metrics.sock")).unwrap();
+    let tcp = TcpStream::connect(address).unwrap();
+    let before = ticks(daemon);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let used = ticks(daemon) - before;
+    assert!(used < 50, "{used} hundredths of a second of processor time in one");
+    limit_descriptors(daemon, many);
+    let (head, _) = ask(tcp, "GET /metrics");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(ask(unix, "GET /metrics").0.starts_with("HTTP/1.1 200"));
+    drop(control);
+    assert_eq!(echo.run.status(NAME)["gate"], "closed");
+    assert!(ask(TcpStream::connect(address).unwrap(), "GET /metrics").0.contains(" 200 "));
 }

@@ -1,9 +1,11 @@
 //! Making, finding and mapping an I/O region.
 
 use super::{IoRegion, MAGIC};
-use crate::map::{Descriptor, RegionError, create_file, map_file};
+use crate::map::{Descriptor, RegionError, create_file, map};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+const PROTECTION: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// A mapped I/O region. It stays mapped for the life of the process: threads may sleep in it.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +29,7 @@ impl IoMapping {
         let file = create_file(path, size_of::<IoRegion>(), owner)?;
         // SAFETY: the file is as long as an `IoRegion`, and every byte pattern is a valid one: it is
         // made of integers, atomics and cells.
-        let region = unsafe { map_file::<IoRegion>(&file)? };
+        let region: &IoRegion = unsafe { map(&file, PROTECTION)? };
         region.header.bytes.store(size_of::<IoRegion>() as u64, Relaxed);
         region.header.magic.store(MAGIC, Release);
         Ok(IoMapping(region))
@@ -35,13 +37,13 @@ impl IoMapping {
 
     /// Maps an existing region. Does not allocate.
     pub fn open(path: &CStr) -> Result<IoMapping, RegionError> {
-        let (file, found) = Descriptor::open(path)?;
+        let (file, found) = Descriptor::open(path, libc::O_RDWR)?;
         let wanted = size_of::<IoRegion>() as u64;
         if found != wanted {
             return Err(RegionError::Size { found, wanted });
         }
         // SAFETY: as above.
-        let region = unsafe { map_file::<IoRegion>(&file)? };
+        let region: &IoRegion = unsafe { map(&file, PROTECTION)? };
         if region.header.magic.load(Acquire) != MAGIC || region.header.bytes.load(Relaxed) != wanted
         {
             return Err(RegionError::NoRegion);

@@ -1,0 +1,50 @@
+//! A daemon that is late opens the gate for everybody. So it is not what starves: its heartbeat
+//! runs before the server's threads, its memory stays in memory, and the kernel looks for another
+//! victim when memory runs out.
+//!
+//! Each of these takes rights that an ordinary user does not have. Without them the daemon works
+//! as any process does.
+
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Nice value of the heartbeat's thread.
+const NICE: i32 = -10;
+
+/// What the kernel takes off the daemon's badness when it looks for a victim, of a thousand.
+const OOM_SCORE_ADJ: &str = "-900";
+
+/// Nice value of all other threads.
+static ORDINARY: AtomicI32 = AtomicI32::new(0);
+
+/// Takes what can be had. To be called while there are rights, and before there are threads.
+pub fn prefer() {
+    // SAFETY: both take numbers.
+    unsafe {
+        ORDINARY.store(libc::getpriority(libc::PRIO_PROCESS, 0).max(0), Ordering::Relaxed);
+        libc::setpriority(libc::PRIO_PROCESS, 0, NICE);
+    }
+    let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJ);
+    let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: the structure outlives the call.
+    unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit) };
+}
+
+/// Keeps every page that was touched in memory. Only where that has no limit: beyond one, memory
+/// would be refused later.
+pub(super) fn lock_memory() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the structure outlives the call; the flags are known to the kernel, or refused.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) == 0
+            && limit.rlim_cur == libc::RLIM_INFINITY
+        {
+            libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT);
+        }
+    }
+}
+
+/// Gives this thread, and those that it starts, the ordinary priority: what they do can wait.
+pub(super) fn step_back() {
+    // SAFETY: takes numbers; zero is the calling thread.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, ORDINARY.load(Ordering::Relaxed)) };
+}
