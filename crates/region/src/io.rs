@@ -50,6 +50,8 @@ const HOLD_MAX: Nanos = Nanos::from_millis(1_000);
 struct Header {
     magic: AtomicU64,
     bytes: AtomicU64,
+    /// PID namespace in which it was made: numbers of threads mean something there only.
+    pid_ns: AtomicU64,
 }
 
 /// Settings and counters that every process reads.
@@ -332,7 +334,10 @@ impl IoRegion {
         };
         let slot = &self.accounts[at];
         if slot.tid.load(Relaxed) != me {
-            slot.reset(me, if title.is_empty() { name } else { title });
+            // A name that is the program's own says less than a title that was set.
+            let program = title.rsplit(|byte| *byte == b'/').next().unwrap_or(title);
+            let own_name = !name.is_empty() && !program.starts_with(name);
+            slot.reset(me, if own_name || title.is_empty() { name } else { title });
         }
         slot.rules.store(self.rules.version.load(Relaxed), Relaxed);
         let (settings, group) = self.rules.thread(name, title);

@@ -81,7 +81,7 @@ impl Region {
     }
 }
 
-fn is_another(pid_ns: u64) -> bool {
+pub(crate) fn is_another(pid_ns: u64) -> bool {
     let own = own_pid_ns();
     pid_ns != 0 && own != 0 && pid_ns != own
 }
@@ -281,20 +281,10 @@ pub(crate) fn create_file(
 ///
 /// # Safety
 /// The file is at least as long as a `T`, and every byte pattern is a valid `T`.
-pub(crate) unsafe fn map<T>(
-    file: &Descriptor,
-    protection: i32,
-) -> Result<&'static T, RegionError> {
+pub(crate) unsafe fn map<T>(file: &Descriptor, protection: i32) -> Result<&'static T, RegionError> {
     // SAFETY: a fresh shared mapping of a file that is long enough.
     let start = unsafe {
-        libc::mmap(
-            core::ptr::null_mut(),
-            size_of::<T>(),
-            protection,
-            libc::MAP_SHARED,
-            file.0,
-            0,
-        )
+        libc::mmap(core::ptr::null_mut(), size_of::<T>(), protection, libc::MAP_SHARED, file.0, 0)
     };
     if start == libc::MAP_FAILED {
         return Err(RegionError::System("cannot map the region", errno()));

@@ -221,7 +221,7 @@ impl<'a> Worker<'a> {
             }
             if start >= begin {
                 report.operations += 1;
-                if report.operations % every == 0 {
+                if report.operations.is_multiple_of(every) {
                     let us = now.duration_since(since).as_micros();
                     report.latencies_us.push(u32::try_from(us).unwrap_or(u32::MAX));
                 }

@@ -44,6 +44,21 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("bench report", &["headworks bench report out/demo       # draws again what was measured"]),
     ("tad list", &["headworks tad list"]),
+    (
+        "io",
+        &[
+            "headworks run --io split-deadline -- postgres -D /var/lib/postgresql/15/main",
+            "headworks io top",
+        ],
+    ),
+    ("io top", &["headworks io top", "headworks io top --name postgres --json"]),
+    (
+        "io set",
+        &[
+            "headworks io set --scheduler afq --device disk",
+            "headworks io set --config /etc/headworks.toml   # its [io] section",
+        ],
+    ),
     ("volume create", &["headworks volume create db --size 2G --backing memory --fs ext4"]),
     ("volume mount", &["sudo headworks volume mount db /mnt/db"]),
     ("volume umount", &["sudo headworks volume umount db"]),

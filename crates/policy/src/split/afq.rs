@@ -291,7 +291,7 @@ mod tests {
     fn synchronous(levels: &[u8], callers: usize, depth: u32, rounds: usize) -> Vec<usize> {
         let mut afq = afq(depth, levels);
         let mut served = vec![0; levels.len()];
-        let mut now = Nanos(0);
+        let mut now;
         let account_of = |task: Task| (usize::from(task) / callers) as Account;
         let mut running: Vec<(Nanos, Task)> = Vec::new();
         let mut calls: Vec<(Nanos, Task)> =

@@ -1,7 +1,7 @@
 //! Making, finding and mapping an I/O region.
 
 use super::{IoRegion, MAGIC};
-use crate::map::{Descriptor, RegionError, create_file, map};
+use crate::map::{Descriptor, RegionError, create_file, is_another, map, own_pid_ns};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -30,6 +30,7 @@ impl IoMapping {
         // SAFETY: the file is as long as an `IoRegion`, and every byte pattern is a valid one: it is
         // made of integers, atomics and cells.
         let region: &IoRegion = unsafe { map(&file, PROTECTION)? };
+        region.header.pid_ns.store(own_pid_ns(), Relaxed);
         region.header.bytes.store(size_of::<IoRegion>() as u64, Relaxed);
         region.header.magic.store(MAGIC, Release);
         Ok(IoMapping(region))
@@ -47,6 +48,10 @@ impl IoMapping {
         if region.header.magic.load(Acquire) != MAGIC || region.header.bytes.load(Relaxed) != wanted
         {
             return Err(RegionError::NoRegion);
+        }
+        let found = region.header.pid_ns.load(Relaxed);
+        if is_another(found) {
+            return Err(RegionError::PidNamespace { found });
         }
         Ok(IoMapping(region))
     }
