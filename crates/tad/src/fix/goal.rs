@@ -148,12 +148,10 @@ impl Goal {
                     (p99_ms > *limit_ms).then(|| format!("p99 of {client} is {p99_ms:.1} ms"))
                 }
             }
-            Goal::Throughput { within } => {
-                match uneven(workload, throughput(outcome), *within) {
-                    None => unsteady(run, untouched, *within)?,
-                    seen => seen,
-                }
-            }
+            Goal::Throughput { within } => match uneven(workload, throughput(outcome), *within) {
+                None => unsteady(run, untouched, *within)?,
+                seen => seen,
+            },
             Goal::Dominant { within } => {
                 match uneven(workload, dominant(workload, outcome), *within) {
                     None => unsteady(run, untouched, *within)?,
@@ -218,8 +216,8 @@ fn unsteady(
 ) -> Result<Option<String>, SimError> {
     let before = untouched.outcome(run.workload, run.seed)?;
     Ok(run.workload.clients.iter().find_map(|client| {
-        let [now, was] = [run.outcome, &*before]
-            .map(|outcome| Service::of(run.workload, outcome, &client.name));
+        let [now, was] =
+            [run.outcome, &*before].map(|outcome| Service::of(run.workload, outcome, &client.name));
         let steady = (was.worst_per_s / was.per_s.max(f64::MIN_POSITIVE)).min(1.0);
         let due = Service { worst_per_s: now.per_s * steady, ..now };
         now.short_of(&due, within).map(|short| format!("{} {short}", client.name))

@@ -105,9 +105,7 @@ impl Bench<'_> {
         go_on: &(dyn Fn() -> bool + Sync),
     ) -> Option<Tried> {
         let tried = self.measure(tad, cheaper, go_on);
-        tried.unwrap_or_else(|error| {
-            Some((Verdict::Impossible { why: error.to_string() }, None))
-        })
+        tried.unwrap_or_else(|error| Some((Verdict::Impossible { why: error.to_string() }, None)))
     }
 
     fn measure(

@@ -60,9 +60,9 @@ impl<'a> Untouched<'a> {
         let system = other.clone();
         let known = {
             let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            let same = all.iter().find(|(tad, of, with, _)| {
-                *with == seed && of == scenario && *tad == other
-            });
+            let same = all
+                .iter()
+                .find(|(tad, of, with, _)| *with == seed && of == scenario && *tad == other);
             match same {
                 Some((_, _, _, known)) => Arc::clone(known),
                 None => {
