@@ -10,7 +10,7 @@ use std::path::PathBuf;
     headworks tad check hbase                             # what keeps HBase from being scheduled\n  \
     headworks tad render hbase -o hbase.svg --highlight put\n  \
     headworks tad simulate hbase --scenario hbase-isolation --maat 'd|?|?|?|?'\n  \
-    headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:10%\n  \
+    headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:20% --own\n  \
     headworks tad show riak > mine.toml                   # a file to start from\n\n\
     Exit code: 0 all is well, 1 something was found or could not be done, 2 a file or a name is wrong.")]
 pub struct Tad {
@@ -187,7 +187,7 @@ pub struct Simulate {
     the least of its due as it is) in any of these runs.\n\n\
     Ctrl-C ends a search and prints what it has found.\n\n\
     Examples:\n  \
-    headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:10%\n  \
+    headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:20% --own\n  \
     headworks tad fix hbase --scenario hbase-puts --goal isolate:C1:15% --goal p99:C1:200ms --own\n  \
     headworks tad fix mine.toml --scenario mine-load.toml --goal fair:10% --cost direct=5 --json\n\n\
     Exit code: 0 a set was found, 1 none was, 2 a file or a goal is wrong, 130 Ctrl-C ended it.")]

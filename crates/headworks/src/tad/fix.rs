@@ -142,7 +142,7 @@ fn text(found: &Found, args: &Fix, clients: &[&str], ink: Ink) -> String {
         );
     }
     let Some(best) = found.best() else {
-        out += &closest(found);
+        out += &closest(found, args);
         return out;
     };
     let _ = writeln!(out, "\n{}", ink.bold("The cheapest that holds"));
@@ -236,21 +236,31 @@ fn table(found: &Found, front: &[&SetReport], clients: &[&str]) -> Table {
     table
 }
 
-/// If nothing holds: how far each of the last ones got is no measure, so the failures are counted.
-fn closest(found: &Found) -> String {
-    let mut out = "\nnothing that was tried reaches the goals\n".to_owned();
-    for set in found.tried.iter().rev().take(5) {
-        let _ = writeln!(out, "  {} (cost {}): {}", set.names.join(", "), set.cost, fate(set));
+/// If nothing holds: what came the furthest. The system as it is was told already.
+fn closest(found: &Found, args: &Fix) -> String {
+    let mut out =
+        "\nnothing that was tried reaches the goals; these came the furthest\n".to_owned();
+    let passed = |set: &SetReport| match set.verdict {
+        Verdict::Fails { passed, .. } => passed,
+        _ => 0,
+    };
+    let mut sets: Vec<&SetReport> =
+        found.tried.iter().filter(|set| !set.names.is_empty()).collect();
+    sets.sort_by_key(|set| (std::cmp::Reverse(passed(set)), set.cost));
+    for set in sets.into_iter().take(5) {
+        let _ = writeln!(out, "  {}: {}", named(set), fate(set));
+        let _ = writeln!(out, "    see it: {}", command(args, set));
     }
-    out += "a weaker goal, --slack, --limit, or remedies in the system's file may help\n";
+    out += "a weaker goal, a higher --limit, or remedies in the system's file may help\n";
     out
 }
 
 fn fate(set: &SetReport) -> String {
     match &set.verdict {
         Verdict::Holds(_) => "the goals hold".to_owned(),
-        Verdict::Fails { workload, seed, miss } => {
-            format!("misses {}: {} ({workload}, seed {seed})", miss.goal, miss.seen)
+        Verdict::Fails { workload, seed, passed, miss } => {
+            let run = passed + 1;
+            format!("misses {}: {} (run {run}: {workload}, seed {seed})", miss.goal, miss.seen)
         }
         Verdict::Beaten { by } => format!("the goals hold, as with {} for less", by.join(", ")),
         Verdict::Impossible { why } => format!("cannot be simulated: {why}"),

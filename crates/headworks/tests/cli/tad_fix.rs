@@ -21,7 +21,7 @@ threads = 40
 #[test]
 fn a_fix_is_searched_and_its_cost_told() {
     let run = RunDir::new();
-    let args = ["fix", "hbase", "-s", "hbase-isolation", "-g", "isolate:C1:15%", "--own"];
+    let args = ["fix", "hbase", "-s", "hbase-isolation", "-g", "isolate:C1:25%", "--own"];
     let quick = ["--seeds", "1", "--slack", "0", "--duration", "3"];
     let (code, found) = json(&run, &[&args[..], &quick, &["--json"]].concat());
     assert_eq!(code, 0, "{found}");

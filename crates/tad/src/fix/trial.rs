@@ -26,6 +26,8 @@ pub enum Verdict {
         workload: String,
         /// Seed of that run.
         seed: u64,
+        /// Runs before it, all of which reached the goals.
+        passed: u32,
         /// What was missed.
         #[serde(flatten)]
         miss: Miss,
@@ -116,6 +118,7 @@ impl Bench<'_> {
     ) -> Result<Option<Tried>, SimError> {
         let mut sums = Sums::default();
         let mut first = None;
+        let mut passed = 0;
         for seed in 1..=u64::from(self.seeds) {
             for (workload, begins) in self.workloads {
                 if !go_on() {
@@ -125,8 +128,9 @@ impl Bench<'_> {
                 let run = Run { workload: &workload.scenario, begins, outcome: &outcome, seed };
                 if let Some(miss) = self.miss(tad, &run)? {
                     let workload = workload.name.clone();
-                    return Ok(Some((Verdict::Fails { workload, seed, miss }, None)));
+                    return Ok(Some((Verdict::Fails { workload, seed, passed, miss }, None)));
                 }
+                passed += 1;
             }
             for scenario in self.written {
                 if !go_on() {
@@ -136,8 +140,9 @@ impl Bench<'_> {
                 let run = Run { workload: scenario, begins: scenario, outcome: &outcome, seed };
                 if let Some(miss) = self.harm(tad, &run)? {
                     let workload = scenario.name.clone();
-                    return Ok(Some((Verdict::Fails { workload, seed, miss }, None)));
+                    return Ok(Some((Verdict::Fails { workload, seed, passed, miss }, None)));
                 }
+                passed += 1;
                 self.add(&mut sums, scenario, &outcome);
             }
             let own = sums.measured();
