@@ -15,8 +15,17 @@ type Run = Arc<OnceLock<Result<Arc<Outcome>, SimError>>>;
 #[derive(Debug)]
 pub(super) struct Untouched<'a> {
     tad: &'a Tad,
-    /// By system (another one than `tad` is named), scenario and seed.
-    known: Mutex<Vec<(Option<Tad>, Scenario, u64, Run)>>,
+    known: Mutex<Vec<Known>>,
+}
+
+/// A run, and what it is a run of.
+#[derive(Debug)]
+struct Known {
+    /// None for the system as it is.
+    other: Option<Tad>,
+    scenario: Scenario,
+    seed: u64,
+    run: Run,
 }
 
 impl<'a> Untouched<'a> {
@@ -60,15 +69,16 @@ impl<'a> Untouched<'a> {
         let system = other.clone();
         let known = {
             let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            let same = all
-                .iter()
-                .find(|(tad, of, with, _)| *with == seed && of == scenario && *tad == other);
+            let same = all.iter().find(|known| {
+                known.seed == seed && known.scenario == *scenario && known.other == other
+            });
             match same {
-                Some((_, _, _, known)) => Arc::clone(known),
+                Some(known) => Arc::clone(&known.run),
                 None => {
-                    let made = Run::default();
-                    all.push((other, scenario.clone(), seed, Arc::clone(&made)));
-                    made
+                    let run = Run::default();
+                    let scenario = scenario.clone();
+                    all.push(Known { other, scenario, seed, run: Arc::clone(&run) });
+                    run
                 }
             }
         };
