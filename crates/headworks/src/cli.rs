@@ -9,7 +9,9 @@ mod volume;
 pub use examples::with_examples;
 pub use io::{Io, IoCommand, IoSet, IoTop};
 pub use services::{Attend, Disable, Enable, ProfileArgs, ProfileCommand};
-pub use tad::{Check, Explain, Fix, Gaps, List, Render, Show, Simulate, Tad, TadCommand, ThemeArg};
+pub use tad::{
+    Check, Explain, Fix, Gaps, List, Remedies, Render, Show, Simulate, Tad, TadCommand, ThemeArg,
+};
 pub use volume::{
     Calibrate, Create, DeviceKind, FrontEndArg, FsArg, Json, Mount, Powercut, Replay, Rm, Serve,
     Stat, Umount, Volume, VolumeCommand, VolumeDoctor,

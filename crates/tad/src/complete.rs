@@ -21,7 +21,7 @@ pub use random::{Growth, random};
 
 use crate::check::check;
 use crate::file::{read_tad, write_tad};
-use crate::fix::{Floor, entitled};
+use crate::fix::entitled;
 use crate::model::Tad;
 use crate::scenario::Scenario;
 use crate::sim::{SimError, run};
@@ -74,6 +74,22 @@ pub struct Gap {
     pub system: String,
     /// The scenario, with C2's growth half-way, as a file.
     pub scenario: String,
+}
+
+/// What C1 must get at least.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Floor {
+    /// What it gets while C2 is at its base load.
+    pub base_per_s: f64,
+    /// What it would get alone on machines with its share of every resource.
+    pub entitled_per_s: f64,
+}
+
+impl Floor {
+    /// The less of the two: more than its share is lent, and may be taken back.
+    pub fn per_s(self) -> f64 {
+        self.base_per_s.min(self.entitled_per_s)
+    }
 }
 
 /// What became of a system.

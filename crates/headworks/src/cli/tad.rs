@@ -10,7 +10,7 @@ use std::path::PathBuf;
     headworks tad check hbase                             # what keeps HBase from being scheduled\n  \
     headworks tad render hbase -o hbase.svg --highlight put\n  \
     headworks tad simulate hbase --scenario hbase-isolation --maat 'd|?|?|?|?'\n  \
-    headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:10%\n  \
+    headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:20% --own\n  \
     headworks tad show riak > mine.toml                   # a file to start from\n\n\
     Exit code: 0 all is well, 1 something was found or could not be done, 2 a file or a name is wrong.")]
 pub struct Tad {
@@ -38,6 +38,17 @@ pub enum TadCommand {
     Fix(Fix),
     /// Search for systems that the checks call clean and that are not fair all the same
     SearchGaps(Gaps),
+}
+
+/// How a system is changed before it is looked at.
+#[derive(Debug, Args)]
+pub struct Remedies {
+    /// Remedies of the system's file to apply, one letter for each problem
+    #[arg(long, value_name = "N|U|C|B|O")]
+    pub maat: Option<String>,
+    /// Another remedy to apply, as `tad check` and `tad fix` print it; may be given several times
+    #[arg(long, value_name = "{ do = … }")]
+    pub remedy: Vec<String>,
 }
 
 /// Arguments of `tad list`.
@@ -89,9 +100,9 @@ pub struct Render {
     /// Leave out the letters of the problems
     #[arg(long)]
     pub no_check: bool,
-    /// Remedies, one letter for each problem
-    #[arg(long, value_name = "N|U|C|B|O")]
-    pub maat: Option<String>,
+    /// How the system is changed first
+    #[command(flatten)]
+    pub remedies: Remedies,
 }
 
 /// Arguments of `tad check`.
@@ -110,9 +121,9 @@ pub struct Check {
     /// One line for each system: which of the five problems it has
     #[arg(long, conflicts_with = "json")]
     pub table: bool,
-    /// Remedies to apply first, one letter for each problem
-    #[arg(long, value_name = "N|U|C|B|O")]
-    pub maat: Option<String>,
+    /// How the system is changed first
+    #[command(flatten)]
+    pub remedies: Remedies,
 }
 
 /// Arguments of `tad explain`.
@@ -129,6 +140,7 @@ pub struct Explain {
 #[command(after_help = "Examples:\n  \
     headworks tad simulate hbase --scenario hbase-isolation\n  \
     headworks tad simulate hbase --scenario hbase-isolation --maat 'd|?|?|?|?' --seeds 5\n  \
+    headworks tad simulate hbase -s hbase-puts --remedy '{ do = \"unblock\", stage = \"rpc-handle\" }'\n  \
     headworks tad simulate mine.toml --scenario mine-scenario.toml --policy fifo -o out/mine\n\n\
     --maat has one letter for each problem, in the order\n  \
     no scheduling | unknown usage | hidden contention | blocking | ordering constraint\n\
@@ -140,9 +152,9 @@ pub struct Simulate {
     /// Scenario: a file, or a name from `headworks tad list`
     #[arg(long, short = 's', value_name = "FILE|NAME")]
     pub scenario: String,
-    /// Remedies, one letter for each problem
-    #[arg(long, value_name = "N|U|C|B|O")]
-    pub maat: Option<String>,
+    /// How the system is changed first
+    #[command(flatten)]
+    pub remedies: Remedies,
     /// Policy in every queue that takes one, instead of the scenario's
     #[arg(long, value_name = "POLICY", value_parser = ["fifo", "priority", "drf", "drr", "stride"])]
     pub policy: Option<String>,
@@ -163,18 +175,22 @@ pub struct Simulate {
 /// Arguments of `tad fix`.
 #[derive(Debug, Args)]
 #[command(after_help = "Goals (several must hold together):\n  \
-    isolate:C1:10%    whatever the others do, C1 gets at least 90 % of what it gets at their base\n                    \
-    load, or of what a machine of its share would give it if that is less\n  \
+    isolate:C1:10%    whatever the others do, C1 gets at least 90 % of what the system as it is\n                    \
+    gives it at their base load, or of what a machine of its share would give it\n                    \
+    if that is less: on the mean, in the worst half second, and at the tail (p99)\n  \
     p99:C1:50ms       the 99th percentile of C1's latency is at most 50 ms\n  \
-    fair:10%          throughput follows the weights, within 10 %\n  \
-    drf:10%           dominant shares follow the weights, within 10 %\n\n\
+    fair:10%          throughput follows the weights, within 10 %, and is as steady as before\n  \
+    drf:10%           dominant shares follow the weights, within 10 %, and are as steady\n\n\
     Each set of remedies is tried with the scenario as it begins, as it ends, and with the others'\n\
-    threads times two and four; then with every seed. What fails once is dropped.\n\n\
+    threads times two and four; then as it is written, and with every seed. What fails once is\n\
+    dropped, and so is what makes worse off whom the goals are for (with fair and drf: whoever gets\n\
+    the least of its due as it is) in any of these runs.\n\n\
+    Ctrl-C ends a search and prints what it has found.\n\n\
     Examples:\n  \
-    headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:10%\n  \
+    headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:20% --own\n  \
     headworks tad fix hbase --scenario hbase-puts --goal isolate:C1:15% --goal p99:C1:200ms --own\n  \
     headworks tad fix mine.toml --scenario mine-load.toml --goal fair:10% --cost direct=5 --json\n\n\
-    Exit code: 0 a set was found, 1 none was, 2 a file or a goal is wrong.")]
+    Exit code: 0 a set was found, 1 none was, 2 a file or a goal is wrong, 130 Ctrl-C ended it.")]
 pub struct Fix {
     /// System: a file, or a name from `headworks tad list`
     #[arg(value_name = "FILE|NAME")]

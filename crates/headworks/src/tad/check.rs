@@ -19,7 +19,7 @@ pub fn check(args: &Check) -> Result<ExitCode> {
     let reports = args
         .systems
         .iter()
-        .map(|name| Ok(check::report(&input::system(name, args.maat.as_deref())?)))
+        .map(|name| Ok(check::report(&input::remedied(name, &args.remedies)?)))
         .collect::<Result<Vec<Report>>>()?;
     let ink = Ink { color: std::io::stdout().is_terminal() };
     if args.json {

@@ -1,6 +1,6 @@
 //! `headworks tad search-gaps`
 
-use super::input::BadInput;
+use super::input::{self, BadInput};
 use super::progress::Progress;
 use crate::cli::Gaps;
 use crate::render::{Column, Ink, Table, rate};
@@ -76,7 +76,7 @@ pub fn search(args: &Gaps) -> Result<ExitCode> {
     } else {
         print!("{}", text(&found));
         if let (Some(dir), Some(gap)) = (&args.output, found.gaps.first()) {
-            let dir = dir.display();
+            let dir = input::quoted(&dir.display().to_string());
             println!(
                 "\nLook at one:  headworks tad simulate {dir}/gap-{0}.toml --scenario {dir}/gap-{0}-scenario.toml",
                 gap.seed

@@ -1,8 +1,10 @@
 //! Systems and scenarios that the command line names: files, or what comes along.
 
+use crate::cli::Remedies;
 use headworks_tad::file::{self, FileError, Loaded};
 use headworks_tad::maat;
 use headworks_tad::model::{Policy, Tad};
+use headworks_tad::remedy::apply;
 use headworks_tad::scenario::Scenario;
 use headworks_tad::{scenarios, systems};
 use std::path::Path;
@@ -18,18 +20,41 @@ impl BadInput {
     }
 }
 
-/// A system, with its remedies applied.
-pub fn system(name: &str, letters: Option<&str>) -> anyhow::Result<Tad> {
+/// A system, as it is.
+pub fn system(name: &str) -> anyhow::Result<Tad> {
     let text = text(name, "system", systems::text(name), &names(systems::names()))?;
-    let tad = told(file::read_tad(name, &text))?;
-    match letters {
-        Some(letters) => maat::remedied(&tad, letters).map_err(|error| {
+    told(file::read_tad(name, &text))
+}
+
+/// A system, with remedies applied: those of its file first.
+pub fn remedied(name: &str, remedies: &Remedies) -> anyhow::Result<Tad> {
+    let mut tad = system(name)?;
+    if let Some(letters) = &remedies.maat {
+        tad = maat::remedied(&tad, letters).map_err(|error| {
             BadInput::error(format!(
                 "--maat: {error}\n  what each letter does: headworks tad show {name}"
             ))
-        }),
-        None => Ok(tad),
+        })?;
     }
+    for each in &remedies.remedy {
+        let hint = format!("  what can be applied: headworks tad check {}", quoted(name));
+        let read = file::read_remedies("--remedy", &format!("remedies = [{each}]"), &tad);
+        let read = read.map_err(|errors| BadInput::error(format!("{errors}\n{hint}")))?;
+        for remedy in &read {
+            apply(&mut tad, remedy)
+                .map_err(|error| BadInput::error(format!("--remedy {each}: {error}\n{hint}")))?;
+        }
+    }
+    Ok(tad)
+}
+
+/// A word of a command line, so that a shell takes it as one.
+pub fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,%+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// A scenario for a system.

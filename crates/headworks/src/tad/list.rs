@@ -28,7 +28,7 @@ struct Scenario {
 fn systems() -> Result<Vec<System>> {
     systems::names()
         .map(|name| {
-            let tad = input::system(name, None)?;
+            let tad = input::system(name)?;
             let letters = |problem: &Problem| -> Vec<String> {
                 let known = tad.remedies.get(problem).into_iter().flatten();
                 known.map(|each| each.letter.clone()).collect()

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 /// `headworks tad render`
 pub fn render(args: &Render) -> Result<ExitCode> {
-    let tad = input::system(&args.system, args.maat.as_deref())?;
+    let tad = input::remedied(&args.system, &args.remedies)?;
     let highlight = match &args.highlight {
         Some(name) => Some(tad.request(name).ok_or_else(|| {
             let known: Vec<&str> =

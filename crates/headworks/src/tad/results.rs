@@ -1,6 +1,7 @@
 //! What a simulation found, as tables for people.
 
 use super::spark;
+use crate::cli::Remedies;
 use crate::render::{Column, Ink, Table, rate};
 use headworks_tad::scenario::{Change, Scenario};
 use headworks_tad::sim::{LoadOutcome, Outcome};
@@ -14,7 +15,7 @@ const SPARK: usize = 40;
 const USED: f64 = 0.005;
 
 /// All tables. Several runs give means, and for throughput the range.
-pub fn text(scenario: &Scenario, maat: Option<&str>, runs: &[Outcome]) -> String {
+pub fn text(scenario: &Scenario, remedies: &Remedies, runs: &[Outcome]) -> String {
     let ink = Ink { color: std::io::stdout().is_terminal() };
     let width = crate::terminal_width();
     let first = &runs[0];
@@ -24,7 +25,7 @@ pub fn text(scenario: &Scenario, maat: Option<&str>, runs: &[Outcome]) -> String
         "{} with {}{}: {:.0} s counted, {}",
         ink.bold(&first.system),
         ink.bold(&first.scenario),
-        maat.map(|letters| format!(", Maat [{letters}]")).unwrap_or_default(),
+        changed(remedies),
         first.counted_s,
         if runs.len() == 1 {
             format!("seed {}", first.seed)
@@ -43,6 +44,13 @@ pub fn text(scenario: &Scenario, maat: Option<&str>, runs: &[Outcome]) -> String
     section("Stages", stages(runs).render(width, ink));
     section("Over time", series(first));
     out
+}
+
+/// What the system was changed by.
+fn changed(remedies: &Remedies) -> String {
+    let letters = remedies.maat.iter().map(|letters| format!(", Maat [{letters}]"));
+    let others = remedies.remedy.iter().map(|remedy| format!(", {remedy}"));
+    letters.chain(others).collect()
 }
 
 fn mean(runs: &[Outcome], value: impl Fn(&Outcome) -> f64) -> f64 {

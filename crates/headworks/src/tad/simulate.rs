@@ -18,6 +18,8 @@ struct Record<'a> {
     about: &'a str,
     /// Letters of the remedies, if any.
     maat: Option<&'a str>,
+    /// Other remedies.
+    remedies: &'a [String],
     /// Policy of every queue that takes one; none if each has its own.
     policy: Option<&'static str>,
     /// One for each seed.
@@ -26,7 +28,7 @@ struct Record<'a> {
 
 /// `headworks tad simulate`
 pub fn simulate(args: &Simulate) -> Result<ExitCode> {
-    let tad = input::system(&args.system, args.maat.as_deref())?;
+    let tad = input::remedied(&args.system, &args.remedies)?;
     let mut scenario = input::scenario(&args.scenario, &tad)?;
     if let Some(policy) = input::policy(args.policy.as_deref()) {
         scenario.policy = Some(policy);
@@ -52,7 +54,8 @@ pub fn simulate(args: &Simulate) -> Result<ExitCode> {
         version: &tad.version,
         scenario: &scenario.name,
         about: &scenario.about,
-        maat: args.maat.as_deref(),
+        maat: args.remedies.maat.as_deref(),
+        remedies: &args.remedies.remedy,
         policy: scenario.policy.map(headworks_tad::model::Policy::name),
         runs: &runs,
     };
@@ -73,7 +76,7 @@ pub fn simulate(args: &Simulate) -> Result<ExitCode> {
     if args.json {
         println!("{}", serde_json::to_string_pretty(&record)?);
     } else {
-        print!("{}", results::text(&scenario, args.maat.as_deref(), &runs));
+        print!("{}", results::text(&scenario, &args.remedies, &runs));
         if let Some(dir) = &args.output {
             println!(
                 "\nWritten to {}: result.json and pictures of seed {}",

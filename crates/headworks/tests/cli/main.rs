@@ -9,5 +9,6 @@ mod server;
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
 mod tad;
+mod tad_fix;
 mod versions;
 mod words;

@@ -6,7 +6,7 @@ use std::process::Output;
 use crate::support::{RunDir, text};
 
 /// A system without problems, and a scenario for it.
-const CLEAN: &str = r#"
+pub(crate) const CLEAN: &str = r#"
 name = "clean"
 [[node]]
 name = "n"
@@ -31,7 +31,7 @@ stage = "s"
 uses = ["cpu 1 ms"]
 "#;
 
-const LOAD: &str = r#"
+pub(crate) const LOAD: &str = r#"
 name = "load"
 duration = "2 s"
 sample = "100 ms"
@@ -54,12 +54,12 @@ fn tad(run: &RunDir, args: &[&str]) -> Output {
 }
 
 /// Exit code, and everything that was said.
-fn ends(run: &RunDir, args: &[&str]) -> (i32, String) {
+pub(crate) fn ends(run: &RunDir, args: &[&str]) -> (i32, String) {
     let output = tad(run, args);
     (output.status.code().unwrap(), text(&output))
 }
 
-fn json(run: &RunDir, args: &[&str]) -> (i32, Value) {
+pub(crate) fn json(run: &RunDir, args: &[&str]) -> (i32, Value) {
     let output = tad(run, args);
     let value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", text(&output)));
@@ -173,30 +173,6 @@ fn letters_choose_remedies_and_wrong_ones_are_told_the_possible_ones() {
     assert!(refused("?|?|d|?|?").contains("scheduling point"));
     let (code, said) = ends(&run, &["simulate", "riak", "-s", "hbase-isolation"]);
     assert!(code == 2 && said.contains("written for the system hbase"), "{said}");
-}
-
-#[test]
-fn a_fix_is_searched_and_its_cost_told() {
-    let run = RunDir::new();
-    let args = ["fix", "hbase", "-s", "hbase-isolation", "-g", "isolate:C1:15%", "--own"];
-    let quick = ["--seeds", "1", "--slack", "0", "--duration", "3"];
-    let (code, found) = json(&run, &[&args[..], &quick, &["--json"]].concat());
-    assert_eq!(code, 0, "{found}");
-    let tried = found["tried"].as_array().unwrap();
-    assert_eq!(tried[0]["verdict"], "fails", "{found}");
-    let holds: Vec<&Value> = tried.iter().filter(|set| set["verdict"] == "holds").collect();
-    assert!(!holds.is_empty() && holds.iter().any(|set| set["front"] == true), "{found}");
-    assert!(holds.iter().all(|set| set["cost"].as_u64().unwrap() > 0));
-    let (code, said) = ends(&run, &[&args[..], &quick, &["--limit", "1"]].concat());
-    assert!(code == 1 && said.contains("nothing that was tried"), "{said}");
-    for (goal, word) in [("isolate:C9:15%", "C1, C2"), ("peace", "isolate:CLIENT:10%")] {
-        let args = ["fix", "hbase", "-s", "hbase-isolation", "-g", goal];
-        let (code, said) = ends(&run, &args);
-        assert!(code == 2 && said.contains(word), "{said}");
-    }
-    let args = ["fix", "hbase", "-s", "hbase-isolation", "-g", "fair:9%", "--cost", "gold=1"];
-    let (code, said) = ends(&run, &args);
-    assert!(code == 2 && said.contains("direct=3"), "{said}");
 }
 
 #[test]

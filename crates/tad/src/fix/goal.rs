@@ -1,7 +1,9 @@
 //! What is to hold, and whether a run bears it out.
 
+use super::service::Service;
+use super::untouched::Untouched;
 use crate::scenario::Scenario;
-use crate::sim::Outcome;
+use crate::sim::{Outcome, SimError};
 use crate::units;
 use serde::Serialize;
 use std::fmt;
@@ -10,8 +12,8 @@ use std::fmt;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
-    /// Whatever the others do, the client gets at least what it gets at their base load, or what a
-    /// machine of its share would give it if that is less; but for this loss.
+    /// Whatever the others do, the client gets at least what the system as it is gives it at their
+    /// base load, or what a machine of its share would give it if that is less; but for this loss.
     Isolate {
         /// Who.
         client: String,
@@ -47,20 +49,17 @@ pub struct GoalError {
     why: String,
 }
 
-/// What a client must get at least, for isolation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Floor {
-    /// What it gets while the others are at their base load.
-    pub base_per_s: f64,
-    /// What it would get alone on machines with its share of every resource.
-    pub entitled_per_s: f64,
-}
-
-impl Floor {
-    /// The less of the two: more than its share is lent, and may be taken back.
-    pub fn per_s(self) -> f64 {
-        self.base_per_s.min(self.entitled_per_s)
-    }
+/// A run that is to be judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run<'a> {
+    /// What was simulated.
+    pub workload: &'a Scenario,
+    /// The scenario as that begins.
+    pub begins: &'a Scenario,
+    /// What came of it.
+    pub outcome: &'a Outcome,
+    /// Seed.
+    pub seed: u64,
 }
 
 /// A goal that a run does not reach.
@@ -113,43 +112,51 @@ impl Goal {
         }
     }
 
-    /// Whether a run reaches it. `floor` gives what isolation compares with.
-    pub fn judge<E>(
+    /// Whom it is for, in a run of the system as it is: the client that it names, or whoever gets the
+    /// least of its due.
+    pub(super) fn subject<'s>(&'s self, scenario: &'s Scenario, outcome: &Outcome) -> &'s str {
+        let got = match self {
+            Goal::Isolate { client, .. } | Goal::Tail { client, .. } => return client,
+            Goal::Throughput { .. } => throughput(outcome),
+            Goal::Dominant { .. } => dominant(scenario, outcome),
+        };
+        let neediest = scenario.clients.iter().zip(got).min_by(|(one, got), (other, gets)| {
+            (got / one.weight).total_cmp(&(gets / other.weight))
+        });
+        neediest.map_or("", |(client, _)| client.name.as_str())
+    }
+
+    /// What is missing in a run, in words. Throughput counts on the whole and in the worst interval;
+    /// the tail counts too.
+    pub(super) fn misses(
         &self,
-        scenario: &Scenario,
-        outcome: &Outcome,
-        floor: impl FnOnce(&str) -> Result<Floor, E>,
-    ) -> Result<Option<Miss>, E> {
-        let miss = |seen: String| Some(Miss { goal: self.to_string(), seen });
+        run: &Run<'_>,
+        untouched: &Untouched<'_>,
+    ) -> Result<Option<String>, SimError> {
+        let Run { workload, begins, outcome, seed } = *run;
         Ok(match self {
             Goal::Isolate { client, loss } => {
-                let floor = floor(client)?;
-                let got = outcome.throughput(client);
-                if got >= floor.per_s() * (1.0 - loss) {
-                    None
-                } else {
-                    miss(format!("{client} gets {got:.0}/s instead of {:.0}/s", floor.per_s()))
-                }
+                let due = untouched.due(workload, begins, client, seed)?;
+                let short = Service::of(workload, outcome, client).short_of(&due, *loss);
+                short.map(|short| format!("{client} {short}"))
             }
             Goal::Tail { client, limit_ms } => {
-                let loads = outcome.client(client).map_or(&[][..], |client| &client.loads);
-                let worst = loads.iter().map(|load| load.latency_ms_p99).fold(0.0, f64::max);
-                let starved = loads.iter().any(|load| load.answered == 0);
-                if starved {
-                    miss(format!("a load of {client} gets no answer"))
-                } else if worst > *limit_ms {
-                    miss(format!("p99 of {client} is {worst:.1} ms"))
+                let p99_ms = Service::of(workload, outcome, client).p99_ms;
+                if p99_ms.is_infinite() {
+                    Some(format!("a load of {client} gets no answer"))
                 } else {
-                    None
+                    (p99_ms > *limit_ms).then(|| format!("p99 of {client} is {p99_ms:.1} ms"))
                 }
             }
-            Goal::Throughput { within } => {
-                let got = outcome.clients.iter().map(|client| client.throughput_per_s).collect();
-                uneven(scenario, got, *within).and_then(miss)
-            }
+            Goal::Throughput { within } => match uneven(workload, throughput(outcome), *within) {
+                None => unsteady(run, untouched, *within)?,
+                seen => seen,
+            },
             Goal::Dominant { within } => {
-                let got = dominant(scenario, outcome);
-                uneven(scenario, got, *within).and_then(miss)
+                match uneven(workload, dominant(workload, outcome), *within) {
+                    None => unsteady(run, untouched, *within)?,
+                    seen => seen,
+                }
             }
         })
     }
@@ -170,6 +177,11 @@ impl fmt::Display for Goal {
 pub fn fraction(text: &str) -> Option<f64> {
     let percent: f64 = text.trim().strip_suffix('%')?.trim().parse().ok()?;
     (0.0..100.0).contains(&percent).then_some(percent / 100.0)
+}
+
+/// Requests a second of each client.
+fn throughput(outcome: &Outcome) -> Vec<f64> {
+    outcome.clients.iter().map(|client| client.throughput_per_s).collect()
 }
 
 /// The largest part of any kind of resource that each client had.
@@ -193,6 +205,23 @@ fn uneven(scenario: &Scenario, got: Vec<f64>, within: f64) -> Option<String> {
             format!("{} gets {:.0} % instead of {:.0} %", client.name, part * 100.0, due * 100.0)
         })
     })
+}
+
+/// Who is served in bursts that the system as it is does not have, in words: a share on the mean is
+/// none if a client goes without for a while.
+fn unsteady(
+    run: &Run<'_>,
+    untouched: &Untouched<'_>,
+    within: f64,
+) -> Result<Option<String>, SimError> {
+    let before = untouched.outcome(run.workload, run.seed)?;
+    Ok(run.workload.clients.iter().find_map(|client| {
+        let [now, was] =
+            [run.outcome, &*before].map(|outcome| Service::of(run.workload, outcome, &client.name));
+        let steady = (was.worst_per_s / was.per_s.max(f64::MIN_POSITIVE)).min(1.0);
+        let due = Service { worst_per_s: now.per_s * steady, ..now };
+        now.short_of(&due, within).map(|short| format!("{} {short}", client.name))
+    }))
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use super::candidate::{Candidate, candidates, together};
 use super::cost::Costs;
 use super::goal::Goal;
-use super::trial::{Bench, Measured, Verdict};
+use super::trial::{Bench, Holding, Measured, Verdict};
+use super::untouched::Untouched;
 use super::workload::{Workload, begins, workloads};
 use crate::model::Tad;
 use crate::remedy::apply;
@@ -11,6 +12,8 @@ use crate::scenario::Scenario;
 use serde::Serialize;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// How to search.
 #[derive(Clone, Debug)]
@@ -30,6 +33,21 @@ pub struct Options {
     /// Sets that are tried side by side.
     pub workers: usize,
 }
+
+/// Whoever looks on while a search runs, from any of its threads.
+pub trait Watch: Sync {
+    /// A run is about to begin, after so many sets were settled, for a set of this cost. The search
+    /// ends if the answer is no.
+    fn go_on(&self, _settled: usize, _cost: u32) -> bool {
+        true
+    }
+
+    /// A set was settled. The first is the system as it is.
+    fn settled(&self, _set: &SetReport) {}
+}
+
+/// Nobody looks on.
+impl Watch for () {}
 
 /// Why there is nothing to search.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -58,7 +76,7 @@ pub struct SetReport {
     pub cost: u32,
     /// The same as `--maat` takes it, if letters are all there is.
     pub maat: Option<String>,
-    /// Its remedies, as a system file writes them.
+    /// Its remedies, as a system file writes them and `--remedy` takes them.
     pub remedies: Vec<String>,
     /// What became of it.
     #[serde(flatten)]
@@ -84,12 +102,16 @@ pub struct Found {
     pub seeds: u32,
     /// Choices that there were.
     pub choices: usize,
-    /// Sets in the order in which they were tried; the first is the system as it is.
+    /// What the system as it is gives, if a set holds that can be compared with it.
+    pub as_it_is: Option<Measured>,
+    /// Sets in the order of their cost; the first is the system as it is.
     pub tried: Vec<SetReport>,
     /// Sets that were passed over because their remedies do not fit together or change nothing new.
     pub skipped: usize,
     /// The search ended because of the limit, and not because there was no more to try.
     pub limited: bool,
+    /// The search was told to stop: there may be more that holds.
+    pub stopped: bool,
 }
 
 impl Found {
@@ -97,18 +119,24 @@ impl Found {
     pub fn holding(&self) -> impl Iterator<Item = &SetReport> {
         self.tried.iter().filter(|set| matches!(set.verdict, Verdict::Holds(_)))
     }
+
+    /// The cheapest set that holds and that nothing beats in every respect.
+    pub fn best(&self) -> Option<&SetReport> {
+        // Differences too small to count can make a ring of sets of one cost, each beaten.
+        self.holding().find(|set| set.front).or_else(|| self.holding().next())
+    }
 }
 
 /// A set that waits its turn: cost, size and choices, in the order in which sets are tried.
 type Waiting = Reverse<(u32, usize, Vec<usize>)>;
 
-/// Searches. `progress` gets what is being tried: number of sets so far, and their cost.
+/// Searches.
 pub fn search(
     tad: &Tad,
     scenarios: &[Scenario],
     goals: &[Goal],
     options: &Options,
-    progress: &mut dyn FnMut(usize, u32),
+    watch: &dyn Watch,
 ) -> Result<Found, FixError> {
     let protected: Vec<&str> =
         goals.iter().filter_map(Goal::client).collect::<BTreeSet<_>>().into_iter().collect();
@@ -122,10 +150,17 @@ pub fn search(
                 .map(move |workload| (workload, begins.clone()))
         })
         .collect();
-    let bench =
-        Bench { goals, workloads: &loads, protected: &protected, seeds: options.seeds.max(1) };
+    let bench = Bench {
+        goals,
+        workloads: &loads,
+        written: scenarios,
+        protected: &protected,
+        seeds: options.seeds.max(1),
+        untouched: Untouched::new(tad),
+    };
     let choices = candidates(tad, options.own, |stage| reached(tad, &loads, stage));
-    let mut walk = Walk { tad, choices: &choices, options, waiting: BinaryHeap::new() };
+    let mut walk =
+        Walk { tad, choices: &choices, options, waiting: BinaryHeap::new(), seen: Vec::new() };
     walk.waiting.push(Reverse((0, 0, Vec::new())));
     let mut found = Found {
         system: tad.name.clone(),
@@ -133,30 +168,70 @@ pub fn search(
         workloads: loads.iter().map(|(workload, _)| workload.name.clone()).collect(),
         seeds: bench.seeds,
         choices: choices.len(),
+        as_it_is: None,
         tried: Vec::new(),
         skipped: 0,
         limited: false,
+        stopped: false,
     };
-    let mut seen: Vec<Tad> = Vec::new();
+    let mut holding: Vec<Holding> = Vec::new();
     let mut budget = u32::MAX;
-    loop {
-        let batch = walk.batch(&mut seen, &mut found.skipped, budget);
-        let Some((first, _)) = batch.first() else { break };
-        progress(found.tried.len(), first.cost);
-        for (mut report, verdict) in judged(&bench, batch) {
-            if matches!(verdict, Verdict::Holds(_)) && budget == u32::MAX {
-                budget = report.cost.saturating_add(options.slack);
-            }
-            report.verdict = verdict;
-            found.tried.push(report);
-        }
-        if found.tried.len() >= options.limit.max(1) {
+    while !found.stopped {
+        let room = options.limit.max(1) - found.tried.len();
+        if room == 0 {
             found.limited = !walk.waiting.is_empty();
             break;
         }
+        let batch = walk.batch(&mut found.skipped, budget, room);
+        let Some(cost) = batch.first().map(|(report, _)| report.cost) else { break };
+        let cheaper: Vec<&Holding> = holding.iter().filter(|set| set.cost < cost).collect();
+        let settled = AtomicUsize::new(found.tried.len());
+        let judge = |(report, changed): &(SetReport, Tad)| {
+            let go_on = || watch.go_on(settled.load(Ordering::Relaxed), cost);
+            let (verdict, first) = bench.judge(changed, &cheaper, &go_on)?;
+            let report = SetReport { verdict, ..report.clone() };
+            settled.fetch_add(1, Ordering::Relaxed);
+            watch.settled(&report);
+            Some((report, first))
+        };
+        let judged = side_by_side(&batch, options.workers, &judge);
+        found.stopped = judged.iter().any(Option::is_none);
+        for (report, first) in judged.into_iter().flatten() {
+            if let Some(first) = first {
+                budget = budget.min(cost.saturating_add(options.slack));
+                holding.push(Holding { cost, names: report.names.clone(), first });
+            }
+            found.tried.push(report);
+        }
+    }
+    if !holding.is_empty() {
+        found.as_it_is = bench.as_it_is().ok();
     }
     compare(&mut found.tried);
     Ok(found)
+}
+
+/// Judges sets side by side, in their order. A set is none if the search was told to stop.
+fn side_by_side<T: Sync, R: Send>(
+    sets: &[T],
+    workers: usize,
+    judge: &(dyn Fn(&T) -> Option<R> + Sync),
+) -> Vec<Option<R>> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<Option<R>>> = Mutex::new(sets.iter().map(|_| None).collect());
+    std::thread::scope(|scope| {
+        for _ in 0..workers.clamp(1, sets.len().max(1)) {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(set) = sets.get(at) else { break };
+                    let judged = judge(set);
+                    done.lock().unwrap_or_else(PoisonError::into_inner)[at] = judged;
+                }
+            });
+        }
+    });
+    done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn check_arguments(
@@ -201,18 +276,16 @@ struct Walk<'a> {
     choices: &'a [Candidate],
     options: &'a Options,
     waiting: BinaryHeap<Waiting>,
+    /// Systems that were given out.
+    seen: Vec<Tad>,
 }
 
 impl Walk<'_> {
-    /// The next sets of one cost that are worth trying, with their changed systems.
-    fn batch(
-        &mut self,
-        seen: &mut Vec<Tad>,
-        skipped: &mut usize,
-        budget: u32,
-    ) -> Vec<(SetReport, Tad)> {
+    /// All sets of the next cost that are worth trying, but at most so many, with their changed
+    /// systems.
+    fn batch(&mut self, skipped: &mut usize, budget: u32, room: usize) -> Vec<(SetReport, Tad)> {
         let mut batch: Vec<(SetReport, Tad)> = Vec::new();
-        while batch.len() < self.options.workers.max(1) {
+        while batch.len() < room {
             let next = self.waiting.peek().map(|Reverse((cost, _, _))| *cost);
             let Some(cost) = next.filter(|cost| *cost <= budget) else { break };
             if batch.first().is_some_and(|(first, _)| first.cost != cost) {
@@ -224,11 +297,11 @@ impl Walk<'_> {
             let (remedies, cost) = together(self.tad, &chosen, &self.options.costs);
             let mut changed = self.tad.clone();
             let fits = remedies.iter().all(|remedy| apply(&mut changed, remedy).is_ok());
-            if !fits || seen.contains(&changed) {
+            if !fits || self.seen.contains(&changed) {
                 *skipped += 1;
                 continue;
             }
-            seen.push(changed.clone());
+            self.seen.push(changed.clone());
             let report = SetReport {
                 names: chosen.iter().map(|each| each.name()).collect(),
                 cost,
@@ -277,23 +350,6 @@ fn maat(chosen: &[&Candidate]) -> Option<String> {
     Some(letters.join("|"))
 }
 
-/// Judges sets side by side, and gives them back in their order.
-fn judged(bench: &Bench, batch: Vec<(SetReport, Tad)>) -> Vec<(SetReport, Verdict)> {
-    std::thread::scope(|scope| {
-        let running: Vec<_> = batch
-            .into_iter()
-            .map(|(report, tad)| (report, scope.spawn(move || bench.judge(&tad))))
-            .collect();
-        running
-            .into_iter()
-            .map(|(report, worker)| {
-                let failed = || Verdict::Impossible { why: "the simulation failed".to_owned() };
-                (report, worker.join().unwrap_or_else(|_| failed()))
-            })
-            .collect()
-    })
-}
-
 /// Fills in what can be told only when all sets are known.
 fn compare(tried: &mut [SetReport]) {
     let measured: Vec<Option<(u32, Measured)>> = tried
@@ -310,14 +366,8 @@ fn compare(tried: &mut [SetReport]) {
         let Some((cost, own)) = own else { continue };
         set.lost = Some(1.0 - own.throughput_per_s / most.max(f64::MIN_POSITIVE));
         set.added_ms = Some(own.latency_ms_p99 - least);
-        // What differs by less than a hundredth differs by chance.
         let beaten = holding().any(|(other_cost, other)| {
-            let faster = other.throughput_per_s >= own.throughput_per_s * 0.99;
-            let shorter = other.latency_ms_p99 <= own.latency_ms_p99 * 1.01;
-            let strictly = *other_cost < *cost
-                || other.throughput_per_s > own.throughput_per_s * 1.01
-                || other.latency_ms_p99 < own.latency_ms_p99 * 0.99;
-            other_cost <= cost && faster && shorter && strictly
+            other_cost <= cost && other.matches(own) && (other_cost < cost || other.exceeds(own))
         });
         set.front = !beaten;
     }

@@ -1,11 +1,18 @@
-//! Trying a changed system: every workload, every seed, until a goal is missed.
+//! Trying a changed system: every workload, every seed, until a goal is missed or somebody whom the
+//! goals are for is worse off than with the system as it is.
 
-use super::goal::{Floor, Goal, Miss};
-use super::workload::{Workload, base_for, entitled};
+use super::goal::{Goal, Miss, Run};
+use super::service::Service;
+use super::untouched::Untouched;
+use super::workload::Workload;
 use crate::model::Tad;
 use crate::scenario::Scenario;
 use crate::sim::{Outcome, SimError, run};
 use serde::Serialize;
+use std::sync::Arc;
+
+/// What may be lost against the system as it is: so much differs by chance.
+const CHANCE: f64 = 0.05;
 
 /// What became of a set.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -19,9 +26,16 @@ pub enum Verdict {
         workload: String,
         /// Seed of that run.
         seed: u64,
+        /// Runs before it, all of which reached the goals.
+        passed: u32,
         /// What was missed.
         #[serde(flatten)]
         miss: Miss,
+    },
+    /// The goals hold with the first seed, but a cheaper set holds and performs as well.
+    Beaten {
+        /// The cheaper set, by the names of its choices.
+        by: Vec<String>,
     },
     /// The remedies do not fit together, or the system cannot be simulated.
     Impossible {
@@ -30,17 +44,41 @@ pub enum Verdict {
     },
 }
 
-/// Performance over all workloads and seeds, for sets that hold.
+/// Performance over all scenarios as they are written and all seeds, for sets that hold.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// Mean requests a second, all clients together.
     pub throughput_per_s: f64,
     /// Mean requests a second of each client.
     pub clients_per_s: Vec<f64>,
+    /// Fewest requests a second in any interval of those whom the goals are for.
+    pub worst_per_s: f64,
     /// Mean of the 99th percentiles of those whom the goals protect, or of all.
     pub latency_ms_p99: f64,
     /// Runs.
     pub runs: u32,
+}
+
+impl Measured {
+    /// Whether this is as good as another. What differs by less than a hundredth differs by chance.
+    pub(super) fn matches(&self, other: &Measured) -> bool {
+        self.throughput_per_s >= other.throughput_per_s * 0.99
+            && self.latency_ms_p99 <= other.latency_ms_p99 * 1.01
+    }
+
+    /// Whether this is better than another in some respect.
+    pub(super) fn exceeds(&self, other: &Measured) -> bool {
+        self.throughput_per_s > other.throughput_per_s * 1.01
+            || self.latency_ms_p99 < other.latency_ms_p99 * 0.99
+    }
+}
+
+/// A set that holds, and what it measures with the first seed.
+#[derive(Clone, Debug)]
+pub(super) struct Holding {
+    pub cost: u32,
+    pub names: Vec<String>,
+    pub first: Measured,
 }
 
 /// Goals and workloads.
@@ -49,87 +87,170 @@ pub(super) struct Bench<'a> {
     pub goals: &'a [Goal],
     /// Workloads, each with its scenario as that begins.
     pub workloads: &'a [(Workload, Scenario)],
+    /// The scenarios as they are written: there nobody may be worse off, and sets are measured.
+    pub written: &'a [Scenario],
     pub protected: &'a [&'a str],
     pub seeds: u32,
+    pub untouched: Untouched<'a>,
 }
 
+/// What came of a trial, and for a set that holds what it measures with the first seed.
+pub(super) type Tried = (Verdict, Option<Measured>);
+
 impl Bench<'_> {
-    /// Tries a system.
-    pub fn judge(&self, tad: &Tad) -> Verdict {
-        match self.measure(tad) {
-            Ok(verdict) => verdict,
-            Err(error) => Verdict::Impossible { why: error.to_string() },
-        }
+    /// Tries a system that is not as it was, with what cheaper sets reach. Says nothing if it is
+    /// told to stop: `go_on` is asked before each run.
+    pub fn judge(
+        &self,
+        tad: &Tad,
+        cheaper: &[&Holding],
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> Option<Tried> {
+        let tried = self.measure(tad, cheaper, go_on);
+        tried.unwrap_or_else(|error| Some((Verdict::Impossible { why: error.to_string() }, None)))
     }
 
-    fn measure(&self, tad: &Tad) -> Result<Verdict, SimError> {
-        let clients = self.workloads.first().map_or(0, |(each, _)| each.scenario.clients.len());
-        let mut clients_per_s = vec![0.0; clients];
-        let mut latency_ms = 0.0;
-        let mut runs = 0;
+    fn measure(
+        &self,
+        tad: &Tad,
+        cheaper: &[&Holding],
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Option<Tried>, SimError> {
+        let mut sums = Sums::default();
+        let mut first = None;
+        let mut passed = 0;
         for seed in 1..=u64::from(self.seeds) {
-            let mut known = Known { tad, seed, floors: Vec::new() };
             for (workload, begins) in self.workloads {
-                let outcome = run(tad, &workload.scenario, seed, &mut |_| {})?;
-                for goal in self.goals {
-                    let floor = |client: &str| known.floor(&workload.scenario, begins, client);
-                    if let Some(miss) = goal.judge(&workload.scenario, &outcome, floor)? {
-                        let workload = workload.name.clone();
-                        return Ok(Verdict::Fails { workload, seed, miss });
-                    }
+                if !go_on() {
+                    return Ok(None);
                 }
-                runs += 1;
-                latency_ms += self.tail(&outcome);
-                for (sum, client) in clients_per_s.iter_mut().zip(&outcome.clients) {
-                    *sum += client.throughput_per_s;
+                let outcome = self.run(tad, &workload.scenario, seed)?;
+                let run = Run { workload: &workload.scenario, begins, outcome: &outcome, seed };
+                if let Some(miss) = self.miss(tad, &run)? {
+                    let workload = workload.name.clone();
+                    return Ok(Some((Verdict::Fails { workload, seed, passed, miss }, None)));
                 }
+                passed += 1;
+            }
+            for scenario in self.written {
+                if !go_on() {
+                    return Ok(None);
+                }
+                let outcome = self.run(tad, scenario, seed)?;
+                let run = Run { workload: scenario, begins: scenario, outcome: &outcome, seed };
+                if let Some(miss) = self.harm(tad, &run)? {
+                    let workload = scenario.name.clone();
+                    return Ok(Some((Verdict::Fails { workload, seed, passed, miss }, None)));
+                }
+                passed += 1;
+                self.add(&mut sums, scenario, &outcome);
+            }
+            let own = sums.measured();
+            if seed == 1 {
+                let better = cheaper.iter().find(|other| other.first.matches(&own));
+                if let Some(better) = better {
+                    let by = better.names.clone();
+                    return Ok(Some((Verdict::Beaten { by }, None)));
+                }
+                first = Some(own);
             }
         }
-        let count = f64::from(runs.max(1));
-        clients_per_s.iter_mut().for_each(|sum| *sum /= count);
-        Ok(Verdict::Holds(Measured {
-            throughput_per_s: clients_per_s.iter().sum(),
-            clients_per_s,
-            latency_ms_p99: latency_ms / count,
-            runs,
+        Ok(Some((Verdict::Holds(sums.measured()), first)))
+    }
+
+    /// What the system as it is gives under the scenarios as they are written.
+    pub fn as_it_is(&self) -> Result<Measured, SimError> {
+        let mut sums = Sums::default();
+        for seed in 1..=u64::from(self.seeds) {
+            for scenario in self.written {
+                self.add(&mut sums, scenario, &*self.untouched.outcome(scenario, seed)?);
+            }
+        }
+        Ok(sums.measured())
+    }
+
+    fn run(&self, tad: &Tad, scenario: &Scenario, seed: u64) -> Result<Arc<Outcome>, SimError> {
+        if self.is_untouched(tad) {
+            return self.untouched.outcome(scenario, seed);
+        }
+        run(tad, scenario, seed, &mut |_| {}).map(Arc::new)
+    }
+
+    fn is_untouched(&self, tad: &Tad) -> bool {
+        tad == self.untouched.tad()
+    }
+
+    /// The first goal that a run misses, or whom it harms.
+    fn miss(&self, tad: &Tad, run: &Run<'_>) -> Result<Option<Miss>, SimError> {
+        for goal in self.goals {
+            if let Some(seen) = goal.misses(run, &self.untouched)? {
+                return Ok(Some(Miss { goal: goal.to_string(), seen }));
+            }
+        }
+        self.harm(tad, run)
+    }
+
+    /// Whom a run serves worse than the system as it is does.
+    fn harm(&self, tad: &Tad, run: &Run<'_>) -> Result<Option<Miss>, SimError> {
+        if self.is_untouched(tad) {
+            return Ok(None);
+        }
+        let before = self.untouched.outcome(run.workload, run.seed)?;
+        Ok(self.goals.iter().find_map(|goal| {
+            let client = goal.subject(run.workload, &before);
+            let mut was = Service::of(run.workload, &before, client);
+            if let Goal::Tail { limit_ms, .. } = goal {
+                // The goal says how long a latency may be.
+                was.p99_ms = was.p99_ms.max(*limit_ms);
+            }
+            let now = Service::of(run.workload, run.outcome, client);
+            let short = now.short_of(&was, CHANCE)?;
+            Some(Miss { goal: goal.to_string(), seen: format!("{client} {short} as it is") })
         }))
     }
 
-    /// The worst 99th percentile of whom the goals protect.
-    fn tail(&self, outcome: &Outcome) -> f64 {
-        let of =
-            |name: &String| self.protected.is_empty() || self.protected.contains(&name.as_str());
-        let loads = outcome.clients.iter().filter(|client| of(&client.name));
-        loads.flat_map(|client| &client.loads).map(|load| load.latency_ms_p99).fold(0.0, f64::max)
+    fn add(&self, sums: &mut Sums, scenario: &Scenario, outcome: &Outcome) {
+        let is_for = |name: &str| self.protected.is_empty() || self.protected.contains(&name);
+        sums.runs += 1;
+        sums.clients_per_s.resize(outcome.clients.len().max(sums.clients_per_s.len()), 0.0);
+        for (sum, client) in sums.clients_per_s.iter_mut().zip(&outcome.clients) {
+            *sum += client.throughput_per_s;
+        }
+        let mut tail = 0.0f64;
+        for client in outcome.clients.iter().filter(|client| is_for(&client.name)) {
+            let service = Service::of(scenario, outcome, &client.name);
+            sums.worst_per_s = sums.worst_per_s.min(service.worst_per_s);
+            tail = tail.max(service.p99_ms);
+        }
+        sums.latency_ms += tail;
     }
 }
 
-/// What isolation compares with, for one system and seed: most workloads share it.
-struct Known<'a> {
-    tad: &'a Tad,
-    seed: u64,
-    floors: Vec<(Scenario, f64)>,
+/// What runs add up to.
+#[derive(Debug)]
+struct Sums {
+    clients_per_s: Vec<f64>,
+    worst_per_s: f64,
+    latency_ms: f64,
+    runs: u32,
 }
 
-impl Known<'_> {
-    fn floor(
-        &mut self,
-        workload: &Scenario,
-        begins: &Scenario,
-        client: &str,
-    ) -> Result<Floor, SimError> {
-        let base = base_for(workload, begins, client);
-        let base_per_s = match self.floors.iter().find(|(known, _)| *known == base) {
-            Some((_, per_s)) => *per_s,
-            None => run(self.tad, &base, self.seed, &mut |_| {})?.throughput(client),
-        };
-        self.floors.push((base, base_per_s));
-        let (small, alone) = entitled(self.tad, workload, client);
-        let entitled_per_s = match self.floors.iter().find(|(known, _)| *known == alone) {
-            Some((_, per_s)) => *per_s,
-            None => run(&small, &alone, self.seed, &mut |_| {})?.throughput(client),
-        };
-        self.floors.push((alone, entitled_per_s));
-        Ok(Floor { base_per_s, entitled_per_s })
+impl Default for Sums {
+    fn default() -> Sums {
+        Sums { clients_per_s: Vec::new(), worst_per_s: f64::INFINITY, latency_ms: 0.0, runs: 0 }
+    }
+}
+
+impl Sums {
+    fn measured(&self) -> Measured {
+        let count = f64::from(self.runs.max(1));
+        let clients_per_s: Vec<f64> = self.clients_per_s.iter().map(|sum| sum / count).collect();
+        Measured {
+            throughput_per_s: clients_per_s.iter().sum(),
+            clients_per_s,
+            worst_per_s: self.worst_per_s,
+            latency_ms_p99: self.latency_ms / count,
+            runs: self.runs,
+        }
     }
 }

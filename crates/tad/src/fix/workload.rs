@@ -3,6 +3,9 @@
 use crate::model::{Tad, Threads};
 use crate::scenario::{Arrivals, Change, Load, Scenario};
 
+/// Longest sample of the time series.
+const SAMPLE_NS: u64 = 500_000_000;
+
 /// One of the workloads under which a goal must hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
@@ -95,9 +98,10 @@ fn ends(scenario: &Scenario, duration_ns: u64) -> Scenario {
     ends
 }
 
-/// A third of the time is for controllers to settle.
+/// A third of the time is for controllers to settle. Samples are short, for a look at intervals.
 fn shortened(scenario: &Scenario, duration_ns: u64) -> Scenario {
-    Scenario { duration_ns, warmup_ns: duration_ns / 3, ..scenario.clone() }
+    let sample_ns = (duration_ns / 12).clamp(1, SAMPLE_NS);
+    Scenario { duration_ns, warmup_ns: duration_ns / 3, sample_ns, ..scenario.clone() }
 }
 
 fn grown(scenario: &Scenario, steady: &[&str], change: impl Fn(&mut Load)) -> Scenario {

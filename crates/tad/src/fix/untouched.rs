@@ -1,0 +1,93 @@
+//! The system as it is: what remedies are compared with. A remedied system that was its own measure
+//! could be slow for everybody and still seem to protect somebody.
+
+use super::service::Service;
+use super::workload::{base_for, entitled};
+use crate::model::Tad;
+use crate::scenario::Scenario;
+use crate::sim::{Outcome, SimError, run};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A run that is made when it is asked for the first time.
+type Run = Arc<OnceLock<Result<Arc<Outcome>, SimError>>>;
+
+/// Runs that are known. All sets of remedies are compared with the same ones.
+#[derive(Debug)]
+pub(super) struct Untouched<'a> {
+    tad: &'a Tad,
+    known: Mutex<Vec<Known>>,
+}
+
+/// A run, and what it is a run of.
+#[derive(Debug)]
+struct Known {
+    /// None for the system as it is.
+    other: Option<Tad>,
+    scenario: Scenario,
+    seed: u64,
+    run: Run,
+}
+
+impl<'a> Untouched<'a> {
+    pub fn new(tad: &'a Tad) -> Untouched<'a> {
+        Untouched { tad, known: Mutex::default() }
+    }
+
+    /// The system.
+    pub fn tad(&self) -> &'a Tad {
+        self.tad
+    }
+
+    /// What happens under a scenario.
+    pub fn outcome(&self, scenario: &Scenario, seed: u64) -> Result<Arc<Outcome>, SimError> {
+        self.run(None, scenario, seed)
+    }
+
+    /// What a client must get at least, for isolation: what it gets while the others are at their
+    /// base load, or what it would get alone on machines with its share of every resource. More than
+    /// its share is lent, and may be taken back.
+    pub fn due(
+        &self,
+        workload: &Scenario,
+        begins: &Scenario,
+        client: &str,
+        seed: u64,
+    ) -> Result<Service, SimError> {
+        let base = base_for(workload, begins, client);
+        let base_gives = Service::of(&base, &*self.run(None, &base, seed)?, client);
+        let (small, alone) = entitled(self.tad, workload, client);
+        let share_gives = Service::of(&alone, &*self.run(Some(small), &alone, seed)?, client);
+        Ok(base_gives.lesser(share_gives))
+    }
+
+    fn run(
+        &self,
+        other: Option<Tad>,
+        scenario: &Scenario,
+        seed: u64,
+    ) -> Result<Arc<Outcome>, SimError> {
+        let system = other.clone();
+        let known = {
+            let mut all = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+            let same = all.iter().find(|known| {
+                known.seed == seed && known.scenario == *scenario && known.other == other
+            });
+            match same {
+                Some(known) => Arc::clone(&known.run),
+                None => {
+                    let run = Run::default();
+                    let scenario = scenario.clone();
+                    all.push(Known { other, scenario, seed, run: Arc::clone(&run) });
+                    run
+                }
+            }
+        };
+        // Whoever needs the same run meanwhile waits for it; others do not.
+        known
+            .get_or_init(|| {
+                let tad = system.as_ref().unwrap_or(self.tad);
+                run(tad, scenario, seed, &mut |_| {}).map(Arc::new)
+            })
+            .clone()
+    }
+}
