@@ -38,8 +38,8 @@ pub fn powercut(args: &cli::Powercut) -> Result<()> {
     match control::ask(&volume, Request::Cut)? {
         Response::Cut(report) => {
             println!(
-                "the power of volume `{}` is off; of the sectors that were not flushed {} are lost, {} kept, {} torn",
-                volume.name, report.dropped, report.kept, report.torn
+                "the power of volume `{}` is off; of the sectors that were not flushed {} are lost, {} kept, {} torn (seed {})",
+                volume.name, report.dropped, report.kept, report.torn, report.seed
             );
             println!(
                 "  everything fails until: headworks volume umount {0}, or: headworks volume powercut --restore {0}",

@@ -4,6 +4,7 @@
 use crate::rig::{Rig, can_mount_or_skip};
 use headworks_rig::{PostgresServer, Server, mariadb_or_skip, postgres_or_skip, server_can_reach};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -13,6 +14,9 @@ const CLIENTS: u64 = 4;
 
 /// Commits before a cut: so many and up to twice as many.
 const COMMITS: u64 = 60;
+
+/// The I/O schedulers that a database has in turn.
+const SCHEDULERS: [&str; 5] = ["split-deadline", "afq", "split-token", "scs-token", "noop"];
 
 /// Cuts of each database: more in the long test.
 fn cuts() -> u64 {
@@ -25,7 +29,8 @@ fn cuts() -> u64 {
 /// A database on a volume.
 trait Database: Sized {
     type Client;
-    fn start(data: &std::path::Path) -> Self;
+    /// Behind this I/O scheduler, if any.
+    fn start(data: &std::path::Path, io: &[OsString]) -> Self;
     fn connect(&self) -> Self::Client;
     /// Runs a statement; whether it was acknowledged.
     fn run(client: &mut Self::Client, sql: &str) -> bool;
@@ -39,10 +44,16 @@ trait Database: Sized {
 impl Database for Server {
     type Client = headworks_rig::Client;
 
-    fn start(data: &std::path::Path) -> Self {
+    fn start(data: &std::path::Path, io: &[OsString]) -> Self {
         Server::builder()
+            .prefix(io)
             .data_directory(data)
-            .options(["--innodb-log-file-size=16M", "--innodb-buffer-pool-size=16M"])
+            // Pages by calls that the file hooks see.
+            .options([
+                "--innodb-use-native-aio=0",
+                "--innodb-log-file-size=16M",
+                "--innodb-buffer-pool-size=16M",
+            ])
             .start()
             .unwrap()
     }
@@ -75,8 +86,9 @@ impl Database for Server {
 impl Database for PostgresServer {
     type Client = postgres::Client;
 
-    fn start(data: &std::path::Path) -> Self {
+    fn start(data: &std::path::Path, io: &[OsString]) -> Self {
         PostgresServer::builder()
+            .prefix(io)
             .data_directory(data)
             .setting("fsync", "on")
             .setting("synchronous_commit", "on")
@@ -114,6 +126,14 @@ impl Database for PostgresServer {
     fn stop(mut self) {
         self.end(libc::SIGINT, Duration::from_secs(60)).unwrap();
     }
+}
+
+/// The command that starts a program behind an I/O scheduler.
+fn behind(name: &str, scheduler: &str) -> Vec<OsString> {
+    let name = format!("cut-{name}-{}", std::process::id());
+    let words = ["run", "--io", scheduler, "--io-device", "disk", "--name", &name, "--"];
+    let program = OsString::from(env!("CARGO_BIN_EXE_headworks"));
+    std::iter::once(program).chain(words.map(OsString::from)).collect()
 }
 
 /// Clients that insert and remember until nothing is acknowledged any more.
@@ -154,14 +174,14 @@ where
         return println!("skipped: the servers' account cannot enter {}", rig.dir.display());
     }
     let image = rig.image("d");
-    let layer = format!("powercut:seed={seed},cache=32M,keep=0.5");
+    let layer = "powercut:cache=32M,keep=0.5";
     // Flushes take their time, as those of a drive do: else most cuts would find nothing to lose.
     let slow = "delay:flush=3ms";
     let create = ["create", "d", "--size", "1G", "--backing", &image];
-    rig.ok(&[&create[..], &["--layer", slow, "--layer", &layer]].concat());
+    rig.ok(&[&create[..], &["--layer", slow, "--layer", layer]].concat());
     rig.mount("d");
     let data = rig.mnt().join("data");
-    let database = D::start(&data);
+    let database = D::start(&data, &[]);
     let table = "create table acknowledged (id bigint primary key, payload text)";
     assert!(D::run(&mut database.connect(), table));
     database.stop();
@@ -172,7 +192,8 @@ where
     let mut harmful = 0;
     for cut in 0..cuts() {
         rig.mount("d");
-        let database = D::start(&data);
+        let scheduler = SCHEDULERS[cut as usize % SCHEDULERS.len()];
+        let database = D::start(&data, &behind(name, scheduler));
         let count = Arc::new(AtomicU64::new(0));
         let clients = commit_until_the_end(&database, next, &count);
         let enough = COMMITS + (cut * 37 + seed) % COMMITS;
@@ -192,11 +213,16 @@ where
         let cut_found = &rig.stat("d")["figures"]["power"]["last_cut"];
         let sectors = ["dropped", "kept", "torn"].map(|what| cut_found[what].as_u64().unwrap());
         harmful += u64::from(sectors.iter().sum::<u64>() > 0);
-        println!("{name}, cut {}: {} commits; {}", cut + 1, acknowledged.len(), said.trim());
+        println!(
+            "{name}, {scheduler}, cut {}: {} commits; {}",
+            cut + 1,
+            acknowledged.len(),
+            said.trim()
+        );
         rig.umount("d");
 
         rig.mount("d");
-        let database = D::start(&data);
+        let database = D::start(&data, &[]);
         let found = D::identifiers(&mut database.connect());
         let lost: Vec<_> = acknowledged.difference(&found).collect();
         assert!(lost.is_empty(), "{name} lost {} acknowledged commits: {lost:?}", lost.len());

@@ -32,8 +32,9 @@ const OUT_BYTES_MAX: usize = 1 << 20;
 /// How a power cut goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PowerCutSettings {
-    /// Decides about every sector.
-    pub seed: u64,
+    /// Decides about every sector up to the first cut, the next number up to the second one, and so
+    /// on. Without it a number is drawn at each mount; the cut tells which.
+    pub seed: Option<u64>,
     /// Bytes that wait for a flush at most. More loses more at a cut.
     pub cache_bytes: u64,
     /// Fraction of the unflushed sectors that are kept.
@@ -47,7 +48,7 @@ pub struct PowerCutSettings {
 impl Default for PowerCutSettings {
     fn default() -> Self {
         PowerCutSettings {
-            seed: 1,
+            seed: None,
             cache_bytes: 64 << 20,
             keep: 0.5,
             torn: 0.0,
@@ -66,7 +67,7 @@ impl PowerCutSettings {
         let mut settings = Settings::new(text, Self::EXAMPLE)?;
         let default = PowerCutSettings::default();
         let parsed = PowerCutSettings {
-            seed: settings.take_number("seed")?.unwrap_or(default.seed),
+            seed: settings.take_number("seed")?,
             cache_bytes: settings.take_bytes("cache")?.unwrap_or(default.cache_bytes),
             keep: settings.take_fraction("keep")?.unwrap_or(default.keep),
             torn: settings.take_fraction("torn")?.unwrap_or(default.torn),
@@ -89,6 +90,9 @@ pub struct CutReport {
     pub kept: u64,
     /// Half of each.
     pub torn: u64,
+    /// The seed that decided: with `powercut:seed=…` the same writes meet the same fate.
+    #[serde(default)]
+    pub seed: u64,
 }
 
 struct Block {
@@ -100,6 +104,7 @@ struct Block {
 struct State {
     powered: bool,
     cache: BTreeMap<u64, Block>,
+    seed: u64,
     random: Random,
     writes: u64,
     last_cut: CutReport,
@@ -130,6 +135,14 @@ fn blocks(offset: u64, len: u64) -> impl Iterator<Item = (u64, usize, usize)> {
     })
 }
 
+/// A seed that no mount had before: short enough to be typed.
+fn drawn() -> u64 {
+    let mut seed = 0u32;
+    // SAFETY: writes four bytes to a number of four bytes.
+    let count = unsafe { libc::getrandom((&raw mut seed).cast(), size_of_val(&seed), 0) };
+    if count == size_of_val(&seed) as isize { seed.into() } else { std::process::id().into() }
+}
+
 fn off() -> io::Error {
     io::Error::from_raw_os_error(libc::EIO)
 }
@@ -137,10 +150,12 @@ fn off() -> io::Error {
 impl PowerCut {
     /// A cache before `under`.
     pub fn new(under: Arc<dyn Store>, settings: PowerCutSettings) -> PowerCut {
+        let seed = settings.seed.unwrap_or_else(drawn);
         let state = State {
             powered: true,
             cache: BTreeMap::new(),
-            random: Random::new(settings.seed),
+            seed,
+            random: Random::new(seed),
             writes: 0,
             last_cut: CutReport::default(),
         };
@@ -167,7 +182,12 @@ impl PowerCut {
 
     /// The power comes back; what was lost stays lost.
     pub fn restore(&self) {
-        self.state.write().unwrap_or_else(PoisonError::into_inner).powered = true;
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        if !state.powered {
+            state.seed = state.seed.wrapping_add(1);
+            state.random = Random::new(state.seed);
+            state.powered = true;
+        }
     }
 
     /// Whether the power is on.
@@ -187,7 +207,7 @@ impl PowerCut {
     }
 
     fn cut_now(&self, state: &mut State) -> CutReport {
-        let mut report = CutReport::default();
+        let mut report = CutReport { seed: state.seed, ..CutReport::default() };
         for (number, block) in std::mem::take(&mut state.cache) {
             for sector in (0..8).filter(|sector| block.dirty & (1 << sector) != 0) {
                 let fate = state.random.unit();
