@@ -1,0 +1,199 @@
+//! The I/O region: whoever waits goes on at last, whatever happens to the others.
+
+use headworks_policy::Nanos;
+use headworks_policy::split::{Account, SplitKind};
+use headworks_region::clock;
+use headworks_region::io::{
+    CallKind, IoMapping, IoRegion, IoRule, Order, Piece, Subject, Ticket, Written,
+};
+use headworks_region::text::Text;
+use std::ffi::CString;
+use std::time::{Duration, Instant};
+
+fn region(kind: SplitKind) -> &'static IoRegion {
+    static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let path = format!("/dev/shm/headworks-io-{}-{number}", std::process::id());
+    let path = CString::new(path).unwrap();
+    let region = IoMapping::create(&path, None).unwrap().region();
+    assert!(IoMapping::open(&path).is_ok());
+    std::fs::remove_file(path.to_str().unwrap()).unwrap();
+    region.start(kind, true);
+    region
+}
+
+/// The calling thread's account, under this name.
+fn account(region: &IoRegion, called: &str) -> Account {
+    region.account(|name, _| {
+        name[..called.len()].copy_from_slice(called.as_bytes());
+        0
+    })
+}
+
+fn limit(region: &IoRegion, bytes_per_s: u64) {
+    region.set_rules(&[IoRule {
+        subject: Subject::Thread,
+        pattern: Text::new(b"slow*"),
+        deadline: Nanos(0),
+        level: 4,
+        rate: bytes_per_s,
+        burst: 1,
+    }]);
+}
+
+fn file(region: &IoRegion, inode: u64) -> u16 {
+    region.file(1, inode, |_| 0).unwrap().0
+}
+
+/// Waits for the call's turn; how long that took.
+fn wait(region: &IoRegion, ticket: &Ticket) -> Duration {
+    let start = Instant::now();
+    while !region.is_admitted(ticket) {
+        assert_eq!(region.next_order(ticket, false), Order::Go);
+    }
+    start.elapsed()
+}
+
+/// An account whose tokens are used up for hours.
+fn in_debt(region: &IoRegion) -> Account {
+    limit(region, 1);
+    let slow = account(region, "slow");
+    region.wrote(slow, file(region, 1), 1 << 30, 4096);
+    slow
+}
+
+#[test]
+fn nobody_waits_for_longer_than_the_longest_hold() {
+    let region = region(SplitKind::Token);
+    region.set_hold_max(Nanos::from_millis(60));
+    let slow = in_debt(region);
+    let ticket = region.enter(CallKind::Write, slow, file(region, 1), 4096);
+    assert!(!region.is_admitted(&ticket));
+    assert!(wait(region, &ticket) >= Duration::from_millis(55));
+    region.leave(ticket, None);
+    assert_eq!(region.control.hold_limit.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert_eq!(region.waiting(), 0);
+}
+
+#[test]
+fn another_scheduler_lets_all_who_wait_pass() {
+    let region = region(SplitKind::Token);
+    region.set_hold_max(Nanos::from_millis(60_000));
+    let waiter = std::thread::spawn(move || {
+        let slow = in_debt(region);
+        let ticket = region.enter(CallKind::Fsync, slow, file(region, 1), 0);
+        let waited = wait(region, &ticket);
+        region.leave(ticket, None);
+        waited
+    });
+    while region.waiting() == 0 {
+        std::thread::yield_now();
+    }
+    region.start(SplitKind::Noop, true);
+    assert!(waiter.join().unwrap() < Duration::from_secs(10));
+    assert_eq!(region.waiting(), 0);
+}
+
+#[test]
+fn what_dead_threads_had_is_taken_back() {
+    let region = region(SplitKind::Afq);
+    region.set_hold_max(Nanos::from_millis(60_000));
+    // A disk has room for two, and both end without a word.
+    for _ in 0..2 {
+        let ended = std::thread::spawn(move || {
+            let own = account(region, "ends");
+            let ticket = region.enter(CallKind::Fsync, own, file(region, 1), 0);
+            assert!(region.is_admitted(&ticket));
+            core::mem::forget(ticket);
+        });
+        ended.join().unwrap();
+    }
+    let own = account(region, "lives");
+    let ticket = region.enter(CallKind::Fsync, own, file(region, 1), 0);
+    assert!(!region.is_admitted(&ticket));
+    assert!(wait(region, &ticket) < Duration::from_secs(10));
+    region.leave(ticket, None);
+}
+
+#[test]
+fn a_big_fsync_is_written_back_piece_by_piece_and_then_goes() {
+    let region = region(SplitKind::Deadline);
+    let own = account(region, "big");
+    let file = file(region, 7);
+    for page in 0..200u64 {
+        region.wrote(own, file, page * 64 * 4096, 4096);
+    }
+    let ticket = region.enter(CallKind::Fsync, own, file, 0);
+    assert_eq!(ticket.call.pieces, 200);
+    let (mut written, mut place, mut most) = (0, 0, 0);
+    loop {
+        match region.next_order(&ticket, false) {
+            Order::Go => break,
+            Order::Nothing => unreachable!("it is not busy"),
+            Order::WriteBack(pieces) => {
+                most = most.max(pieces);
+                for _ in 0..pieces {
+                    let Piece::Dirty { offset, bytes, taken } = region.take_piece(file, place)
+                    else {
+                        panic!("{written} of 200 pieces were there");
+                    };
+                    place = offset + bytes;
+                    written += 1;
+                    region.cleaned(&ticket, &Written { pieces: 1, taken });
+                }
+            }
+        }
+    }
+    assert_eq!((written, most), (200, 32));
+    let flushed = region.begins_flush(&ticket);
+    assert_eq!(flushed.pages, 0);
+    region.leave(ticket, Some(flushed));
+}
+
+#[test]
+fn accounts_are_given_to_new_threads_when_their_own_have_ended() {
+    let region = region(SplitKind::Afq);
+    let mut seen = std::collections::BTreeSet::new();
+    for _ in 0..3_000 {
+        seen.insert(std::thread::spawn(move || account(region, "short")).join().unwrap());
+    }
+    assert!(!seen.contains(&0), "an account was there for each of them");
+    let again = [account(region, "main"), account(region, "main")];
+    assert_eq!(again[0], again[1]);
+}
+
+#[test]
+fn nonsense_in_memory_ends_no_call_and_holds_nobody() {
+    let seeds = 40_u64;
+    for seed in 1..=seeds {
+        let region = region(SplitKind::ALL[seed as usize % 5]);
+        region.set_hold_max(Nanos::from_millis(50));
+        let size = size_of::<IoRegion>();
+        let bytes = core::ptr::from_ref(region).cast::<u8>().cast_mut();
+        let mut random = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15_u64) | 1;
+        for _ in 0..20_000 {
+            random = random.wrapping_mul(6364136223846793005).wrapping_add(1);
+            // SAFETY: within the mapping, which is writable; nobody else works in it now.
+            unsafe { bytes.add((random >> 20) as usize % size).write_volatile(random as u8) };
+        }
+        let start = clock::now();
+        for inode in 1..20 {
+            let own = account(region, "some");
+            let Some((slot, _)) = region.file(1, inode, |_| 0) else { continue };
+            region.wrote(own, slot, (random >> 8) % (1 << 40), 10_000);
+            for kind in [CallKind::Write, CallKind::Fsync, CallKind::Read, CallKind::Create] {
+                let ticket = region.enter(kind, own, slot, 4096);
+                while !region.is_admitted(&ticket) {
+                    match region.next_order(&ticket, false) {
+                        Order::WriteBack(pieces) => {
+                            region.cleaned(&ticket, &Written { pieces, ..Written::default() });
+                        }
+                        Order::Go | Order::Nothing => break,
+                    }
+                    assert!(clock::now().since(start) < Nanos::from_millis(60_000));
+                }
+                region.leave(ticket, None);
+            }
+        }
+    }
+}
