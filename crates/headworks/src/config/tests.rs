@@ -89,14 +89,43 @@ fn the_example_shows_every_key() {
         keys.dedup();
         keys
     };
-    for (section, text) in
-        [("gate", "[gate]\nx=1"), ("class", "[[class]]\nx=1"), ("rule", "[[rule]]\nx=1")]
-    {
+    for (section, text) in [
+        ("gate", "[gate]\nx=1"),
+        ("class", "[[class]]\nx=1"),
+        ("rule", "[[rule]]\nx=1"),
+        ("io.file", "[[io.file]]\nx=1"),
+        ("io.thread", "[[io.thread]]\nx=1"),
+    ] {
         let (_, message) = refusal(text);
         let known = message.split("The keys here are: ").nth(1).unwrap().trim_end_matches('.');
         let mut known: Vec<&str> = known.split(", ").collect();
         known.sort_unstable();
         assert_eq!(shown(section), known, "[{section}]");
+    }
+}
+
+#[test]
+fn files_and_threads_are_told_to_the_io_scheduler() {
+    let config = parse(
+        "[io]\nscheduler = \"split-token\"\ndevice = \"disk\"\nio_hold_ms_max = 200\n\
+         [[io.file]]\npath = \"*/wal\"\nfsync_ms = 2.5\n\
+         [[io.thread]]\nname = \"b*\"\npriority = 7\nbytes_per_s = 1000\n",
+    )
+    .unwrap();
+    let io = config.io;
+    assert_eq!((io.kind.name(), io.rotational), ("split-token", Some(true)));
+    assert_eq!(io.hold_max, Nanos::from_millis(200));
+    assert_eq!(io.rules[0].deadline, Nanos::from_micros(2_500));
+    assert_eq!((io.rules[1].level, io.rules[1].rate, io.rules[1].burst), (7, 1_000, 0));
+    for (text, cause) in [
+        ("[[io.file]]\nfsync_ms = 5\n", "no `path`"),
+        ("[[io.file]]\npath = \"a\"\n", "says nothing"),
+        ("[[io.file]]\npath = \"a\"\nfsync_ms = 0\n", "out of range"),
+        ("[[io.thread]]\nname = \"a\"\npriority = 8\n", "out of range"),
+        ("[io]\nscheduler = \"cfq\"\n", "knows no \"cfq\""),
+    ] {
+        let (what, _) = refusal(text);
+        assert!(what.contains(cause), "{text}: {what}");
     }
 }
 
