@@ -124,7 +124,7 @@ fn files_and_threads_are_told_to_the_io_scheduler() {
         ("[[io.thread]]\nname = \"a\"\npriority = 8\n", "out of range"),
         ("[io]\nscheduler = \"cfq\"\n", "knows no \"cfq\""),
     ] {
-        let (what, _) = refusal(text);
+        let (_, what) = refusal(text);
         assert!(what.contains(cause), "{text}: {what}");
     }
 }
