@@ -357,7 +357,10 @@ impl Plan<'_> {
         let io = args.io.is_some() || self.config.io.kind != SplitKind::Noop;
         if io {
             let region = instance.create_io(*owner)?;
-            self.config.io.apply(&region, io::rotational(Path::new(".")));
+            let mut config = self.config.io.clone();
+            // The file's own sections decide first.
+            config.rules.extend(profile.files.iter().copied());
+            config.apply(&region, io::rotational(Path::new(".")));
         }
         instance.hand_over(*owner)?;
         spawn_daemon(instance, *owner, false)?;

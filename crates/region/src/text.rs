@@ -41,6 +41,9 @@ impl SharedText {
 pub struct Text([u8; TEXT_BYTES]);
 
 impl Text {
+    /// No text.
+    pub const EMPTY: Text = Text([0; TEXT_BYTES]);
+
     /// From bytes, cut to [`TEXT_BYTES`].
     pub fn new(text: &[u8]) -> Self {
         let mut bytes = [0; TEXT_BYTES];

@@ -1,7 +1,7 @@
 //! The `[io]` section: which scheduler governs files, and what it is told of files and threads.
 
 use super::error::{ConfigError, Place};
-use super::schema::{IoSection, Words};
+use super::schema::{IoFileSection, IoSection, Words};
 use super::validate::{choice, number, text};
 use headworks_policy::Nanos;
 use headworks_policy::split::SplitKind;
@@ -39,16 +39,48 @@ pub(super) fn io(section: &IoSection, place: &Place<'_>) -> Result<IoConfig, Con
     let kind = choice("scheduler", &section.scheduler, &kinds, place)?;
     let device = choice("device", &section.device, &DEVICES, place)?;
     let hold_max = number("io_hold_ms_max", &section.io_hold_ms_max, place)?;
+    let mut rules = files(&section.file, place)?;
+    for thread in &section.thread {
+        let at = thread.span().start;
+        let thread = thread.get_ref();
+        let pattern = pattern("name", &thread.name, at, place)?;
+        let level = number("priority", &thread.priority, place)?.map_or(4, |level| level as u8);
+        let rate = number("bytes_per_s", &thread.bytes_per_s, place)?.unwrap_or(0);
+        let burst = number("burst_bytes", &thread.burst_bytes, place)?.unwrap_or(0);
+        let rule = IoRule { subject: Subject::Thread, pattern, level, rate, burst, ..EMPTY };
+        rules.push((at, rule));
+    }
+    if let Some((at, _)) = rules.get(RULES) {
+        return Err(place.at(
+            *at,
+            format!("this section is one too many: {RULES} of files and threads are the most"),
+            "Join some: in a pattern, `*` stands for any characters.".to_owned(),
+        ));
+    }
+    Ok(IoConfig {
+        kind: kind.map_or(SplitKind::Noop, |at| SplitKind::ALL[at]),
+        rotational: device.map(|at| at == 0),
+        hold_max: hold_max.map_or(Nanos(0), Nanos::from_millis),
+        rules: rules.into_iter().map(|(_, rule)| rule).collect(),
+    })
+}
+
+const EMPTY: IoRule = IoRule {
+    subject: Subject::Nothing,
+    pattern: Text::EMPTY,
+    deadline: Nanos(0),
+    level: 4,
+    rate: 0,
+    burst: 0,
+};
+
+/// What sections say of files, and where each of them begins.
+pub(crate) fn files(
+    sections: &[Spanned<IoFileSection>],
+    place: &Place<'_>,
+) -> Result<Vec<(usize, IoRule)>, ConfigError> {
     let mut rules = Vec::new();
-    let empty = IoRule {
-        subject: Subject::Nothing,
-        pattern: Text::new(b""),
-        deadline: Nanos(0),
-        level: 4,
-        rate: 0,
-        burst: 0,
-    };
-    for file in &section.file {
+    for file in sections {
         let at = file.span().start;
         let file = file.get_ref();
         let pattern = pattern("path", &file.path, at, place)?;
@@ -67,31 +99,9 @@ pub(super) fn io(section: &IoSection, place: &Place<'_>) -> Result<IoConfig, Con
             ));
         }
         let deadline = Nanos((ms.get_ref() * 1e6) as u64);
-        rules.push((at, IoRule { subject: Subject::File, pattern, deadline, ..empty }));
+        rules.push((at, IoRule { subject: Subject::File, pattern, deadline, ..EMPTY }));
     }
-    for thread in &section.thread {
-        let at = thread.span().start;
-        let thread = thread.get_ref();
-        let pattern = pattern("name", &thread.name, at, place)?;
-        let level = number("priority", &thread.priority, place)?.map_or(4, |level| level as u8);
-        let rate = number("bytes_per_s", &thread.bytes_per_s, place)?.unwrap_or(0);
-        let burst = number("burst_bytes", &thread.burst_bytes, place)?.unwrap_or(0);
-        let rule = IoRule { subject: Subject::Thread, pattern, level, rate, burst, ..empty };
-        rules.push((at, rule));
-    }
-    if let Some((at, _)) = rules.get(RULES) {
-        return Err(place.at(
-            *at,
-            format!("this section is one too many: {RULES} of files and threads are the most"),
-            "Join some: in a pattern, `*` stands for any characters.".to_owned(),
-        ));
-    }
-    Ok(IoConfig {
-        kind: kind.map_or(SplitKind::Noop, |at| SplitKind::ALL[at]),
-        rotational: device.map(|at| at == 0),
-        hold_max: hold_max.map_or(Nanos(0), Nanos::from_millis),
-        rules: rules.into_iter().map(|(_, rule)| rule).collect(),
-    })
+    Ok(rules)
 }
 
 fn pattern(key: &str, value: &Words, at: usize, place: &Place<'_>) -> Result<Text, ConfigError> {

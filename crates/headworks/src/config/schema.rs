@@ -6,7 +6,7 @@ use toml::Spanned;
 
 /// A whole number as written; its range is checked with [`WHOLE_NUMBERS`].
 pub(super) type Number = Option<Spanned<i64>>;
-pub(super) type Words = Option<Spanned<String>>;
+pub(crate) type Words = Option<Spanned<String>>;
 
 /// The file. Every section is optional.
 #[derive(Debug, Default, Deserialize)]
@@ -42,7 +42,7 @@ pub(super) struct IoSection {
 /// `[[io.file]]`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct IoFileSection {
+pub(crate) struct IoFileSection {
     /// Pattern for the file's path, up to 64 bytes.
     pub path: Words,
     /// Time within which an `fsync` of it should be over, 0.1 to 600000 ms.

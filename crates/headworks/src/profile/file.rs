@@ -2,8 +2,9 @@
 
 use super::{Bypass, Calls, Check, FRAMINGS, Profile, RunAs, SettingsFrom};
 use crate::config::error::{ConfigError, Place, nearest};
+use crate::config::io;
 use crate::config::rules::BYPASS_MAX;
-use crate::config::schema::explain_with;
+use crate::config::schema::{IoFileSection, explain_with};
 use headworks_hooks::symbols::SYMBOLS;
 use headworks_region::rules::{Rule, Verdict};
 use headworks_region::text::{TEXT_BYTES, Text};
@@ -35,6 +36,8 @@ struct File {
     locks: Locks,
     #[serde(default)]
     bypass: Vec<Spanned<BypassSection>>,
+    #[serde(default)]
+    files: Vec<Spanned<IoFileSection>>,
     #[serde(default)]
     preflight: Preflight,
     #[serde(default)]
@@ -148,6 +151,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Profile, ConfigError> {
         calls: calls(file.calls, place)?,
         locks: locks(&file.locks, place)?,
         bypass: file.bypass.iter().map(|each| bypass(each, place)).collect::<Result<_, _>>()?,
+        files: io::files(&file.files, place)?.into_iter().map(|(_, rule)| rule).collect(),
         settings: choice(
             "settings",
             &file.preflight.settings,
@@ -189,6 +193,7 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Profile, ConfigError> {
 fn mend_of(key: &str, message: &str) -> String {
     let list = ["servers", "starters", "acquire", "release", "units", "checks", "notes"];
     match key {
+        "files" => "Write the section as `[[files]]`, because there may be several.".to_owned(),
         "bypass" => "Write the section as `[[bypass]]`, because there may be several.".to_owned(),
         key if list.contains(&key) => format!("Write a list: `{key} = [\"...\", \"...\"]`."),
         key if message.ends_with("expected a string") => {

@@ -12,6 +12,7 @@ mod tests;
 
 use crate::config::error::{ConfigError, nearest};
 use anyhow::{Result, bail};
+use headworks_region::io::IoRule;
 use headworks_region::{Protocol, rules::Rule, words::SessionWords};
 use serde::Serialize;
 use std::ffi::OsStr;
@@ -135,6 +136,9 @@ pub struct Profile {
     pub locks: SessionWords,
     /// Who is never held.
     pub bypass: Vec<Bypass>,
+    /// Deadlines of its files, for an I/O scheduler that has them.
+    #[serde(skip)]
+    pub files: Vec<IoRule>,
     /// How its settings are found.
     pub settings: SettingsFrom,
     /// As whom it runs.

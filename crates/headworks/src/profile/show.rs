@@ -78,6 +78,10 @@ fn text(profile: &Profile) -> String {
             bypass.conditions.iter().map(|(key, text)| format!("{key} {text}")).collect();
         rows.push(("never held", format!("{} ({})", conditions.join(", "), bypass.reason)));
     }
+    for file in &profile.files {
+        let deadline = format!("{} within {}", file.pattern.to_display(), file.deadline);
+        rows.push(("fsyncs of", deadline));
+    }
     rows.extend(profile.notes.iter().map(|note| ("note", note.clone())));
     rows.iter().map(|(name, value)| format!("{name:<12} {value}\n")).collect()
 }

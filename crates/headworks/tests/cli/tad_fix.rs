@@ -95,9 +95,9 @@ fn a_remedy_that_cannot_be_applied_is_refused_with_a_hint() {
 #[test]
 fn ctrl_c_ends_a_search_and_prints_what_it_found() {
     let run = RunDir::new();
-    // Hundreds of sets that all hold and cost the same, so that the search is long.
+    // Thousands of sets that all hold and cost the same, so that the search is long.
     let mut system = CLEAN.to_owned();
-    for threads in 2..400 {
+    for threads in 2..4_000 {
         let _ = write!(
             system,
             "[remedy.no-scheduling.t{threads}]\ncost = 1\nremedies = [\n\
