@@ -59,7 +59,8 @@ fn what_was_flushed_survives_and_every_sector_is_old_or_new() {
     for seed in seeds(40) {
         let cache_bytes = if seed % 2 == 0 { 64 << 10 } else { 64 << 20 };
         let keep = [0.0, 0.5, 1.0][(seed % 3) as usize];
-        let settings = PowerCutSettings { seed, cache_bytes, keep, ..Default::default() };
+        let settings =
+            PowerCutSettings { seed: Some(seed), cache_bytes, keep, ..Default::default() };
         lost += cut_once(seed, settings).0;
     }
     assert!(lost > 0, "the cuts cost nothing, so they show nothing");
@@ -69,7 +70,8 @@ fn what_was_flushed_survives_and_every_sector_is_old_or_new() {
 fn sectors_are_torn_only_where_that_was_asked_for() {
     let mut torn = 0;
     for seed in seeds(20) {
-        let settings = PowerCutSettings { seed, keep: 0.3, torn: 0.5, ..Default::default() };
+        let settings =
+            PowerCutSettings { seed: Some(seed), keep: 0.3, torn: 0.5, ..Default::default() };
         torn += cut_once(seed + 1_000, settings).1;
     }
     assert!(torn > 0, "nothing was torn");
