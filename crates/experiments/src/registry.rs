@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::record::Outcome;
 use crate::{
     apples, everyday, gate_mariadb, gate_postgres, gate_redis, index, interrupt, lruc, neighbours,
-    tad,
+    split, tad,
 };
 
 /// One experiment: a claim of a paper that a command can test.
@@ -103,8 +103,15 @@ static EXPERIMENTS: LazyLock<Vec<Experiment>> = LazyLock::new(|| {
         gate_redis::EXPERIMENT,
         neighbours::EXPERIMENT,
     ];
-    [&gates[..], everyday::EXPERIMENTS, apples::EXPERIMENTS, tad::EXPERIMENTS, lruc::EXPERIMENTS]
-        .concat()
+    [
+        &gates[..],
+        everyday::EXPERIMENTS,
+        apples::EXPERIMENTS,
+        tad::EXPERIMENTS,
+        lruc::EXPERIMENTS,
+        split::EXPERIMENTS,
+    ]
+    .concat()
 });
 
 /// Every experiment there is.

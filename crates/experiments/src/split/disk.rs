@@ -1,0 +1,109 @@
+//! A fresh disk for each run: a volume in memory that behaves like a device, with ext4 on it.
+
+use anyhow::{Context, Result, ensure};
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Requests that the kernel's queue holds. Loop devices have 128, which a slow device never fills, so
+/// that the scheduler would have no say.
+const QUEUE: &str = "32";
+
+/// What is between a file system and its device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stack {
+    /// Model of the device, as `headworks volume create --device` has it.
+    pub device: &'static str,
+    /// The kernel's scheduler.
+    pub kernel: &'static str,
+    /// The scheduler of the volume's own queue.
+    pub volume: &'static str,
+}
+
+/// A mounted volume, which goes with everything on it when it is dropped.
+pub(super) struct Disk {
+    program: PathBuf,
+    work: PathBuf,
+}
+
+const NAME: &str = "split";
+
+impl Disk {
+    pub(super) fn new(program: &Path, work: &Path, stack: Stack) -> Result<Disk> {
+        let disk = Disk { program: program.to_owned(), work: work.to_owned() };
+        fs::create_dir_all(disk.dir())?;
+        disk.volume(&[
+            "create",
+            NAME,
+            "--size",
+            "6G",
+            "--backing",
+            "memory",
+            "--device",
+            stack.device,
+            "--scheduler",
+            stack.volume,
+        ])?;
+        disk.volume(&["mount", NAME, &disk.dir().display().to_string()])?;
+        let queue = disk.queue()?;
+        // In this order: a scheduler takes the number that it finds.
+        for (file, value) in [
+            ("scheduler", "none"),
+            ("nr_requests", QUEUE),
+            ("scheduler", stack.kernel),
+            ("wbt_lat_usec", "0"),
+        ] {
+            let path = queue.join(file);
+            // A kernel without the throttle has no such file.
+            if path.exists() {
+                fs::write(&path, value)
+                    .with_context(|| format!("cannot write {value} to {}", path.display()))?;
+            }
+        }
+        Ok(disk)
+    }
+
+    /// Where its files are.
+    pub(super) fn dir(&self) -> PathBuf {
+        self.work.join("mnt")
+    }
+
+    fn volume(&self, arguments: &[&str]) -> Result<String> {
+        let output = Command::new(&self.program)
+            .arg("volume")
+            .args(arguments)
+            .env("HEADWORKS_RUN_DIR", self.work.join("run"))
+            .env("HEADWORKS_STATE_DIR", self.work.join("state"))
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "headworks volume {}: {said}", arguments.join(" "));
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// The kernel's directory of its device's queue.
+    fn queue(&self) -> Result<PathBuf> {
+        let stat: serde_json::Value =
+            serde_json::from_str(&self.volume(&["stat", "--json", NAME])?)?;
+        let device = stat["device"].as_str().context("the volume names no device")?;
+        let name = device.trim_start_matches("/dev/");
+        Ok(Path::new("/sys/block").join(name).join("queue"))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        for arguments in [&["umount", NAME][..], &["rm", NAME]] {
+            let _ = self.volume(arguments);
+        }
+    }
+}
+
+/// The command that starts a program behind an I/O scheduler.
+pub(super) fn behind(program: &Path, work: &Path, config: &Path) -> (Vec<OsString>, PathBuf) {
+    let words = ["run", "--name", "split", "--profile", "generic", "--config"];
+    let command = std::iter::once(program.as_os_str().to_owned())
+        .chain(words.map(OsString::from))
+        .chain([config.as_os_str().to_owned(), OsString::from("--")]);
+    (command.collect(), work.join("run"))
+}

@@ -1,0 +1,273 @@
+//! What a figure consists of, and how its runs are made. A figure is data: arms, points, the tasks
+//! at a point, and what must hold.
+
+use super::disk::{self, Disk, Stack};
+use super::load::Load;
+use crate::interrupt;
+use crate::progress::Progress;
+use crate::record::{Header, Outcome, unix_now_s};
+use crate::registry::{Experiment, RunOptions};
+use crate::shuffle::SplitMix;
+use crate::sweep::panel::Panel;
+use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::sweep::{self, Claim, Presentation};
+use crate::work::Work;
+use anyhow::{Context, Result, ensure};
+use headworks_rig::machine::{self, Machine};
+use headworks_workload::files::{self, Report, Task};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PAPER: &str = "Split and Maat";
+
+/// Making a disk and its files, and taking them away.
+const AROUND_S: u64 = 15;
+
+/// Seconds of warm-up and of the window, and rounds; for a full and for a quick run.
+const TIMES: [(u64, u64, usize); 2] = [(6, 30, 5), (4, 10, 1)];
+
+/// Who schedules.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arm {
+    pub label: &'static str,
+    pub stack: Stack,
+    /// The scheduler of files, if any.
+    pub io: Option<&'static str>,
+    /// Only this task runs.
+    pub only: Option<&'static str>,
+    /// Whether a quick run has it.
+    pub quick: bool,
+}
+
+impl Arm {
+    pub(super) const fn new(
+        label: &'static str,
+        device: &'static str,
+        kernel: &'static str,
+    ) -> Self {
+        let stack = Stack { device, kernel, volume: "noop" };
+        Arm { label, stack, io: None, only: None, quick: true }
+    }
+
+    pub(super) const fn io(self, scheduler: &'static str) -> Self {
+        Arm { io: Some(scheduler), ..self }
+    }
+
+    pub(super) const fn only(self, task: &'static str) -> Self {
+        Arm { only: Some(task), ..self }
+    }
+
+    pub(super) const fn full_only(self) -> Self {
+        Arm { quick: false, ..self }
+    }
+}
+
+/// A figure of the chapter.
+pub(super) struct Figure {
+    pub id: &'static str,
+    pub title: &'static str,
+    pub figure: &'static str,
+    pub about: &'static str,
+    pub axis: &'static str,
+    pub arms: &'static [Arm],
+    pub points: &'static [f64],
+    pub quick_points: &'static [f64],
+    /// Tasks at a point, on files in a directory.
+    pub tasks: fn(f64, &Path) -> Vec<Task>,
+    /// Sections of files and threads for the scheduler.
+    pub rules: &'static str,
+    pub claims: &'static [Claim],
+    pub panels: fn() -> Vec<Panel>,
+}
+
+impl Figure {
+    pub(super) const fn experiment(
+        &self,
+        run: fn(&RunOptions) -> Result<Outcome>,
+        report: fn(&Path) -> Result<Outcome>,
+    ) -> Experiment {
+        let (full, quick) = (TIMES[0], TIMES[1]);
+        Experiment {
+            id: self.id,
+            title: self.title,
+            paper: PAPER,
+            figure: self.figure,
+            expected_s: (full.0 + full.1 + AROUND_S)
+                * (self.arms.len() * self.points.len() * full.2) as u64,
+            expected_quick_s: (quick.0 + quick.1 + AROUND_S)
+                * (self.arms.len() * self.quick_points.len()) as u64,
+            needs: &["root", "/dev/fuse", "a loop device", "8 GB of memory"],
+            run,
+            report,
+        }
+    }
+}
+
+/// Runs a figure.
+pub(super) fn run(figure: &'static Figure, options: &RunOptions) -> Result<Outcome> {
+    sweep::write(&options.out, &collect(figure, options)?)?;
+    report(figure, &options.out, true)
+}
+
+fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
+    // SAFETY: geteuid has no preconditions.
+    ensure!(unsafe { libc::geteuid() } == 0, "{}: mounting a volume needs root", figure.id);
+    let program = options.headworks()?;
+    let (warm_up_s, window_s, rounds) = TIMES[usize::from(options.quick)];
+    let window_s = options.window_s.unwrap_or(window_s).max(1);
+    let rounds = options.repeat.unwrap_or(rounds).max(1);
+    let points = if options.quick { figure.quick_points } else { figure.points };
+    let arms: Vec<&Arm> = figure
+        .arms
+        .iter()
+        .filter(|arm| match &options.only {
+            Some(only) => arm.label.contains(only.as_str()),
+            None => arm.quick || !options.quick,
+        })
+        .collect();
+    let each = Duration::from_secs(warm_up_s + window_s + AROUND_S);
+    let runs = (arms.len() * points.len() * rounds) as u32;
+    let title = format!("{}: {}", figure.id, figure.title);
+    let mut progress = Progress::new(&title, each * runs);
+    let (began, recorded_at_unix_s) = (Instant::now(), unix_now_s());
+    let load_before = machine::Load::at_rest();
+    let mut random = SplitMix::new(options.seed);
+    let mut found: Vec<(&Arm, f64, Run)> = Vec::new();
+    for round in 1..=rounds {
+        let mut all: Vec<(&Arm, f64)> =
+            arms.iter().flat_map(|arm| points.iter().map(move |at| (*arm, *at))).collect();
+        random.shuffle(&mut all);
+        for (arm, at) in all {
+            interrupt::check()?;
+            progress.step(&format!("round {round}/{rounds} · {} · {at}", arm.label), each);
+            let numbers = one(figure, arm, at, &program, options, warm_up_s, window_s)
+                .with_context(|| format!("{} at {at} in round {round}", arm.label))?;
+            let run = Run {
+                seed: round as u64,
+                numbers,
+                bucket_s: window_s as f64,
+                load: Some(machine::Load::at_rest()),
+                ..Run::default()
+            };
+            found.push((arm, at, run));
+        }
+    }
+    let arm_record = |arm: &&Arm| {
+        let runs_at = |at: &f64| {
+            let mine = found.iter().filter(|(of, point, _)| of.label == arm.label && point == at);
+            Point { at: *at, runs: mine.map(|(.., run)| run.clone()).collect() }
+        };
+        let mut setup = BTreeMap::new();
+        for (key, value) in [
+            ("device", arm.stack.device),
+            ("kernel_scheduler", arm.stack.kernel),
+            ("volume_scheduler", arm.stack.volume),
+            ("io_scheduler", arm.io.unwrap_or("none")),
+        ] {
+            setup.insert(key.to_owned(), value.to_owned());
+        }
+        let points = points.iter().map(runs_at).collect();
+        ArmRecord { arm: arm.label.to_owned(), setup, points }
+    };
+    Ok(Record {
+        header: Header {
+            id: figure.id.to_owned(),
+            title: figure.title.to_owned(),
+            paper: PAPER.to_owned(),
+            figure: figure.figure.to_owned(),
+            recorded_at_unix_s,
+            quick: options.quick,
+            seed: options.seed,
+            machine: Machine::describe(),
+        },
+        counted_s: window_s as f64,
+        warmup_s: warm_up_s as f64,
+        took_s: began.elapsed().as_secs_f64(),
+        load_before,
+        load_after: machine::Load::at_rest(),
+        verdicts: Vec::new(),
+        sweep: figure.axis.to_owned(),
+        arms: arms.iter().map(arm_record).collect(),
+    })
+}
+
+/// One run: a fresh disk, the files, and a process with all tasks.
+fn one(
+    figure: &Figure,
+    arm: &Arm,
+    at: f64,
+    program: &Path,
+    options: &RunOptions,
+    warm_up_s: u64,
+    window_s: u64,
+) -> Result<BTreeMap<String, f64>> {
+    let work = Work::new(options, 1 << 20)?;
+    let disk = Disk::new(program, work.path(), arm.stack)?;
+    let mut tasks = (figure.tasks)(at, &disk.dir());
+    tasks.retain(|task| arm.only.is_none_or(|only| task.name.starts_with(only)));
+    files::prepare(&tasks)?;
+    for task in &tasks {
+        if task.path.is_file() {
+            files::forget(&task.path)?;
+        }
+    }
+    let load = Load { tasks, warm_up_ms: warm_up_s * 1_000, window_ms: window_s * 1_000 };
+    let spec = work.path().join("load.json");
+    fs::write(&spec, serde_json::to_string(&load)?)?;
+    let mut command = match arm.io {
+        None => Command::new(program),
+        Some(scheduler) => {
+            let kind = if arm.stack.device == "hdd" { "disk" } else { "flash" };
+            let config = work.path().join("io.toml");
+            let text = format!(
+                "[gate]\nmode = \"observe\"\n[io]\nscheduler = \"{scheduler}\"\ndevice = \"{kind}\"\n{}",
+                figure.rules
+            );
+            fs::write(&config, text)?;
+            let (words, run_dir) = disk::behind(program, work.path(), &config);
+            let mut command = Command::new(&words[0]);
+            command.args(&words[1..]).arg(program).env("HEADWORKS_RUN_DIR", run_dir);
+            command
+        }
+    };
+    let output = command.args(["bench", "files"]).arg(&spec).stdin(Stdio::null()).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
+    let reports: Vec<Report> = serde_json::from_slice(&output.stdout)
+        .context("the process with the load answered something else than its reports")?;
+    let mut numbers = BTreeMap::new();
+    for report in &reports {
+        for (what, value) in [
+            ("per_s", report.per_s()),
+            ("mb_per_s", report.mb_per_s()),
+            ("p50_ms", report.percentile_ms(0.5)),
+            ("p99_ms", report.percentile_ms(0.99)),
+            ("max_ms", report.percentile_ms(1.0)),
+        ] {
+            numbers.insert(format!("{}_{what}", report.name.to_lowercase()), value);
+        }
+    }
+    Ok(numbers)
+}
+
+/// Analyses and draws the record of a figure.
+pub(super) fn report(figure: &'static Figure, directory: &Path, fresh: bool) -> Result<Outcome> {
+    let record = sweep::read(directory, figure.id)?;
+    let show = Presentation {
+        id: figure.id,
+        figure: figure.figure,
+        about: figure.about,
+        sweep_label: figure.axis,
+        time_label: "s since the begin",
+        runs: "rounds",
+        caption: format!("Modelled device, ext4, windows of {} s", record.counted_s),
+        quick: "short windows and one round; it measures nothing well",
+        appendix: String::new(),
+        derive: |_| {},
+        claims: figure.claims,
+        panels: (figure.panels)(),
+    };
+    sweep::report(&show, record, directory, fresh)
+}

@@ -1,0 +1,170 @@
+//! Figures 2.6 and 2.14: small `fsync`s beside large ones.
+
+use super::figure::{Arm, Figure, report, run};
+use crate::registry::Experiment;
+use crate::sweep::panel::Panel;
+use crate::sweep::{Bound, Claim};
+use headworks_workload::files::{Pattern, Task};
+use std::path::Path;
+
+pub(super) const ISOLATION: Experiment =
+    FIG_14.experiment(|options| run(&FIG_14, options), |dir| report(&FIG_14, dir, false));
+pub(super) const DEPENDENCY: Experiment =
+    FIG_6.experiment(|options| run(&FIG_6, options), |dir| report(&FIG_6, dir, false));
+
+/// The deadlines of Table 2.4 for a disk; a flash drive has those of the table by its own arms' names.
+const RULES: &str = "[[io.file]]\npath = \"*/a\"\nfsync_ms = 100\n\
+    [[io.file]]\npath = \"*/b\"\nfsync_ms = 6000\n";
+
+const GIB: u64 = 1 << 30;
+
+fn a(dir: &Path, pause_us: u64) -> Task {
+    Task {
+        name: "A".to_owned(),
+        pattern: Pattern::Append,
+        path: dir.join("a"),
+        file_bytes: 0,
+        pause_us,
+        after_ms: 0,
+    }
+}
+
+fn b(dir: &Path, blocks: u32) -> Task {
+    Task {
+        name: "B".to_owned(),
+        pattern: Pattern::RandomSync { blocks },
+        path: dir.join("b"),
+        file_bytes: GIB,
+        pause_us: 0,
+        after_ms: 0,
+    }
+}
+
+const ALONE_A: &str = "disk: A alone";
+const ALONE_B: &str = "disk: B alone";
+const DISK: &str = "disk: mq-deadline";
+const DISK_BFQ: &str = "disk: bfq";
+const DISK_SPLIT: &str = "disk: split-deadline";
+const DISK_SPLIT_B: &str = "disk: split-deadline, B alone";
+const FLASH_A: &str = "flash: A alone";
+const FLASH: &str = "flash: mq-deadline";
+const FLASH_SPLIT: &str = "flash: split-deadline";
+
+/// A's pauses in milliseconds: a closed loop, and 20 `fsync`s a second at the most.
+const PAUSES: &[f64] = &[0.0, 40.0];
+
+static FIG_14: Figure = Figure {
+    id: "split-fsync",
+    title: "Small fsyncs beside large ones",
+    figure: "Figure 2.14; Table 2.4",
+    about: "A appends a block of 4 KiB and calls fsync; B writes 1,024 blocks at random places of 1 GiB \
+            and calls fsync. Writeback throttle off.",
+    axis: "A's pause, ms",
+    arms: &[
+        Arm::new(ALONE_A, "hdd", "mq-deadline").only("A"),
+        Arm::new(ALONE_B, "hdd", "mq-deadline").only("B").full_only(),
+        Arm::new(DISK, "hdd", "mq-deadline"),
+        Arm::new(DISK_BFQ, "hdd", "bfq").full_only(),
+        Arm::new(DISK_SPLIT, "hdd", "mq-deadline").io("split-deadline"),
+        Arm::new(DISK_SPLIT_B, "hdd", "mq-deadline").io("split-deadline").only("B").full_only(),
+        Arm::new(FLASH_A, "ssd-c", "mq-deadline").only("A").full_only(),
+        Arm::new(FLASH, "ssd-c", "mq-deadline").full_only(),
+        Arm::new(FLASH_SPLIT, "ssd-c", "mq-deadline").io("split-deadline").full_only(),
+    ],
+    points: PAUSES,
+    quick_points: PAUSES,
+    tasks: |at, dir| vec![a(dir, (at * 1e3) as u64), b(dir, 1024)],
+    rules: RULES,
+    claims: &[
+        Claim {
+            statement: "disk, closed loop: A's P99 is at most three times that alone",
+            paper: "latencies fluctuate around the deadline (Figure 2.14)",
+            unit: "P99 / P99 alone",
+            ours: |seed| seed.get(DISK_SPLIT, 0.0, "a_p99_ms") / seed.get(ALONE_A, 0.0, "a_p99_ms"),
+            bound: Bound::AtMost(3.0),
+            note: "",
+        },
+        Claim {
+            statement: "disk, closed loop: B keeps its speed",
+            paper: "not given",
+            unit: "MB/s / MB/s under mq-deadline",
+            ours: |seed| {
+                seed.get(DISK_SPLIT, 0.0, "b_mb_per_s") / seed.get(DISK, 0.0, "b_mb_per_s")
+            },
+            bound: Bound::AtLeast(0.6),
+            note: "",
+        },
+        Claim {
+            statement: "disk, A pauses: B keeps its speed",
+            paper: "not given",
+            unit: "MB/s / MB/s under mq-deadline",
+            ours: |seed| {
+                seed.get(DISK_SPLIT, 40.0, "b_mb_per_s") / seed.get(DISK, 40.0, "b_mb_per_s")
+            },
+            bound: Bound::AtLeast(0.85),
+            note: "",
+        },
+        Claim {
+            statement: "disk, A is away: B keeps its speed",
+            paper: "not given",
+            unit: "MB/s / MB/s alone without a scheduler",
+            ours: |seed| {
+                seed.get(DISK_SPLIT_B, 0.0, "b_mb_per_s") / seed.get(ALONE_B, 0.0, "b_mb_per_s")
+            },
+            bound: Bound::AtLeast(0.95),
+            note: "not in a quick run",
+        },
+        Claim {
+            statement: "flash, closed loop: A's P99 is at most three times that alone",
+            paper: "latencies fluctuate around the deadline (Figure 2.14)",
+            unit: "P99 / P99 alone",
+            ours: |seed| {
+                seed.get(FLASH_SPLIT, 0.0, "a_p99_ms") / seed.get(FLASH_A, 0.0, "a_p99_ms")
+            },
+            bound: Bound::AtMost(3.0),
+            note: "not in a quick run",
+        },
+    ],
+    panels: || {
+        let arms = [ALONE_A, DISK, DISK_BFQ, DISK_SPLIT];
+        let lines = |panel: Panel, arms: &[&'static str], key| {
+            arms.iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
+        };
+        vec![
+            lines(Panel::sweep("A: P99 of fsync", "ms"), &arms, "a_p99_ms"),
+            lines(Panel::sweep("B: written", "MB/s"), &[DISK, DISK_BFQ, DISK_SPLIT], "b_mb_per_s"),
+        ]
+    },
+};
+
+static FIG_6: Figure = Figure {
+    id: "split-dependency",
+    title: "What a small fsync takes by the size of somebody else's",
+    figure: "Figure 2.6",
+    about: "A appends a block and calls fsync; B writes blocks at random places and calls fsync.",
+    axis: "blocks of each fsync of B",
+    arms: &[
+        Arm::new(DISK, "hdd", "mq-deadline"),
+        Arm::new(DISK_SPLIT, "hdd", "mq-deadline").io("split-deadline"),
+    ],
+    points: &[4.0, 16.0, 64.0, 256.0, 1024.0],
+    quick_points: &[4.0, 256.0],
+    tasks: |at, dir| vec![a(dir, 0), b(dir, at as u32)],
+    rules: RULES,
+    claims: &[Claim {
+        statement: "A's latency does not follow B's size",
+        paper: "with a block scheduler it grows with it (Figure 2.6)",
+        unit: "median at the largest size / at the smallest",
+        ours: |seed| {
+            let all = seed.all(DISK_SPLIT, "a_p50_ms");
+            all.last().copied().unwrap_or(f64::NAN) / all.first().copied().unwrap_or(f64::NAN)
+        },
+        bound: Bound::AtMost(3.0),
+        note: "",
+    }],
+    panels: || {
+        let arms = [DISK, DISK_SPLIT];
+        let panel = Panel::sweep("A: median of fsync", "ms").logarithmic();
+        vec![arms.into_iter().fold(panel, |panel, arm| panel.line(arm, arm, "a_p50_ms"))]
+    },
+};
