@@ -108,7 +108,8 @@ fn ctrl_c_ends_a_search_and_prints_what_it_found() {
     let system = run.file("long.toml", &system);
     let load = run.file("load.toml", &(LOAD.replace("policy = \"drf\"\n", "") + GROWS));
     let (system, load) = (system.to_str().unwrap(), load.to_str().unwrap());
-    let args = ["tad", "fix", system, "-s", load, "-g", "isolate:C1:30%", "--seeds", "60"];
+    let goal = ["-g", "isolate:C1:30%", "--seeds", "60", "--limit", "4000"];
+    let args = [&["tad", "fix", system, "-s", load][..], &goal].concat();
     let mut search =
         run.headworks(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(search.stderr.take().unwrap()).lines();
