@@ -140,7 +140,7 @@ impl BufferPool {
     }
 
     /// As [`BufferPool::write`], but a page that is not in the pool comes as zeroes, without being
-    /// read: for whoever has its bytes from elsewhere, because storage lost them. It must be
+    /// read. It is for a caller that restores a page which storage has lost. The page must be
     /// changed before the latch is given back.
     ///
     /// # Errors

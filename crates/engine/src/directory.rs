@@ -30,8 +30,8 @@ impl Engine {
         heaps: &[bool],
     ) -> Result<Self, EngineError> {
         let path = directory.join("log");
-        // The log comes first, and its lock keeps others away: where there is none, other files are
-        // not ours.
+        // The log is made first, and its lock excludes other processes. Files in a directory
+        // without a log are not the engine's.
         let (log, replace) = match FileLog::create(&path, FileLog::SEGMENT_BYTES) {
             Ok(log) => (log, false),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {

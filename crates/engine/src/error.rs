@@ -60,7 +60,7 @@ pub enum EngineError {
     /// There is a database where one was to be made.
     #[error("there is a database already: open it, or remove its files")]
     Exists,
-    /// Whoever made the database did not come to the end.
+    /// The process that made the database was killed before it had finished.
     #[error(
         "the database was not made to the end, nobody has used it: make it anew, `Engine::create` can"
     )]

@@ -144,6 +144,8 @@ impl CallKind {
 const FREE: u32 = 0;
 const WAITING: u32 = 1;
 const RUNNING: u32 = 2;
+/// It runs without the scheduler's leave, which does not hear of its return.
+const PASSED: u32 = 3;
 const STATE: u32 = 3;
 const CHANGE: u32 = 4;
 
@@ -246,9 +248,8 @@ impl IoRegion {
     fn begin_anew(&self, guarded: &mut Guarded) {
         guarded.split.start(self.control.kind(), self.control.rotational());
         for slot in &self.tasks {
-            if slot.word.load(Relaxed) & STATE == WAITING {
-                admit(slot);
-            }
+            // The new scheduler knows none of them.
+            end_wait(slot, PASSED);
         }
         for slot in &self.accounts {
             slot.rules.store(u32::MAX, Relaxed);
@@ -470,7 +471,7 @@ impl IoRegion {
                 Step::Admit(task) => {
                     if let Some(slot) = self.tasks.get(usize::from(task)) {
                         slot.since_ns.store(now.0, Relaxed);
-                        admit(slot);
+                        end_wait(slot, RUNNING);
                     }
                 }
                 Step::Writeback { task, pieces } => {
@@ -514,9 +515,11 @@ impl IoRegion {
                 }
                 self.locked(|guarded| {
                     guarded.split.scheduler().cancel(now, task);
+                    // Unless it was admitted just now.
+                    end_wait(slot, PASSED);
                     self.pump(guarded, now);
                 });
-                admit(slot);
+                end_wait(slot, PASSED);
                 return Order::Go;
             }
             let left = hold_max.since(idle).min(MAX_SLEEP);
@@ -554,7 +557,7 @@ impl IoRegion {
             let kind = CallKind::from_word(slot.kind.load(Relaxed));
             if state == WAITING {
                 guarded.split.scheduler().cancel(now, at as Task);
-            } else {
+            } else if state == RUNNING {
                 returned(guarded, now, at as Task, kind, &call, Nanos(0));
             }
             slot.word.store(FREE, Release);
@@ -593,8 +596,10 @@ impl IoRegion {
                 _ => {}
             }
         }
+        let is_known =
+            ticket.slot(self).is_some_and(|slot| slot.word.load(Relaxed) & STATE == RUNNING);
         self.locked(|guarded| {
-            if let Some(task) = ticket.task {
+            if let Some(task) = ticket.task.filter(|_| is_known) {
                 returned(guarded, now, task, ticket.kind, &ticket.call, took);
             }
             if let Some(taken) = flushed.filter(|taken| taken.pages > 0) {
@@ -721,10 +726,11 @@ impl Ticket {
     }
 }
 
-fn admit(slot: &TaskSlot) {
+/// A task that waits goes on, in this state.
+fn end_wait(slot: &TaskSlot, state: u32) {
     let word = slot.word.load(Relaxed);
     if word & STATE == WAITING {
-        slot.word.store((word & !STATE).wrapping_add(CHANGE) | RUNNING, Release);
+        slot.word.store((word & !STATE).wrapping_add(CHANGE) | state, Release);
         futex::wake(&slot.word, 1);
     }
 }

@@ -76,6 +76,29 @@ fn nobody_waits_for_longer_than_the_longest_hold() {
 }
 
 #[test]
+fn a_call_that_passed_takes_nobodys_room_with_it() {
+    let region = region(SplitKind::Afq);
+    region.set_hold_max(Nanos::from_millis(30));
+    let own = account(region, "own");
+    let enter = || region.enter(CallKind::Fsync, own, file(region, 1), 0);
+    // A disk has room for two.
+    let running = [enter(), enter()];
+    assert!(running.iter().all(|ticket| region.is_admitted(ticket)));
+    for _ in 0..3 {
+        let passes = enter();
+        assert!(!region.is_admitted(&passes), "both still run");
+        wait(region, &passes);
+        region.leave(passes, None);
+    }
+    for ticket in running {
+        region.leave(ticket, None);
+    }
+    let next = enter();
+    assert!(region.is_admitted(&next));
+    region.leave(next, None);
+}
+
+#[test]
 fn another_scheduler_lets_all_who_wait_pass() {
     let region = region(SplitKind::Token);
     region.set_hold_max(Nanos::from_millis(60_000));

@@ -176,7 +176,7 @@ impl<N: Nodes> Lru<N> {
     /// A page was written: if it lies behind the pointer, and is clean, the pointer goes back to
     /// it.
     ///
-    /// Constant time. Whoever cleans a page and does not take its frame calls this, so that the
+    /// Constant time. Code that cleans a page and does not take its frame calls this, so that the
     /// pointer stays the first clean page from the tail. Pages that come back are taken in the
     /// order in which they came, before all pages that the pointer has not passed.
     pub(crate) fn cleaned(&self, frame: FrameId) {

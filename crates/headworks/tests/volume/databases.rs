@@ -22,7 +22,8 @@ const SCHEDULERS: [&str; 5] = ["split-deadline", "afq", "split-token", "scs-toke
 fn cuts() -> u64 {
     match std::env::var("HEADWORKS_VOLUME_CUTS") {
         Ok(text) => text.parse().expect("HEADWORKS_VOLUME_CUTS is a number"),
-        Err(_) => 3,
+        // One behind each scheduler.
+        Err(_) => SCHEDULERS.len() as u64,
     }
 }
 
