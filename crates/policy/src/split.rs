@@ -87,6 +87,7 @@ pub mod cause;
 pub mod cost;
 pub mod deadline;
 pub mod kind;
+pub mod rcp;
 pub mod token;
 mod waiting;
 
@@ -95,6 +96,7 @@ pub use cause::CauseSet;
 pub use cost::DeviceCost;
 pub use deadline::Deadline;
 pub use kind::{SplitKind, SplitState};
+pub use rcp::Rcp;
 pub use token::{ScsToken, Token};
 
 use crate::Nanos;
@@ -128,11 +130,14 @@ pub struct Call {
     pub file: u32,
     /// Bytes to be written; for an `fsync` those that are dirty in the file.
     pub bytes: u64,
-    /// For an `fsync`: pieces that they are in. A piece is contiguous and at most
+    /// For an `fsync`, pieces that they are in; for a write, those that are dirty in its file. A piece is contiguous and at most
     /// [`PIECE_BYTES`] long.
     pub pieces: u32,
     /// Time within which the call should be over; zero for no matter.
     pub deadline: Nanos,
+    /// Nobody's request waits for it (RCP, section 3): not zero for a background task that
+    /// has not inherited a foreground task's criticality.
+    pub background: u32,
 }
 
 /// Pages that a write made dirty.
@@ -293,6 +298,12 @@ pub trait Scheduler: Send {
     /// Of the pieces that [`Step::Writeback`] asked for, so many are on the device or were not
     /// there. `left` are dirty and not begun.
     fn written_back(&mut self, now: Nanos, task: Task, pieces: u32, left: u32) {}
+
+    /// A request of a client waits for this task, which waits here. Says whether the task goes on
+    /// at once: it is then admitted without a word of `dispatch`.
+    fn promote(&mut self, now: Nanos, task: Task) -> bool {
+        false
+    }
 
     /// A task that waits will wait no more.
     fn cancel(&mut self, now: Nanos, task: Task) {}

@@ -12,10 +12,12 @@
 //! begins anew and all who wait pass.
 
 pub mod account;
+pub mod criticality;
 mod map;
 pub mod tally;
 
-pub use account::{AccountSlot, IoRule, RULES, Subject};
+pub use account::{AccountSlot, Ground, IoRule, RULES, Subject};
+pub use criticality::{Blocker, Inheritance};
 pub use map::IoMapping;
 pub use tally::{CHUNK_BYTES, FILES, Piece};
 
@@ -62,6 +64,8 @@ pub struct IoControl {
     off: AtomicU32,
     rotational: AtomicU32,
     hold_max_ms: AtomicU32,
+    /// The gate tells which threads serve clients: all others are background.
+    pub gate_knows: AtomicU32,
     /// Calls that passed because the region's lock was not to be had.
     pub lock_busy: AtomicU64,
     /// Calls that passed because all tasks were in use.
@@ -159,6 +163,7 @@ struct TaskSlot {
     kind: AtomicU32,
     account: AtomicU32,
     file: AtomicU32,
+    background: AtomicU32,
     since_ns: AtomicU64,
     progress_ns: AtomicU64,
 }
@@ -186,6 +191,8 @@ pub struct IoRegion {
     tasks: [TaskSlot; TASKS],
     /// Account 0 is shared, then come the groups of the rules, then the threads.
     pub accounts: [AccountSlot; ACCOUNTS],
+    /// Who waits for whom, for the scheduler `rcp`.
+    pub inheritance: Inheritance,
     /// Of the files in the tally's slots: an index that was kept is checked without the lock.
     generations: [AtomicU32; FILES],
     guarded: UnsafeCell<Guarded>,
@@ -343,6 +350,8 @@ impl IoRegion {
         slot.rules.store(self.rules.version.load(Relaxed), Relaxed);
         let (settings, group) = self.rules.thread(name, title);
         slot.level.store(settings.level.into(), Relaxed);
+        slot.ground.store(self.rules.ground(name, title) as u32, Relaxed);
+        self.inheritance.note_thread(me, at as Account);
         slot.group.store(group.map_or(0, |(group, _)| u32::from(group) + 1), Relaxed);
         let now = clock::now();
         let scheduler = guarded.split.scheduler();
@@ -400,7 +409,10 @@ impl IoRegion {
         match kind {
             CallKind::Fsync => true,
             CallKind::ReadCall => scheduler == SplitKind::ScsToken,
-            CallKind::Read => matches!(scheduler, SplitKind::Afq | SplitKind::Token),
+            CallKind::Read => {
+                matches!(scheduler, SplitKind::Afq | SplitKind::Token | SplitKind::Rcp)
+            }
+            CallKind::Create | CallKind::MakeDirectory if scheduler == SplitKind::Rcp => false,
             _ => scheduler != SplitKind::Deadline,
         }
     }
@@ -409,7 +421,8 @@ impl IoRegion {
     /// (IoRegion::is_admitted); else its thread follows [`IoRegion::next_order`].
     pub fn enter(&self, kind: CallKind, account: Account, file: u16, bytes: u64) -> Ticket {
         let now = clock::now();
-        let call = Call { account, file: file.into(), bytes, ..Call::default() };
+        let background = self.is_background(account).into();
+        let call = Call { account, file: file.into(), bytes, background, ..Call::default() };
         let mut ticket = Ticket { task: None, kind, call, entered: now, admitted: now };
         self.locked(|guarded| self.enter_locked(guarded, now, &mut ticket));
         ticket
@@ -420,6 +433,8 @@ impl IoRegion {
             ticket.call.deadline = file.deadline;
             if ticket.kind == CallKind::Fsync {
                 ticket.call.bytes = file.pages * PAGE_BYTES;
+            }
+            if matches!(ticket.kind, CallKind::Fsync | CallKind::Write) {
                 ticket.call.pieces = u32::try_from(file.pieces).unwrap_or(u32::MAX);
             }
         }
@@ -436,6 +451,7 @@ impl IoRegion {
         slot.kind.store(ticket.kind as u32, Relaxed);
         slot.account.store(ticket.call.account.into(), Relaxed);
         slot.file.store(ticket.call.file, Relaxed);
+        slot.background.store(ticket.call.background, Relaxed);
         slot.orders.store(0, Relaxed);
         slot.since_ns.store(now.0, Relaxed);
         slot.progress_ns.store(now.0, Relaxed);
@@ -453,6 +469,7 @@ impl IoRegion {
         };
         let state = if entry == Entry::Go { RUNNING } else { WAITING };
         slot.word.store(state, Release);
+        self.note_call(call, (state == WAITING).then_some(task));
         if state == WAITING {
             self.pump(guarded, now);
         }
@@ -507,6 +524,10 @@ impl IoRegion {
                 return Order::Nothing;
             }
             let now = clock::now();
+            if self.control.kind() == SplitKind::Rcp && self.clients_are_stuck(now) {
+                self.promote(now, ticket.call.account, Blocker::Unknown);
+                continue;
+            }
             let idle = now.since(Nanos(slot.progress_ns.load(Relaxed)));
             let hold_max = self.control.hold_max();
             if idle >= hold_max || !self.control.is_on() {
@@ -522,7 +543,7 @@ impl IoRegion {
                 end_wait(slot, PASSED);
                 return Order::Go;
             }
-            let left = hold_max.since(idle).min(MAX_SLEEP);
+            let left = hold_max.since(idle).min(self.longest_sleep());
             let sleep = if until > now { until.since(now).min(left) } else { Nanos(0) };
             if sleep > Nanos(0) {
                 futex::wait(&slot.word, word, sleep);
@@ -552,6 +573,7 @@ impl IoRegion {
             let call = Call {
                 account: slot.account.load(Relaxed) as Account,
                 file: slot.file.load(Relaxed),
+                background: slot.background.load(Relaxed),
                 ..Call::default()
             };
             let kind = CallKind::from_word(slot.kind.load(Relaxed));
@@ -614,7 +636,8 @@ impl IoRegion {
 
     /// A read went to the device without having asked.
     pub fn read_unasked(&self, account: Account, bytes: u64, took: Nanos) {
-        let call = Call { account, bytes, ..Call::default() };
+        let background = self.is_background(account).into();
+        let call = Call { account, bytes, background, ..Call::default() };
         let now = clock::now();
         if let Some(slot) = self.accounts.get(usize::from(account)) {
             slot.reads.fetch_add(1, Relaxed);
@@ -743,7 +766,7 @@ fn read_request(call: &Call) -> Request {
         fua: false,
         sync: true,
         cause: call.account.into(),
-        class: IoClass::BestEffort,
+        class: if call.background != 0 { IoClass::Idle } else { IoClass::BestEffort },
         level: 4,
         deadline: None,
     }

@@ -19,6 +19,8 @@ pub struct Words {
     pub serving: Cell<u32>,
     /// Its account for I/O, if that account names it.
     pub account: Cell<u16>,
+    /// What the program said of it by `headworks_foreground`: 1 for foreground, 2 for background.
+    pub ground: Cell<u8>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -69,6 +71,7 @@ mod place {
                 in_hook: Cell::new(false),
                 serving: Cell::new(0),
                 account: Cell::new(0),
+                ground: Cell::new(0),
             }
         };
     }

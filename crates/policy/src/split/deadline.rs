@@ -160,7 +160,7 @@ fn of_mark(mark: u64) -> (u32, u32) {
     ((mark >> 32) as u32, mark as u32)
 }
 
-fn deadline_of(call: &Call) -> Nanos {
+pub(super) fn deadline_of(call: &Call) -> Nanos {
     if call.deadline > Nanos(0) { call.deadline } else { USUAL_DEADLINE }
 }
 
@@ -218,7 +218,7 @@ impl Deadline {
         if backlog <= batch / 2 || !patient { batch - backlog.min(batch - 1) } else { 0 }
     }
 
-    fn is_small(&self, call: &Call) -> bool {
+    pub(super) fn is_small(&self, call: &Call) -> bool {
         call.pieces <= self.settings.small.max(self.batch / QUARTERS)
             && call.bytes <= PIECE_BYTES * 2
     }
@@ -237,12 +237,58 @@ impl Deadline {
         &mut self.streams[at]
     }
 
-    /// A small `fsync` took so long: what that says of the batch.
-    fn learn(&mut self, now: Nanos, call: &Call, took: Nanos) {
-        let stream = self.stream(call.account);
+    /// A small operation of this account begins. Everything else is paced by such operations until
+    /// it [ends](Deadline::end_small).
+    pub(super) fn begin_small(&mut self, now: Nanos, account: Account) {
+        let behind = self.backlog(now);
+        let stream = self.stream(account);
+        stream.last = now;
+        stream.running += 1;
+        stream.behind = behind;
+    }
+
+    /// It has ended. Says whether it had begun as a small one.
+    pub(super) fn end_small(
+        &mut self,
+        now: Nanos,
+        account: Account,
+        took: Nanos,
+        deadline: Nanos,
+    ) -> bool {
+        let stream = self.stream(account);
+        if stream.running == 0 {
+            // A big one; or its stream was forgotten, as there were too many.
+            return false;
+        }
+        stream.running -= 1;
+        stream.last = now;
+        self.due = 1;
+        self.learn(now, account, took, deadline);
+        true
+    }
+
+    /// A task waits until its `pieces` are written back.
+    pub(super) fn wait_for_writeback(&mut self, now: Nanos, task: Task, call: &Call) {
+        let mark = mark_of(0, call.pieces);
+        self.waiting.insert(task, Waiter { call: *call, arrived: now, mark });
+    }
+
+    /// Whether the task waits here.
+    pub(super) fn holds(&self, task: Task) -> bool {
+        self.waiting.contains(task)
+    }
+
+    /// What was written before is durable now: an `fsync` has returned.
+    pub(super) fn flushed(&mut self, now: Nanos) {
+        (self.backlog, self.counted) = (self.in_flight.saturating_mul(QUARTERS), now);
+    }
+
+    /// A small operation took so long: what that says of the batch.
+    fn learn(&mut self, now: Nanos, account: Account, took: Nanos, deadline: Nanos) {
+        let stream = self.stream(account);
         let behind = stream.behind;
         let disturbed = behind > 0 || self.in_flight > 0 || now.since(self.disturbed) < took;
-        let stream = self.stream(call.account);
+        let stream = self.stream(account);
         if now.since(stream.probed) >= PROBE_EVERY {
             (stream.probed, stream.probes) = (now, PROBES);
         }
@@ -267,7 +313,7 @@ impl Deadline {
                 piece => Nanos(piece.0 - piece.0 / 4 + sample / 4),
             };
         }
-        let target = Nanos(alone.0.saturating_mul(HEADROOM) / 100).min(deadline_of(call));
+        let target = Nanos(alone.0.saturating_mul(HEADROOM) / 100).min(deadline);
         let most = self.settings.window_max.saturating_mul(QUARTERS).max(QUARTERS);
         self.batch = if took > target {
             // Halved at the most: one answer may have had bad luck.
@@ -287,30 +333,17 @@ impl Scheduler for Deadline {
 
     fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         if self.is_small(call) {
-            let behind = self.backlog(now);
-            let stream = self.stream(call.account);
-            stream.last = now;
-            stream.running += 1;
-            stream.behind = behind;
+            self.begin_small(now, call.account);
             return Entry::Go;
         }
-        let mark = mark_of(0, call.pieces);
-        self.waiting.insert(task, Waiter { call: *call, arrived: now, mark });
+        self.wait_for_writeback(now, task, call);
         Entry::Wait
     }
 
     fn fsync_return(&mut self, now: Nanos, _: Task, call: &Call, took: Nanos) {
-        let stream = self.stream(call.account);
-        if stream.running == 0 {
-            // A big one; or its stream was forgotten, as there were too many.
-            return;
+        if self.end_small(now, call.account, took, deadline_of(call)) {
+            self.flushed(now);
         }
-        stream.running -= 1;
-        stream.last = now;
-        self.due = 1;
-        self.learn(now, call, took);
-        // What was written is durable now.
-        (self.backlog, self.counted) = (self.in_flight.saturating_mul(QUARTERS), now);
     }
 
     fn dispatch(&mut self, now: Nanos) -> Step {

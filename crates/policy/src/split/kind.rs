@@ -1,6 +1,6 @@
 //! Split schedulers by name, and the state of all of them as shared memory has it.
 
-use super::{Afq, Deadline, DeviceCost, Noop, Scheduler, ScsToken, Token, afq, deadline};
+use super::{Afq, Deadline, DeviceCost, Noop, Rcp, Scheduler, ScsToken, Token, afq, deadline, rcp};
 use core::fmt;
 use core::str::FromStr;
 
@@ -19,16 +19,19 @@ pub enum SplitKind {
     Token = 3,
     /// [`ScsToken`], the system-call rival.
     ScsToken = 4,
+    /// [`Rcp`].
+    Rcp = 5,
 }
 
 impl SplitKind {
     /// All of them.
-    pub const ALL: [SplitKind; 5] = [
+    pub const ALL: [SplitKind; 6] = [
         SplitKind::Noop,
         SplitKind::Afq,
         SplitKind::Deadline,
         SplitKind::Token,
         SplitKind::ScsToken,
+        SplitKind::Rcp,
     ];
 
     /// Name, as configuration and command line have it.
@@ -39,6 +42,7 @@ impl SplitKind {
             SplitKind::Deadline => "split-deadline",
             SplitKind::Token => "split-token",
             SplitKind::ScsToken => "scs-token",
+            SplitKind::Rcp => "rcp",
         }
     }
 
@@ -92,6 +96,7 @@ pub struct SplitState {
     deadline: Deadline,
     token: Token,
     scs: ScsToken,
+    rcp: Rcp,
 }
 
 impl SplitState {
@@ -107,6 +112,7 @@ impl SplitState {
             }
             SplitKind::Token => self.token = Token::new(device),
             SplitKind::ScsToken => self.scs = ScsToken::default(),
+            SplitKind::Rcp => self.rcp = Rcp::new(rcp::Settings::for_device(rotational)),
         }
     }
 
@@ -123,6 +129,7 @@ impl SplitState {
             SplitKind::Deadline => &mut self.deadline,
             SplitKind::Token => &mut self.token,
             SplitKind::ScsToken => &mut self.scs,
+            SplitKind::Rcp => &mut self.rcp,
         }
     }
 }
@@ -140,6 +147,7 @@ mod tests {
             deadline: Deadline::default(),
             token: Token::default(),
             scs: ScsToken::default(),
+            rcp: Rcp::default(),
         });
         assert_eq!(state.kind(), SplitKind::Noop, "an unknown one holds nobody");
         for kind in SplitKind::ALL {

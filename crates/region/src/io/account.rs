@@ -44,6 +44,31 @@ pub struct IoRule {
     pub rate: u64,
     /// Normalized bytes that they may save up; zero for a second's worth.
     pub burst: u64,
+    /// Whether clients wait for the threads, for the scheduler `rcp`.
+    pub ground: Ground,
+}
+
+/// Whether clients wait for what a thread does (RCP, section 4.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Ground {
+    /// The gate knows, or nobody says.
+    #[default]
+    Unknown = 0,
+    /// They do.
+    Foreground = 1,
+    /// They do not.
+    Background = 2,
+}
+
+impl Ground {
+    pub(super) fn from_word(word: u32) -> Ground {
+        match word {
+            1 => Ground::Foreground,
+            2 => Ground::Background,
+            _ => Ground::Unknown,
+        }
+    }
 }
 
 /// The same in shared memory.
@@ -52,6 +77,8 @@ pub struct IoRule {
 pub(super) struct RuleSlot {
     subject: AtomicU32,
     level: AtomicU32,
+    ground: AtomicU32,
+    _pad: AtomicU32,
     deadline_ns: AtomicU64,
     rate: AtomicU64,
     burst: AtomicU64,
@@ -76,6 +103,7 @@ impl RuleTable {
                 continue;
             };
             slot.level.store(rule.level.into(), Relaxed);
+            slot.ground.store(rule.ground as u32, Relaxed);
             slot.deadline_ns.store(rule.deadline.0, Relaxed);
             slot.rate.store(rule.rate, Relaxed);
             slot.burst.store(rule.burst, Relaxed);
@@ -96,6 +124,12 @@ impl RuleTable {
     pub(super) fn deadline(&self, path: &[u8]) -> Nanos {
         self.find(Subject::File, [path, b""])
             .map_or(Nanos(0), |(_, rule)| Nanos(rule.deadline_ns.load(Relaxed)))
+    }
+
+    /// Whether rules say that clients wait for a thread.
+    pub(super) fn ground(&self, name: &[u8], title: &[u8]) -> Ground {
+        self.find(Subject::Thread, [name, title])
+            .map_or(Ground::Unknown, |(_, rule)| Ground::from_word(rule.ground.load(Relaxed)))
     }
 
     /// What rules say of a thread, and of its group if it has one.
@@ -137,6 +171,24 @@ pub struct AccountSlot {
     pub level: AtomicU32,
     /// Group plus one; zero for none.
     pub group: AtomicU32,
+    /// Whether rules say that clients wait for it: a [`Ground`].
+    pub ground: AtomicU32,
+    /// The call of it that waits, plus one.
+    pub(super) task: AtomicU32,
+    /// What it waits for: a [`super::criticality::Blocker`].
+    pub(super) blocked: AtomicU32,
+    /// Account of whoever has that, plus one; zero for not known.
+    pub(super) blocked_by: AtomicU32,
+    /// Since when it waits.
+    pub(super) blocked_ns: AtomicU64,
+    /// Until when it counts as a client's, because one waits for it.
+    pub(super) inherits_until_ns: AtomicU64,
+    /// Calls that a client waited for.
+    pub critical: AtomicU64,
+    /// Calls that nobody waited for.
+    pub background: AtomicU64,
+    /// Times it inherited a client's criticality.
+    pub inherited: AtomicU64,
     /// Governed writes.
     pub writes: AtomicU64,
     /// Bytes that they wrote.
@@ -161,7 +213,14 @@ impl AccountSlot {
     /// Another thread has it from now on.
     pub(super) fn reset(&self, tid: u32, name: &[u8]) {
         self.name.set(name);
+        for word in [&self.ground, &self.task, &self.blocked, &self.blocked_by] {
+            word.store(0, Relaxed);
+        }
         for counter in [
+            &self.inherits_until_ns,
+            &self.critical,
+            &self.background,
+            &self.inherited,
             &self.writes,
             &self.written_bytes,
             &self.fsyncs,

@@ -1,0 +1,489 @@
+//! RCP: I/O that a client waits for goes first, whoever issues it.
+//!
+//! # Problem
+//! A commit or a read waits seconds behind a checkpoint, a vacuum or a backup. Neither the kind of
+//! an I/O nor its issuer tells whether somebody waits for it: a background task may hold the lock
+//! that a client's request needs (RCP, section 3).
+//!
+//! # The primitive
+//! Each call is *critical* or *background* ([`Call::background`]). Critical calls are never held.
+//! Background ones are held where they are still nobody's dependency (section 8: writes at the
+//! system call, reads at the block level):
+//!
+//! * **Writes** go on while background tasks have dirtied less than [`Settings::dirty_max`] bytes
+//!   (section 4.3, caching layer). Beyond, the writer's thread first writes some pieces of its own
+//!   file back, as a writer does that the kernel throttles.
+//! * **`fsync`s** of the background write their data back first, in batches that critical `fsync`s
+//!   and reads hardly notice. [`Deadline`] paces them; critical operations are its small ones.
+//! * **Reads** of the background that miss the cache wait in a queue, first come, first served. While
+//!   critical I/O is active, [`Settings::slots`] of them run at a time, and at least one starts every
+//!   [`READ_EVERY`]. When no critical I/O was seen for [`QUIET`], the slots double with each
+//!   further [`READ_EVERY`]; they fall back at the next critical I/O.
+//!
+//! A task that a client's request waits for is [promoted](Scheduler::promote): it goes on at once.
+//!
+//! # Worked example
+//! A checkpointer's `fsync` has 300 dirty pieces, and a client commits every 20 ms. The commit goes
+//! to the device at once. When it returns, one batch of the checkpointer's pieces is ordered, as
+//! large as commits of at most three times their undisturbed time allow.
+
+use super::deadline::{self, Deadline, deadline_of};
+use super::waiting::{Waiter, Waiting};
+use super::{ACCOUNTS, Account, Call, Cleaned, Dirtied, Entry, Freed, Scheduler, Step, Task};
+use crate::Nanos;
+use crate::block::{IoClass, Operation, Request};
+
+/// Critical I/O that was last seen so long ago is not waited for.
+pub const QUIET: Nanos = Nanos::from_millis(100);
+
+/// A background read starts so often at least (section 4.3).
+pub const READ_EVERY: Nanos = Nanos::from_millis(10);
+
+/// Pieces that a throttled writer writes back before it goes on.
+const WRITER_PIECES: u32 = 4;
+
+/// Deadline of the background's `fsync`s without one of their own.
+const BACKGROUND_DEADLINE: Nanos = Nanos::from_millis(20_000);
+
+/// Most reads of the background at a time.
+const SLOTS_MAX: u32 = 64;
+
+/// The accounts of reads in [`Deadline`]'s streams: a read takes another time than an `fsync`.
+const READS: Account = 1 << 14;
+const _: () = assert!(ACCOUNTS <= READS as usize);
+
+/// Tunables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Settings {
+    /// Bytes that background tasks may have dirtied before their writes are held. Default 64 MiB;
+    /// the region sets 1 % of the memory, as the paper does.
+    pub dirty_max: u64,
+    /// Reads of the background that run while critical I/O is active. Default 1 (section 4.3).
+    pub slots: u32,
+    /// See [`deadline::Settings`].
+    pub writeback: deadline::Settings,
+}
+
+impl Settings {
+    /// The usual ones for a kind of device.
+    pub const fn for_device(rotational: bool) -> Self {
+        let writeback = deadline::Settings::for_device(rotational);
+        Settings { dirty_max: 64 << 20, slots: 1, writeback }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+#[repr(C)]
+pub struct Rcp {
+    settings: Settings,
+    /// `fsync`s and writes of the background that write back first.
+    writeback: Deadline,
+    reads: Waiting,
+    /// Tasks that run as background reads.
+    reading: [u64; super::TASKS / 64],
+    /// Accounts whose last write was one of the background.
+    background: [u64; ACCOUNTS / 64],
+    /// Bytes that these accounts have dirtied.
+    dirty: u64,
+    /// Critical operations that run.
+    critical: u32,
+    /// Reads of the background that may run now.
+    slots: u32,
+    /// When critical I/O was last seen.
+    critical_at: Nanos,
+    /// When a background read last started.
+    read_at: Nanos,
+    /// When the slots were last changed.
+    slots_at: Nanos,
+}
+
+impl Default for Rcp {
+    fn default() -> Self {
+        Rcp::new(Settings::for_device(true))
+    }
+}
+
+fn bit(at: usize) -> (usize, u64) {
+    (at / 64, 1 << (at % 64))
+}
+
+fn reader(account: Account) -> Account {
+    account | READS
+}
+
+impl Rcp {
+    /// Nobody waits.
+    pub fn new(settings: Settings) -> Self {
+        Rcp {
+            settings,
+            writeback: Deadline::new(settings.writeback),
+            reads: Waiting::default(),
+            reading: [0; super::TASKS / 64],
+            background: [0; ACCOUNTS / 64],
+            dirty: 0,
+            critical: 0,
+            slots: settings.slots,
+            critical_at: Nanos(0),
+            read_at: Nanos(0),
+            slots_at: Nanos(0),
+        }
+    }
+
+    /// Sets how much background tasks may dirty before their writes are held.
+    pub fn set_dirty_max(&mut self, bytes: u64) {
+        self.settings.dirty_max = bytes;
+    }
+
+    /// Bytes that background tasks have dirtied.
+    pub fn dirty(&self) -> u64 {
+        self.dirty
+    }
+
+    fn begin_critical(&mut self, now: Nanos) {
+        self.critical = self.critical.saturating_add(1);
+        self.critical_at = now;
+        self.slots = self.settings.slots;
+    }
+
+    fn end_critical(&mut self, now: Nanos) {
+        self.critical = self.critical.saturating_sub(1);
+        self.critical_at = now;
+    }
+
+    fn is_background(&self, account: Account) -> bool {
+        let (word, mask) = bit(usize::from(account));
+        self.background.get(word).is_some_and(|word| word & mask != 0)
+    }
+
+    fn note_account(&mut self, call: &Call) {
+        let (word, mask) = bit(usize::from(call.account));
+        if let Some(word) = self.background.get_mut(word) {
+            if call.background != 0 { *word |= mask } else { *word &= !mask }
+        }
+    }
+
+    /// The part of the background in what is not dirty any more.
+    fn cleaned(&mut self, causes: super::CauseSet, bytes: u64) {
+        let mut gone = 0;
+        causes.share(bytes, |account, part| {
+            gone += if self.is_background(account) { part } else { 0 }
+        });
+        self.dirty = self.dirty.saturating_sub(gone);
+    }
+
+    fn reads_running(&self) -> u32 {
+        self.reading.iter().map(|word| word.count_ones()).sum()
+    }
+
+    fn start_read(&mut self, now: Nanos, task: Task) {
+        let (word, mask) = bit(usize::from(task));
+        if let Some(word) = self.reading.get_mut(word) {
+            *word |= mask;
+        }
+        self.read_at = now;
+    }
+
+    /// Whether a background read may start now.
+    fn may_read(&mut self, now: Nanos) -> bool {
+        let quiet = self.critical == 0 && now.since(self.critical_at) >= QUIET;
+        if quiet && now.since(self.slots_at) >= READ_EVERY {
+            self.slots = (self.slots * 2).clamp(1, SLOTS_MAX);
+            self.slots_at = now;
+        }
+        self.reads_running() < self.slots || now.since(self.read_at) >= READ_EVERY
+    }
+}
+
+impl Scheduler for Rcp {
+    fn name(&self) -> &'static str {
+        "rcp"
+    }
+
+    fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        self.note_account(call);
+        // A write to the cache needs no device: what counts is what it leaves dirty.
+        if call.background == 0
+            || self.dirty.saturating_add(call.bytes) <= self.settings.dirty_max
+            || call.pieces == 0
+        {
+            return Entry::Go;
+        }
+        let pieces = call.pieces.min(WRITER_PIECES);
+        let call = Call { pieces, deadline: BACKGROUND_DEADLINE, ..*call };
+        self.writeback.wait_for_writeback(now, task, &call);
+        Entry::Wait
+    }
+
+    fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
+        if call.background == 0 {
+            self.begin_critical(now);
+            if self.writeback.is_small(call) {
+                self.writeback.begin_small(now, call.account);
+            }
+            return Entry::Go;
+        }
+        if call.pieces == 0 {
+            return Entry::Go;
+        }
+        let deadline = if call.deadline > Nanos(0) { call.deadline } else { BACKGROUND_DEADLINE };
+        self.writeback.wait_for_writeback(now, task, &Call { deadline, ..*call });
+        Entry::Wait
+    }
+
+    fn fsync_return(&mut self, now: Nanos, _: Task, call: &Call, took: Nanos) {
+        if call.background == 0 {
+            self.end_critical(now);
+            self.writeback.end_small(now, call.account, took, deadline_of(call));
+        }
+        self.writeback.flushed(now);
+    }
+
+    fn buffer_dirty(&mut self, _: Nanos, dirtied: &Dirtied) {
+        if self.is_background(dirtied.account) {
+            self.dirty += dirtied.new_bytes;
+        }
+    }
+
+    fn buffer_free(&mut self, _: Nanos, freed: &Freed) {
+        self.cleaned(freed.causes, freed.bytes);
+    }
+
+    fn buffer_clean(&mut self, _: Nanos, cleaned: &Cleaned) {
+        self.cleaned(cleaned.causes, cleaned.bytes);
+    }
+
+    fn req_add(&mut self, now: Nanos, task: Task, request: &Request) -> Entry {
+        if request.operation != Operation::Read {
+            return Entry::Go;
+        }
+        if request.class != IoClass::Idle {
+            self.begin_critical(now);
+            self.writeback.begin_small(now, reader(request.cause as Account));
+            return Entry::Go;
+        }
+        if self.reads.is_empty() && self.may_read(now) {
+            self.start_read(now, task);
+            return Entry::Go;
+        }
+        let call = Call { account: request.cause as Account, ..Call::default() };
+        self.reads.insert(task, Waiter { call, arrived: now, mark: 0 });
+        Entry::Wait
+    }
+
+    fn req_complete(&mut self, now: Nanos, task: Task, request: &Request, service: Nanos) {
+        if request.operation != Operation::Read {
+            return;
+        }
+        let critical = request.class != IoClass::Idle;
+        let (word, mask) = bit(usize::from(task));
+        let Some(word) = self.reading.get_mut(word) else {
+            // It did not ask before it went to the device.
+            self.critical_at = if critical { now } else { self.critical_at };
+            return;
+        };
+        if *word & mask != 0 {
+            *word &= !mask;
+        } else if critical {
+            self.end_critical(now);
+            let account = reader(request.cause as Account);
+            self.writeback.end_small(now, account, service, Nanos::from_millis(1_000));
+        }
+    }
+
+    fn dispatch(&mut self, now: Nanos) -> Step {
+        if !self.reads.is_empty() && self.may_read(now) {
+            let first = self.reads.iter().min_by_key(|(_, waiter)| waiter.arrived);
+            if let Some(task) = first.map(|(task, _)| task) {
+                self.reads.remove(task);
+                self.start_read(now, task);
+                return Step::Admit(task);
+            }
+        }
+        let step = self.writeback.dispatch(now);
+        if self.reads.is_empty() {
+            return step;
+        }
+        let next_read = self.read_at + READ_EVERY;
+        match step {
+            Step::Idle => Step::Wait(next_read),
+            Step::Wait(until) => Step::Wait(until.min(next_read)),
+            step => step,
+        }
+    }
+
+    fn written_back(&mut self, now: Nanos, task: Task, pieces: u32, left: u32) {
+        self.writeback.written_back(now, task, pieces, left);
+    }
+
+    fn promote(&mut self, now: Nanos, task: Task) -> bool {
+        if self.reads.remove(task).is_some() {
+            return true;
+        }
+        let holds = self.writeback.holds(task);
+        self.writeback.cancel(now, task);
+        holds
+    }
+
+    fn cancel(&mut self, now: Nanos, task: Task) {
+        self.reads.remove(task);
+        self.writeback.cancel(now, task);
+    }
+
+    fn waiting(&self) -> usize {
+        self.reads.len() + self.writeback.waiting()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::split::CauseSet;
+
+    const CLIENT: Account = 1;
+    const CHECKPOINTER: Account = 2;
+    const MS: u64 = 1_000_000;
+
+    fn call(account: Account, pieces: u32) -> Call {
+        Call {
+            account,
+            pieces,
+            bytes: u64::from(pieces) * 4096,
+            background: u32::from(account == CHECKPOINTER),
+            ..Call::default()
+        }
+    }
+
+    fn read(account: Account) -> Request {
+        Request {
+            operation: Operation::Read,
+            sector: 0,
+            sectors: 16,
+            fua: false,
+            sync: true,
+            cause: account.into(),
+            class: if account == CHECKPOINTER { IoClass::Idle } else { IoClass::BestEffort },
+            level: 4,
+            deadline: None,
+        }
+    }
+
+    #[test]
+    fn critical_calls_never_wait() {
+        let mut rcp = Rcp::default();
+        for task in 0..100 {
+            let now = Nanos(u64::from(task) * MS);
+            assert_eq!(rcp.fsync_entry(now, task, &call(CLIENT, 9_000)), Entry::Go);
+            assert_eq!(rcp.write_entry(now, task, &call(CLIENT, 9_000)), Entry::Go);
+            assert_eq!(rcp.req_add(now, task, &read(CLIENT)), Entry::Go);
+        }
+        assert_eq!(rcp.waiting(), 0);
+    }
+
+    #[test]
+    fn a_checkpoint_writes_back_in_small_batches_while_clients_commit() {
+        let mut rcp = Rcp::default();
+        let mut now = Nanos(0);
+        // The client's commit takes 10 ms alone and 2 ms more for each piece in flight.
+        assert_eq!(rcp.fsync_entry(now, 9, &call(CHECKPOINTER, 300)), Entry::Wait);
+        let (mut left, mut largest) = (300, 0);
+        for round in 0..200 {
+            assert_eq!(rcp.fsync_entry(now, 0, &call(CLIENT, 1)), Entry::Go);
+            let mut ordered = 0;
+            while let Step::Writeback { task: 9, pieces } = rcp.dispatch(now) {
+                ordered += pieces;
+            }
+            if round > 20 {
+                largest = largest.max(ordered);
+            }
+            let took = Nanos(10 * MS + u64::from(ordered) * 2 * MS);
+            now = now + took;
+            left -= ordered;
+            if ordered > 0 {
+                rcp.written_back(now, 9, ordered, left);
+            }
+            rcp.fsync_return(now, 0, &call(CLIENT, 1), took);
+            now = now + Nanos(MS);
+            if left == 0 {
+                break;
+            }
+        }
+        assert_eq!(left, 0, "the checkpoint makes progress");
+        assert!((1..=16).contains(&largest), "{largest} pieces in a batch");
+        assert_eq!(rcp.dispatch(now), Step::Admit(9));
+    }
+
+    #[test]
+    fn reads_of_the_background_have_one_slot_while_clients_read() {
+        let mut rcp = Rcp::default();
+        let mut now = Nanos(1_000 * MS);
+        assert_eq!(rcp.req_add(now, 0, &read(CLIENT)), Entry::Go);
+        assert_eq!(rcp.req_add(now, 1, &read(CHECKPOINTER)), Entry::Go);
+        assert_eq!(rcp.req_add(now, 2, &read(CHECKPOINTER)), Entry::Wait);
+        assert_eq!(rcp.req_add(now, 3, &read(CHECKPOINTER)), Entry::Wait);
+        assert_eq!(rcp.dispatch(now), Step::Wait(now + READ_EVERY));
+        now = now + READ_EVERY;
+        assert_eq!(rcp.dispatch(now), Step::Admit(2), "one each 10 ms at least, in order");
+        assert_eq!(rcp.dispatch(now), Step::Wait(now + READ_EVERY));
+        rcp.req_complete(now, 1, &read(CHECKPOINTER), Nanos(MS));
+        rcp.req_complete(now, 2, &read(CHECKPOINTER), Nanos(MS));
+        assert_eq!(rcp.dispatch(now), Step::Admit(3));
+    }
+
+    #[test]
+    fn slots_double_when_no_client_reads_and_fall_back_at_once() {
+        let mut rcp = Rcp::default();
+        let mut now = Nanos(1_000 * MS);
+        let mut started = 0;
+        for step in 0..20 {
+            now = now + READ_EVERY;
+            for task in 0..8 {
+                let task = step * 8 + task;
+                started += u32::from(rcp.req_add(now, task, &read(CHECKPOINTER)) == Entry::Go);
+            }
+            while let Step::Admit(_) = rcp.dispatch(now) {
+                started += 1;
+            }
+        }
+        assert!((64..=84).contains(&started), "64 slots and one each 10 ms: {started}");
+        assert_eq!(rcp.req_add(now, 400, &read(CLIENT)), Entry::Go);
+        assert_eq!(rcp.slots, 1);
+    }
+
+    #[test]
+    fn a_background_writer_is_held_beyond_its_part_of_the_memory() {
+        let mut rcp = Rcp::default();
+        rcp.set_dirty_max(1 << 20);
+        let now = Nanos(0);
+        let write = |pieces| Call { bytes: 8192, ..call(CHECKPOINTER, pieces) };
+        assert_eq!(rcp.write_entry(now, 0, &write(0)), Entry::Go);
+        let dirtied = Dirtied { account: CHECKPOINTER, new_bytes: 1 << 20, ..Dirtied::default() };
+        rcp.buffer_dirty(now, &dirtied);
+        assert_eq!(rcp.write_entry(now, 1, &write(9)), Entry::Wait);
+        assert_eq!(rcp.dispatch(now), Step::Writeback { task: 1, pieces: WRITER_PIECES });
+        let cleaned =
+            Cleaned { causes: CauseSet::of(CHECKPOINTER), bytes: 4 << 12, ..Cleaned::default() };
+        rcp.buffer_clean(now, &cleaned);
+        rcp.written_back(now, 1, WRITER_PIECES, 5);
+        assert_eq!(rcp.dispatch(now), Step::Admit(1));
+        assert_eq!(rcp.write_entry(now, 2, &write(5)), Entry::Go, "below again");
+        assert_eq!(rcp.write_entry(now, 3, &call(CLIENT, 9_000)), Entry::Go);
+    }
+
+    #[test]
+    fn a_promoted_task_goes_on_at_once() {
+        let mut rcp = Rcp::default();
+        let now = Nanos(1_000 * MS);
+        assert_eq!(rcp.fsync_entry(now, 0, &call(CHECKPOINTER, 300)), Entry::Wait);
+        assert!(rcp.promote(now, 0));
+        assert!(!rcp.promote(now, 0), "it does not wait any more");
+        assert_eq!(rcp.req_add(now, 1, &read(CLIENT)), Entry::Go);
+        assert_eq!(rcp.req_add(now, 2, &read(CHECKPOINTER)), Entry::Go);
+        assert_eq!(rcp.req_add(now, 3, &read(CHECKPOINTER)), Entry::Wait);
+        assert!(rcp.promote(now, 3));
+        assert_eq!(rcp.waiting(), 0);
+        rcp.fsync_return(now, 0, &call(CHECKPOINTER, 0), Nanos(MS));
+        rcp.req_complete(now, 3, &read(CHECKPOINTER), Nanos(MS));
+    }
+}

@@ -1,0 +1,266 @@
+//! Which calls clients wait for, and who inherits that (RCP, sections 4.1, 4.2 and 4.4).
+//!
+//! # Problem
+//! A thread that serves a client's request is *foreground*; what it does is critical. A background
+//! thread becomes critical while a foreground thread waits for a lock that it holds, or for a
+//! condition that it will signal. It may itself wait for somebody, or be held by the scheduler.
+//!
+//! # The primitive
+//! Whoever is about to block says for what, and for whom if that is known
+//! ([`IoRegion::blocks`]). If a client waits for the caller, everybody along the chain of those
+//! notes inherits: their calls are critical until [`INHERITED_FOR`] has passed or the wait ends, and a
+//! call of theirs that is held goes on at once.
+//!
+//! Where nobody knows the holder (readers of a lock, a semaphore, an inlined futex), those who are
+//! held look by themselves: when a client's thread has waited in vain for [`STUCK_AFTER`], each of
+//! them lets its call go ([`IoRegion::clients_are_stuck`]).
+//!
+//! # Invariants
+//! All of this is a hint. It is written without a lock, may be torn or late, and a thread that dies
+//! while it waits leaves notes that mislead for [`STUCK_FOR`] at most. Wrong notes let a call go
+//! too early, or leave it held as long as the scheduler would hold it anyway.
+
+use super::{AccountSlot, IoRegion, RUNNING, SplitKind, end_wait};
+use crate::{clock, lock, thread};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use headworks_policy::Nanos;
+use headworks_policy::split::{Account, Call, Task};
+
+use super::account::Ground;
+
+/// Who inherits stays critical for so long, unless the wait ends before.
+pub const INHERITED_FOR: Nanos = Nanos::from_millis(1_000);
+
+/// A client's thread that waits for so long for nobody knows whom is stuck.
+pub const STUCK_AFTER: Nanos = Nanos::from_millis(5);
+
+/// It counts as stuck for so long: what takes longer is no hold of ours.
+pub const STUCK_FOR: Nanos = Nanos::from_millis(2_000);
+
+/// Links of a chain that are followed (at most four were seen: RCP, section 4.4).
+const CHAIN_MAX: usize = 16;
+
+/// Places by which an account is found by its thread.
+const THREADS: usize = 4096;
+
+/// Places that remember who signals conditions and semaphores.
+const SIGNALS: usize = 4096;
+
+/// Who did not signal for so long is no helper any more (section 4.2.1).
+const HELPS_FOR_MS: u64 = 10_000;
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Blocker {
+    /// A mutex.
+    Mutex = 1,
+    /// A lock for readers and writers.
+    RwLock = 2,
+    /// A condition variable.
+    Condition = 3,
+    /// A semaphore.
+    Semaphore = 4,
+    /// A futex of the program's own.
+    Futex = 5,
+    /// Nobody knows what.
+    Unknown = 6,
+}
+
+/// Kinds of [`Blocker`], and the word for "nothing".
+pub const BLOCKERS: usize = 7;
+
+/// Their names, by number.
+pub const BLOCKER_NAMES: [&str; BLOCKERS] =
+    ["", "mutex", "rwlock", "condition", "semaphore", "futex", "unknown"];
+
+/// Who waits for whom. All zero bytes: nobody.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Inheritance {
+    /// Threads of clients that wait for nobody knows whom: a hint, which is wrong if one was killed.
+    unknown: AtomicU32,
+    /// The longest chain that was followed.
+    pub longest_chain: AtomicU32,
+    /// Times somebody inherited, by what was waited for.
+    pub by_blocker: [AtomicU64; BLOCKERS],
+    /// Calls that were held and went on because a client waited for them.
+    pub promoted: AtomicU64,
+    /// Account of a thread, at its number's place.
+    threads: [AtomicU32; THREADS],
+    /// Who signalled last, and when: thread in the upper half, milliseconds in the lower.
+    signals: [AtomicU64; SIGNALS],
+}
+
+fn signal_place(address: usize) -> usize {
+    (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - SIGNALS.trailing_zeros())
+}
+
+fn milliseconds() -> u64 {
+    (clock::now().0 / 1_000_000) & 0xFFFF_FFFF
+}
+
+impl Inheritance {
+    pub(super) fn note_thread(&self, tid: u32, account: Account) {
+        self.threads[tid as usize % THREADS].store(account.into(), Relaxed);
+    }
+
+    /// The calling thread signals the condition or semaphore at this address.
+    pub fn signals(&self, address: usize) {
+        let word = u64::from(lock::thread_id()) << 32 | milliseconds();
+        let place = &self.signals[signal_place(address)];
+        // A store each time would move the line between processors for nothing.
+        if place.load(Relaxed) != word {
+            place.store(word, Relaxed);
+        }
+    }
+
+    /// Who signals it usually: a guess by the last time.
+    pub fn helper(&self, address: usize) -> Option<u32> {
+        let word = self.signals[signal_place(address)].load(Relaxed);
+        let age = milliseconds().wrapping_sub(word & 0xFFFF_FFFF);
+        (word != 0 && age < HELPS_FOR_MS).then_some((word >> 32) as u32)
+    }
+}
+
+impl IoRegion {
+    /// Whether notes of who waits for whom are wanted.
+    #[inline]
+    pub fn follows_waits(&self) -> bool {
+        self.control.kind() == SplitKind::Rcp && self.control.is_on()
+    }
+
+    /// Whether nobody waits for what the calling thread does, whose account this is.
+    pub fn is_background(&self, account: Account) -> bool {
+        if self.control.kind() != SplitKind::Rcp {
+            return false;
+        }
+        let Some(slot) = self.accounts.get(usize::from(account)) else { return false };
+        let (serves, said) = thread::with(|words| (words.serving.get() != 0, words.ground.get()));
+        let ground = match Ground::from_word(said.into()) {
+            Ground::Unknown => Ground::from_word(slot.ground.load(Relaxed)),
+            said => said,
+        };
+        let foreground = match ground {
+            _ if serves => true,
+            Ground::Foreground => true,
+            Ground::Background => false,
+            // Without a gate that knows, only those are background of whom it was said.
+            Ground::Unknown => self.control.gate_knows.load(Relaxed) == 0,
+        };
+        !foreground && slot.inherits_until_ns.load(Relaxed) <= clock::now().0
+    }
+
+    /// The account of a thread, if it has one.
+    fn account_of(&self, tid: u32) -> Option<Account> {
+        let at = self.inheritance.threads[tid as usize % THREADS].load(Relaxed) as usize;
+        let slot = self.accounts.get(at)?;
+        (tid != 0 && slot.tid.load(Relaxed) == tid).then_some(at as Account)
+    }
+
+    /// The calling thread, whose account this is, is about to wait. `holder` is the thread that
+    /// it waits for, as far as that is known; `exact` says that it is more than a guess.
+    pub fn blocks(&self, account: Account, on: Blocker, holder: Option<u32>, exact: bool) {
+        let Some(slot) = self.accounts.get(usize::from(account)) else { return };
+        let now = clock::now();
+        let holder = holder.and_then(|tid| self.account_of(tid));
+        slot.blocked_by.store(holder.map_or(0, |holder| u32::from(holder) + 1), Relaxed);
+        slot.blocked_ns.store(now.0, Relaxed);
+        let critical = !self.is_background(account);
+        let unknown = critical && !(exact && holder.is_some());
+        slot.blocked.store(on as u32 | if unknown { UNKNOWN } else { 0 }, Relaxed);
+        if unknown {
+            self.inheritance.unknown.fetch_add(1, Relaxed);
+        }
+        if critical {
+            self.inherit(now, account, on);
+        }
+    }
+
+    /// Everybody inherits for whom this account waits.
+    fn inherit(&self, now: Nanos, account: Account, on: Blocker) {
+        let next = |account: Account| {
+            let by = self.accounts.get(usize::from(account))?.blocked_by.load(Relaxed);
+            by.checked_sub(1).map(|by| by as Account)
+        };
+        let until = now + INHERITED_FOR;
+        let mut at = account;
+        for link in 1..=CHAIN_MAX {
+            let Some(holder) = next(at).filter(|holder| *holder != account) else { break };
+            let Some(slot) = self.accounts.get(usize::from(holder)) else { break };
+            slot.inherits_until_ns.store(until.0, Relaxed);
+            slot.inherited.fetch_add(1, Relaxed);
+            self.inheritance.by_blocker[on as usize].fetch_add(1, Relaxed);
+            self.inheritance.longest_chain.fetch_max(link as u32, Relaxed);
+            self.promote(now, holder, on);
+            at = holder;
+        }
+    }
+
+    /// The calling thread does not wait any more.
+    pub fn unblocks(&self, account: Account) {
+        let Some(slot) = self.accounts.get(usize::from(account)) else { return };
+        let blocked = slot.blocked.swap(0, Relaxed);
+        let by = slot.blocked_by.swap(0, Relaxed);
+        if blocked & UNKNOWN != 0 {
+            let less = |count: u32| Some(count.saturating_sub(1));
+            let _ = self.inheritance.unknown.fetch_update(Relaxed, Relaxed, less);
+        }
+        if let Some(holder) = by.checked_sub(1)
+            && let Some(holder) = self.accounts.get(holder as usize)
+        {
+            holder.inherits_until_ns.store(0, Relaxed);
+        }
+    }
+
+    /// The call of this account that is held, if there is one, goes on.
+    pub(super) fn promote(&self, now: Nanos, account: Account, on: Blocker) {
+        let Some(account) = self.accounts.get(usize::from(account)) else { return };
+        let Some(task) = account.task.load(Relaxed).checked_sub(1) else { return };
+        let Some(slot) = self.tasks.get(task as usize) else { return };
+        self.locked(|guarded| {
+            if guarded.split.scheduler().promote(now, task as Task) {
+                slot.since_ns.store(now.0, Relaxed);
+                end_wait(slot, RUNNING);
+                self.inheritance.promoted.fetch_add(1, Relaxed);
+                if on == Blocker::Unknown {
+                    self.inheritance.by_blocker[on as usize].fetch_add(1, Relaxed);
+                }
+            }
+        });
+        account.task.store(0, Relaxed);
+    }
+
+    /// Whether a client's thread waits for nobody knows whom, and has for [`STUCK_AFTER`].
+    pub(super) fn clients_are_stuck(&self, now: Nanos) -> bool {
+        if self.inheritance.unknown.load(Relaxed) == 0 {
+            return false;
+        }
+        self.accounts.iter().any(|slot| is_stuck(slot, now))
+    }
+
+    /// How long a held thread may sleep before it looks for clients that are stuck.
+    pub(super) fn longest_sleep(&self) -> Nanos {
+        if self.control.kind() == SplitKind::Rcp { STUCK_AFTER } else { super::MAX_SLEEP }
+    }
+
+    /// Counts a call, and keeps which one of its account is held.
+    pub(super) fn note_call(&self, call: &Call, held: Option<Task>) {
+        if self.control.kind() != SplitKind::Rcp {
+            return;
+        }
+        let Some(slot) = self.accounts.get(usize::from(call.account)) else { return };
+        let counter = if call.background != 0 { &slot.background } else { &slot.critical };
+        counter.fetch_add(1, Relaxed);
+        slot.task.store(held.map_or(0, |task| u32::from(task) + 1), Relaxed);
+    }
+}
+
+/// The thread's holder is not known for sure. Beside the kind in [`AccountSlot::blocked`].
+const UNKNOWN: u32 = 1 << 8;
+
+fn is_stuck(slot: &AccountSlot, now: Nanos) -> bool {
+    let waits = now.since(Nanos(slot.blocked_ns.load(Relaxed)));
+    slot.blocked.load(Relaxed) & UNKNOWN != 0 && waits >= STUCK_AFTER && waits < STUCK_FOR
+}
