@@ -65,7 +65,7 @@ pub fn disable() {
     REGION.store(core::ptr::null_mut(), Release);
 }
 
-fn region() -> Option<&'static IoRegion> {
+pub(crate) fn region() -> Option<&'static IoRegion> {
     // SAFETY: null, or a reference that `attach` stored and that lives as long as the process.
     unsafe { REGION.load(Acquire).as_ref() }
 }
@@ -175,7 +175,7 @@ fn path_of(fd: c_int, path: &mut [u8; 256]) -> usize {
 }
 
 /// The calling thread's account.
-fn account(region: &IoRegion) -> Account {
+pub(crate) fn account(region: &IoRegion) -> Account {
     region.account(|name, title| {
         keeping_errno(|| {
             // SAFETY: the buffer has the 16 bytes that the call writes.

@@ -18,6 +18,7 @@ pub mod files;
 pub mod generic;
 pub mod holding;
 pub mod identity;
+pub mod locks;
 pub mod memcached;
 pub mod mongo;
 pub mod mysql;

@@ -1,5 +1,6 @@
 //! This process's view of the gate: the region it is attached to, and whether it stands aside.
 
+use crate::ops::blocked;
 use crate::{backend, eventloop, turnstile};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use headworks_region::layout::{Counter, Region};
@@ -50,6 +51,7 @@ pub fn disable() {
 /// its own; else the parent's connections are not ours to account for.
 pub fn forked() {
     lock::forget_thread_id();
+    blocked::serves(None);
     eventloop::forked();
     let serves = backend::inherit();
     // SAFETY: getppid has no preconditions.

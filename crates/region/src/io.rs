@@ -64,6 +64,8 @@ pub struct IoControl {
     off: AtomicU32,
     rotational: AtomicU32,
     hold_max_ms: AtomicU32,
+    /// Bytes that background tasks may have dirtied; zero for the scheduler's own default.
+    dirty_max: AtomicU64,
     /// The gate tells which threads serve clients: all others are background.
     pub gate_knows: AtomicU32,
     /// Calls that passed because the region's lock was not to be had.
@@ -254,6 +256,10 @@ impl IoRegion {
     #[cold]
     fn begin_anew(&self, guarded: &mut Guarded) {
         guarded.split.start(self.control.kind(), self.control.rotational());
+        match self.control.dirty_max.load(Relaxed) {
+            0 => {}
+            bytes => guarded.split.set_dirty_max(bytes),
+        }
         for slot in &self.tasks {
             // The new scheduler knows none of them.
             end_wait(slot, PASSED);
@@ -274,6 +280,12 @@ impl IoRegion {
     pub fn set_hold_max(&self, time: Nanos) {
         let ms = u32::try_from(time.0 / 1_000_000).unwrap_or(u32::MAX);
         self.control.hold_max_ms.store(ms, Relaxed);
+    }
+
+    /// Bytes that background tasks may have dirtied, from the next [`IoRegion::start`] on; zero for
+    /// the scheduler's own default.
+    pub fn set_dirty_max(&self, bytes: u64) {
+        self.control.dirty_max.store(bytes, Relaxed);
     }
 
     /// Replaces the rules. Accounts follow at their next call; files keep their deadlines until they
@@ -520,13 +532,14 @@ impl IoRegion {
             if orders > 0 {
                 return Order::WriteBack(orders);
             }
+            let now = clock::now();
+            if self.clients_are_stuck(now)
+                && self.promote(now, ticket.call.account, Blocker::Unknown)
+            {
+                return Order::Go;
+            }
             if busy {
                 return Order::Nothing;
-            }
-            let now = clock::now();
-            if self.control.kind() == SplitKind::Rcp && self.clients_are_stuck(now) {
-                self.promote(now, ticket.call.account, Blocker::Unknown);
-                continue;
             }
             let idle = now.since(Nanos(slot.progress_ns.load(Relaxed)));
             let hold_max = self.control.hold_max();

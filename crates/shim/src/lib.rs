@@ -9,6 +9,7 @@
 mod closings;
 mod files;
 mod hooks;
+mod locks;
 mod loops;
 mod processes;
 mod real;

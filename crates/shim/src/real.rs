@@ -61,9 +61,6 @@ static CLOSE_RANGE: Real = Real::new(c"close_range");
 static CLOSEFROM: Real = Real::new(c"closefrom");
 static DUP2: Real = Real::new(c"dup2");
 static DUP3: Real = Real::new(c"dup3");
-static PTHREAD_COND_WAIT: Real = Real::new(c"pthread_cond_wait");
-static PTHREAD_COND_TIMEDWAIT: Real = Real::new(c"pthread_cond_timedwait");
-static PTHREAD_COND_CLOCKWAIT: Real = Real::new(c"pthread_cond_clockwait");
 
 /// Looks all of them up.
 pub(crate) fn resolve_all() {
@@ -98,13 +95,11 @@ pub(crate) fn resolve_all() {
         &CLOSEFROM,
         &DUP2,
         &DUP3,
-        &PTHREAD_COND_WAIT,
-        &PTHREAD_COND_TIMEDWAIT,
-        &PTHREAD_COND_CLOCKWAIT,
     ] {
         real.resolve();
     }
     files::resolve_all();
+    locks::resolve_all();
 }
 
 /// Declares a caller of a real function, with a system call as what it falls back to.
@@ -363,30 +358,14 @@ real! {
     (from: c_int, to: c_int, flags: c_int) -> c_int
 }
 
-// No system call waits on a condition. Before the constructor has run, the caller is told of a
-// spurious wake-up, which it must expect, and comes again.
-real! {
-    /// The real `pthread_cond_wait`.
-    pthread_cond_wait = PTHREAD_COND_WAIT or |_condition: *mut pthread_cond_t, _mutex: *mut pthread_mutex_t| -> c_long {
-        libc::syscall(libc::SYS_sched_yield)
-    };
-    (condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t) -> c_int
-}
-real! {
-    /// The real `pthread_cond_timedwait`.
-    pthread_cond_timedwait = PTHREAD_COND_TIMEDWAIT or |_condition: *mut pthread_cond_t, _mutex: *mut pthread_mutex_t, _until: *const timespec| -> c_long {
-        libc::syscall(libc::SYS_sched_yield)
-    };
-    (condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, until: *const timespec) -> c_int
-}
-real! {
-    /// The real `pthread_cond_clockwait`.
-    pthread_cond_clockwait = PTHREAD_COND_CLOCKWAIT or |_condition: *mut pthread_cond_t, _mutex: *mut pthread_mutex_t, _clock: clockid_t, _until: *const timespec| -> c_long {
-        libc::syscall(libc::SYS_sched_yield)
-    };
-    (condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int
-}
-
+mod locks;
+pub(crate) use locks::{
+    pthread_cond_broadcast, pthread_cond_clockwait, pthread_cond_signal, pthread_cond_timedwait,
+    pthread_cond_wait, pthread_mutex_lock, pthread_mutex_timedlock, pthread_mutex_trylock,
+    pthread_rwlock_rdlock, pthread_rwlock_tryrdlock, pthread_rwlock_trywrlock,
+    pthread_rwlock_wrlock, sem_clockwait, sem_post, sem_timedwait, sem_trywait, sem_wait, semop,
+    semtimedop,
+};
 mod files;
 pub(crate) use files::{
     creat, fdatasync, fsync, ftruncate, mkdir, open, open64, openat, openat64, pread, preadv,

@@ -1,7 +1,6 @@
 //! The hooks of waits in the middle of a request: sleeps on conditions, and what MariaDB says of
 //! its waits by itself.
 
-use crate::real;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
 use headworks_hooks::barrier::{Of, guarded_keeping_errno};
@@ -9,7 +8,7 @@ use headworks_hooks::ops::blocked;
 use headworks_hooks::process;
 use headworks_hooks::server_waits;
 use headworks_region::Protocol;
-use libc::{c_int, clockid_t, pthread_cond_t, pthread_mutex_t, timespec};
+use libc::c_int;
 
 /// The server was asked for its callbacks.
 static ASKED: AtomicBool = AtomicBool::new(false);
@@ -46,7 +45,7 @@ unsafe extern "C-unwind" fn wait_ends(thd: *mut c_void) {
 
 /// Runs a wait on a condition; if the thread serves a request, the gate hears of it.
 #[inline]
-fn sleeping(wait: impl FnOnce() -> c_int) -> c_int {
+pub(crate) fn sleeping(wait: impl FnOnce() -> c_int) -> c_int {
     if !blocked::may_block() {
         return wait();
     }
@@ -54,40 +53,4 @@ fn sleeping(wait: impl FnOnce() -> c_int) -> c_int {
     let result = wait();
     guarded_keeping_errno(Of::Process, blocked::wakes_up);
     result
-}
-
-/// # Safety
-/// As the C library's function; so for all below.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pthread_cond_wait(
-    condition: *mut pthread_cond_t,
-    mutex: *mut pthread_mutex_t,
-) -> c_int {
-    // SAFETY: the arguments are the caller's.
-    sleeping(|| unsafe { real::pthread_cond_wait(condition, mutex) })
-}
-
-/// # Safety
-/// As the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pthread_cond_timedwait(
-    condition: *mut pthread_cond_t,
-    mutex: *mut pthread_mutex_t,
-    until: *const timespec,
-) -> c_int {
-    // SAFETY: the arguments are the caller's.
-    sleeping(|| unsafe { real::pthread_cond_timedwait(condition, mutex, until) })
-}
-
-/// # Safety
-/// As the C library's function.
-#[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn pthread_cond_clockwait(
-    condition: *mut pthread_cond_t,
-    mutex: *mut pthread_mutex_t,
-    clock: clockid_t,
-    until: *const timespec,
-) -> c_int {
-    // SAFETY: the arguments are the caller's.
-    sleeping(|| unsafe { real::pthread_cond_clockwait(condition, mutex, clock, until) })
 }

@@ -116,6 +116,11 @@ impl SplitState {
         }
     }
 
+    /// How much background tasks may dirty before their writes are held, for [`Rcp`].
+    pub fn set_dirty_max(&mut self, bytes: u64) {
+        self.rcp.set_dirty_max(bytes);
+    }
+
     /// Which one is in force.
     pub fn kind(&self) -> SplitKind {
         SplitKind::from_word(self.kind)

@@ -138,16 +138,16 @@ impl IoRegion {
         }
         let Some(slot) = self.accounts.get(usize::from(account)) else { return false };
         let (serves, said) = thread::with(|words| (words.serving.get() != 0, words.ground.get()));
-        let ground = match Ground::from_word(said.into()) {
-            Ground::Unknown => Ground::from_word(slot.ground.load(Relaxed)),
-            said => said,
+        // What the operator says stands above what the program says of itself.
+        let ground = match Ground::from_word(slot.ground.load(Relaxed)) {
+            Ground::Unknown => Ground::from_word(said.into()),
+            rule => rule,
         };
         let foreground = match ground {
-            _ if serves => true,
             Ground::Foreground => true,
             Ground::Background => false,
             // Without a gate that knows, only those are background of whom it was said.
-            Ground::Unknown => self.control.gate_knows.load(Relaxed) == 0,
+            Ground::Unknown => serves || self.control.gate_knows.load(Relaxed) == 0,
         };
         !foreground && slot.inherits_until_ns.load(Relaxed) <= clock::now().0
     }
@@ -214,22 +214,28 @@ impl IoRegion {
         }
     }
 
-    /// The call of this account that is held, if there is one, goes on.
-    pub(super) fn promote(&self, now: Nanos, account: Account, on: Blocker) {
-        let Some(account) = self.accounts.get(usize::from(account)) else { return };
-        let Some(task) = account.task.load(Relaxed).checked_sub(1) else { return };
-        let Some(slot) = self.tasks.get(task as usize) else { return };
-        self.locked(|guarded| {
-            if guarded.split.scheduler().promote(now, task as Task) {
+    /// The call of this account that is held goes on. Says whether there is one.
+    pub(super) fn promote(&self, now: Nanos, account: Account, on: Blocker) -> bool {
+        let Some(account) = self.accounts.get(usize::from(account)) else { return false };
+        let Some(task) = account.task.load(Relaxed).checked_sub(1) else { return false };
+        let Some(slot) = self.tasks.get(task as usize) else { return false };
+        let promoted = self.locked(|guarded| {
+            let goes = guarded.split.scheduler().promote(now, task as Task);
+            if goes {
                 slot.since_ns.store(now.0, Relaxed);
                 end_wait(slot, RUNNING);
-                self.inheritance.promoted.fetch_add(1, Relaxed);
-                if on == Blocker::Unknown {
-                    self.inheritance.by_blocker[on as usize].fetch_add(1, Relaxed);
-                }
             }
+            goes
         });
         account.task.store(0, Relaxed);
+        if promoted != Some(true) {
+            return false;
+        }
+        self.inheritance.promoted.fetch_add(1, Relaxed);
+        if on == Blocker::Unknown {
+            self.inheritance.by_blocker[on as usize].fetch_add(1, Relaxed);
+        }
+        true
     }
 
     /// Whether a client's thread waits for nobody knows whom, and has for [`STUCK_AFTER`].
