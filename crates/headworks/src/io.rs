@@ -4,8 +4,11 @@ use crate::cli::{IoCommand, IoDevice, IoSet, IoTop};
 use crate::config;
 use crate::instance::Instance;
 use anyhow::Result;
+use headworks_policy::split::SplitKind;
+use headworks_region::io::criticality::BLOCKER_NAMES;
 use headworks_region::io::{IoMapping, RULES};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -52,6 +55,11 @@ struct Account {
     held: u64,
     held_ns: u64,
     written_back_pieces: u64,
+    /// With `rcp`: calls that a client waited for, and others.
+    critical: u64,
+    background: u64,
+    /// With `rcp`: times a client waited for something that this thread had.
+    inherited: u64,
 }
 
 impl Account {
@@ -68,6 +76,9 @@ impl Account {
             held: less(self.held, before.held),
             held_ns: less(self.held_ns, before.held_ns),
             written_back_pieces: less(self.written_back_pieces, before.written_back_pieces),
+            critical: less(self.critical, before.critical),
+            background: less(self.background, before.background),
+            inherited: less(self.inherited, before.inherited),
             ..*self
         }
     }
@@ -89,7 +100,54 @@ struct State {
     accounts_full: u64,
     restarted: u64,
     panics: u64,
+    /// With `rcp`: who waited for whom.
+    inheritance: Inheritance,
     accounts: Vec<Account>,
+}
+
+/// What clients waited for.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Inheritance {
+    /// Times somebody inherited, by what was waited for.
+    by_cause: BTreeMap<&'static str, u64>,
+    /// Held calls that went on because a client waited for them.
+    promoted: u64,
+    longest_chain: u32,
+}
+
+impl Inheritance {
+    fn of(region: &IoMapping) -> Self {
+        let counts = &region.inheritance;
+        let by_cause = BLOCKER_NAMES
+            .iter()
+            .zip(&counts.by_blocker)
+            .filter(|(name, _)| !name.is_empty())
+            .map(|(name, count)| (*name, count.load(Relaxed)))
+            .collect();
+        Inheritance {
+            by_cause,
+            promoted: counts.promoted.load(Relaxed),
+            longest_chain: counts.longest_chain.load(Relaxed),
+        }
+    }
+
+    /// One line: how often each second, by cause.
+    fn line(&self, before: &Inheritance, seconds: f64) -> String {
+        let per = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds.max(1e-3);
+        let causes: Vec<String> = self
+            .by_cause
+            .iter()
+            .map(|(name, count)| (name, per(*count, *before.by_cause.get(name).unwrap_or(&0))))
+            .filter(|(_, rate)| *rate > 0.0)
+            .map(|(name, rate)| format!("{name} {rate:.1}"))
+            .collect();
+        format!(
+            "  inherited/s: {}; {:.1} held calls/s went on; longest chain {}\n",
+            if causes.is_empty() { "none".to_owned() } else { causes.join(", ") },
+            per(self.promoted, before.promoted),
+            self.longest_chain,
+        )
+    }
 }
 
 fn state(instance: &str, region: &IoMapping) -> State {
@@ -110,6 +168,9 @@ fn state(instance: &str, region: &IoMapping) -> State {
             held: slot.held.load(Relaxed),
             held_ns: slot.held_ns.load(Relaxed),
             written_back_pieces: slot.written_back.load(Relaxed),
+            critical: slot.critical.load(Relaxed),
+            background: slot.background.load(Relaxed),
+            inherited: slot.inherited.load(Relaxed),
         })
     });
     State {
@@ -125,6 +186,7 @@ fn state(instance: &str, region: &IoMapping) -> State {
         accounts_full: control.accounts_full.load(Relaxed),
         restarted: control.restarted.load(Relaxed),
         panics: control.panics.load(Relaxed),
+        inheritance: Inheritance::of(region),
         accounts: accounts.collect(),
     }
 }
@@ -192,8 +254,12 @@ fn picture(now: &State, before: &State, seconds: f64) -> String {
             text += &format!("  {count} {what}\n");
         }
     }
+    let rcp = now.scheduler == SplitKind::Rcp.name();
+    if rcp {
+        text += &now.inheritance.line(&before.inheritance, seconds);
+    }
     text += &format!(
-        "{:>8} {:<24} {:>4} {:>9} {:>9} {:>8} {:>9} {:>8} {:>9} {:>9}\n",
+        "{:>8} {:<24} {:>4} {:>9} {:>9} {:>8} {:>9} {:>8} {:>9} {:>9}",
         "thread",
         "name",
         "prio",
@@ -205,11 +271,15 @@ fn picture(now: &State, before: &State, seconds: f64) -> String {
         "held ms",
         "back/s"
     );
+    if rcp {
+        text += &format!(" {:>7} {:>7} {:>7}", "crit/s", "backg/s", "inher/s");
+    }
+    text.push('\n');
     let per = |count: u64| count as f64 / seconds.max(1e-3);
     let mean = |ns: u64, count: u64| ns as f64 / 1e6 / count.max(1) as f64;
     for row in rows.iter().take(ROWS) {
         text += &format!(
-            "{:>8} {:<24.24} {:>4} {:>9.0} {:>9.2} {:>8.1} {:>9.2} {:>8.1} {:>9.2} {:>9.1}\n",
+            "{:>8} {:<24.24} {:>4} {:>9.0} {:>9.2} {:>8.1} {:>9.2} {:>8.1} {:>9.2} {:>9.1}",
             row.thread,
             row.name,
             row.priority,
@@ -221,6 +291,11 @@ fn picture(now: &State, before: &State, seconds: f64) -> String {
             mean(row.held_ns, row.held),
             per(row.written_back_pieces),
         );
+        if rcp {
+            let counts = [row.critical, row.background, row.inherited];
+            text.extend(counts.map(|count| format!(" {:>7.1}", per(count))));
+        }
+        text.push('\n');
     }
     if more > 0 {
         text += &format!("  and {more} more threads\n");

@@ -359,7 +359,10 @@ impl Plan<'_> {
             let region = instance.create_io(*owner)?;
             let mut config = self.config.io.clone();
             // The file's own sections decide first.
-            config.rules.extend(profile.files.iter().copied());
+            config.rules.extend(profile.io.iter().copied());
+            let tells = ["threads", "processes"].contains(&profile.served_by.as_str())
+                && profile.name != GENERIC;
+            region.control.gate_knows.store(tells.into(), Ordering::Relaxed);
             config.apply(&region, io::rotational(Path::new(".")));
         }
         instance.hand_over(*owner)?;

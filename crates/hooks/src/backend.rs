@@ -211,6 +211,8 @@ pub fn adopt() {
     let fd = CLIENT.load(Ordering::Relaxed);
     let (Some(region), Some(peer)) = (process::region(), peer_of(fd)) else { return };
     waits::find();
+    // All that this process does, it does for its client.
+    crate::locks::serves_clients();
     let pid = process::own_pid();
     region.succeed(pid);
     let Some(user) = region.register(pid, clock::now()) else { return };

@@ -45,6 +45,16 @@ pub fn signals(address: usize) {
     }
 }
 
+/// The calling thread serves clients, unless the program says something else of it.
+#[inline]
+pub(crate) fn serves_clients() {
+    thread::with(|words| {
+        if words.ground.get() == 0 {
+            words.ground.set(1);
+        }
+    });
+}
+
 /// What the program says of the calling thread: clients wait for it, or they do not.
 pub fn says_foreground(foreground: bool) {
     thread::with(|words| words.ground.set(if foreground { 1 } else { 2 }));

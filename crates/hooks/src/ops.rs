@@ -441,6 +441,7 @@ pub(crate) fn abandon(conn: &'static Conn) {
 }
 
 fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
+    crate::locks::serves_clients();
     let slot = it.slot;
     it.conn.set_anticipating(false);
     match class {
@@ -503,6 +504,7 @@ fn classify(it: &Followed, inner: &mut Use<'_>) {
 
 #[cold]
 fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
+    crate::locks::serves_clients();
     if inner.left_alone {
         return;
     }

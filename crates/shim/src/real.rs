@@ -6,8 +6,8 @@
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
-    c_int, c_long, c_uint, clockid_t, epoll_event, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t,
-    pollfd, pthread_cond_t, pthread_mutex_t, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
+    c_int, c_long, c_uint, epoll_event, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t,
+    pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
     timespec,
 };
 

@@ -1,11 +1,11 @@
 //! The `[io]` section: which scheduler governs files, and what it is told of files and threads.
 
 use super::error::{ConfigError, Place};
-use super::schema::{IoFileSection, IoSection, Words};
+use super::schema::{IoFileSection, IoSection, IoThreadSection, Words};
 use super::validate::{choice, number, text};
 use headworks_policy::Nanos;
 use headworks_policy::split::SplitKind;
-use headworks_region::io::{IoRegion, IoRule, RULES, Subject};
+use headworks_region::io::{Ground, IoRegion, IoRule, RULES, Subject};
 use headworks_region::text::Text;
 use toml::Spanned;
 
@@ -18,6 +18,9 @@ pub struct IoConfig {
     pub rotational: Option<bool>,
     /// Longest time without progress; zero for the usual one.
     pub hold_max: Nanos,
+    /// Part of the memory that the background may dirty before its writes wait; zero for the
+    /// scheduler's own default.
+    pub background_dirty_percent: u64,
     /// Of files and threads; the first that fits decides.
     pub rules: Vec<IoRule>,
 }
@@ -27,8 +30,17 @@ impl IoConfig {
     pub fn apply(&self, region: &IoRegion, rotational: bool) {
         region.set_hold_max(self.hold_max);
         region.set_rules(&self.rules);
+        region.set_dirty_max(memory_bytes() / 100 * self.background_dirty_percent);
         region.start(self.kind, self.rotational.unwrap_or(rotational));
     }
+}
+
+/// Bytes of memory of this machine.
+fn memory_bytes() -> u64 {
+    // SAFETY: both have no preconditions.
+    let (pages, bytes) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0) * u64::try_from(bytes).unwrap_or(0)
 }
 
 const DEVICES: [&str; 2] = ["disk", "flash"];
@@ -39,17 +51,9 @@ pub(super) fn io(section: &IoSection, place: &Place<'_>) -> Result<IoConfig, Con
     let kind = choice("scheduler", &section.scheduler, &kinds, place)?;
     let device = choice("device", &section.device, &DEVICES, place)?;
     let hold_max = number("io_hold_ms_max", &section.io_hold_ms_max, place)?;
+    let dirty = number("background_dirty_percent", &section.background_dirty_percent, place)?;
     let mut rules = files(&section.file, place)?;
-    for thread in &section.thread {
-        let at = thread.span().start;
-        let thread = thread.get_ref();
-        let pattern = pattern("name", &thread.name, at, place)?;
-        let level = number("priority", &thread.priority, place)?.map_or(4, |level| level as u8);
-        let rate = number("bytes_per_s", &thread.bytes_per_s, place)?.unwrap_or(0);
-        let burst = number("burst_bytes", &thread.burst_bytes, place)?.unwrap_or(0);
-        let rule = IoRule { subject: Subject::Thread, pattern, level, rate, burst, ..EMPTY };
-        rules.push((at, rule));
-    }
+    rules.extend(threads(&section.thread, place)?);
     if let Some((at, _)) = rules.get(RULES) {
         return Err(place.at(
             *at,
@@ -61,6 +65,7 @@ pub(super) fn io(section: &IoSection, place: &Place<'_>) -> Result<IoConfig, Con
         kind: kind.map_or(SplitKind::Noop, |at| SplitKind::ALL[at]),
         rotational: device.map(|at| at == 0),
         hold_max: hold_max.map_or(Nanos(0), Nanos::from_millis),
+        background_dirty_percent: dirty.unwrap_or(1),
         rules: rules.into_iter().map(|(_, rule)| rule).collect(),
     })
 }
@@ -72,7 +77,32 @@ const EMPTY: IoRule = IoRule {
     level: 4,
     rate: 0,
     burst: 0,
+    ground: Ground::Unknown,
 };
+
+/// What sections say of threads, and where each of them begins.
+pub(crate) fn threads(
+    sections: &[Spanned<IoThreadSection>],
+    place: &Place<'_>,
+) -> Result<Vec<(usize, IoRule)>, ConfigError> {
+    let mut rules = Vec::new();
+    for thread in sections {
+        let at = thread.span().start;
+        let thread = thread.get_ref();
+        let pattern = pattern("name", &thread.name, at, place)?;
+        let level = number("priority", &thread.priority, place)?.map_or(4, |level| level as u8);
+        let rate = number("bytes_per_s", &thread.bytes_per_s, place)?.unwrap_or(0);
+        let burst = number("burst_bytes", &thread.burst_bytes, place)?.unwrap_or(0);
+        let ground = match thread.foreground {
+            None => Ground::Unknown,
+            Some(true) => Ground::Foreground,
+            Some(false) => Ground::Background,
+        };
+        let rule = IoRule { subject: Subject::Thread, pattern, level, rate, burst, ground, ..EMPTY };
+        rules.push((at, rule));
+    }
+    Ok(rules)
+}
 
 /// What sections say of files, and where each of them begins.
 pub(crate) fn files(

@@ -33,6 +33,9 @@ pub(super) struct IoSection {
     pub device: Words,
     /// Longest time for which a call waits without progress, 10 to 60000 ms. Default 1000.
     pub io_hold_ms_max: Number,
+    /// With `rcp`: how much of the memory the background may dirty before its writes wait, 1 to 50
+    /// percent. Default 1.
+    pub background_dirty_percent: Number,
     #[serde(default)]
     pub file: Vec<Spanned<IoFileSection>>,
     #[serde(default)]
@@ -52,7 +55,7 @@ pub(crate) struct IoFileSection {
 /// `[[io.thread]]`
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct IoThreadSection {
+pub(crate) struct IoThreadSection {
     /// Pattern for the thread's name, or for the title of its process, up to 64 bytes.
     pub name: Words,
     /// 0 (highest) to 7. Default 4.
@@ -62,6 +65,8 @@ pub(super) struct IoThreadSection {
     pub bytes_per_s: Number,
     /// Normalized bytes that they may save up. Default: a second's worth.
     pub burst_bytes: Number,
+    /// With `rcp`: whether clients wait for these threads. Default: what the gate sees.
+    pub foreground: Option<bool>,
 }
 
 /// `[gate]`
@@ -215,6 +220,7 @@ pub(super) const WHOLE_NUMBERS: &[WholeNumber] = &[
     whole("stall_ms", "milliseconds", 10, HOUR_MS, "500"),
     whole("port", "a TCP port", 1, 65_535, "every port"),
     whole("io_hold_ms_max", "milliseconds", 10, 60_000, "1000"),
+    whole("background_dirty_percent", "percent of the memory", 1, 50, "1"),
     whole("priority", "0 is the highest", 0, 7, "4"),
     whole("bytes_per_s", "normalized bytes a second", 1, 1_000_000_000_000, "no limit"),
     whole("burst_bytes", "normalized bytes", 1, 1_000_000_000_000, "a second's worth"),

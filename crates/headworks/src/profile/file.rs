@@ -4,7 +4,7 @@ use super::{Bypass, Calls, Check, FRAMINGS, Profile, RunAs, SettingsFrom};
 use crate::config::error::{ConfigError, Place, nearest};
 use crate::config::io;
 use crate::config::rules::BYPASS_MAX;
-use crate::config::schema::{IoFileSection, explain_with};
+use crate::config::schema::{IoFileSection, IoThreadSection, explain_with};
 use headworks_hooks::symbols::SYMBOLS;
 use headworks_region::rules::{Rule, Verdict};
 use headworks_region::text::{TEXT_BYTES, Text};
@@ -38,6 +38,8 @@ struct File {
     bypass: Vec<Spanned<BypassSection>>,
     #[serde(default)]
     files: Vec<Spanned<IoFileSection>>,
+    #[serde(default)]
+    threads: Vec<Spanned<IoThreadSection>>,
     #[serde(default)]
     preflight: Preflight,
     #[serde(default)]
@@ -151,7 +153,11 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Profile, ConfigError> {
         calls: calls(file.calls, place)?,
         locks: locks(&file.locks, place)?,
         bypass: file.bypass.iter().map(|each| bypass(each, place)).collect::<Result<_, _>>()?,
-        files: io::files(&file.files, place)?.into_iter().map(|(_, rule)| rule).collect(),
+        io: io::files(&file.files, place)?
+            .into_iter()
+            .chain(io::threads(&file.threads, place)?)
+            .map(|(_, rule)| rule)
+            .collect(),
         settings: choice(
             "settings",
             &file.preflight.settings,
@@ -193,8 +199,9 @@ pub(super) fn parse(text: &str, path: &Path) -> Result<Profile, ConfigError> {
 fn mend_of(key: &str, message: &str) -> String {
     let list = ["servers", "starters", "acquire", "release", "units", "checks", "notes"];
     match key {
-        "files" => "Write the section as `[[files]]`, because there may be several.".to_owned(),
-        "bypass" => "Write the section as `[[bypass]]`, because there may be several.".to_owned(),
+        "files" | "threads" | "bypass" => {
+            format!("Write the section as `[[{key}]]`, because there may be several.")
+        }
         key if list.contains(&key) => format!("Write a list: `{key} = [\"...\", \"...\"]`."),
         key if message.ends_with("expected a string") => {
             format!("Write a text in quotes: `{key} = \"...\"`.")

@@ -136,9 +136,9 @@ pub struct Profile {
     pub locks: SessionWords,
     /// Who is never held.
     pub bypass: Vec<Bypass>,
-    /// Deadlines of its files, for an I/O scheduler that has them.
+    /// What an I/O scheduler is told of its files and threads.
     #[serde(skip)]
-    pub files: Vec<IoRule>,
+    pub io: Vec<IoRule>,
     /// How its settings are found.
     pub settings: SettingsFrom,
     /// As whom it runs.

@@ -1,6 +1,7 @@
 //! `headworks profile list` and `show`.
 
 use super::{Profile, Profiles};
+use headworks_region::io::{Ground, Subject};
 use crate::cli::ProfileCommand;
 use anyhow::Result;
 use std::fmt::Write;
@@ -78,9 +79,13 @@ fn text(profile: &Profile) -> String {
             bypass.conditions.iter().map(|(key, text)| format!("{key} {text}")).collect();
         rows.push(("never held", format!("{} ({})", conditions.join(", "), bypass.reason)));
     }
-    for file in &profile.files {
-        let deadline = format!("{} within {}", file.pattern.to_display(), file.deadline);
-        rows.push(("fsyncs of", deadline));
+    for rule in &profile.io {
+        let pattern = rule.pattern.to_display();
+        rows.push(match (rule.subject, rule.ground) {
+            (Subject::Thread, Ground::Background) => ("background", pattern),
+            (Subject::Thread, _) => ("foreground", pattern),
+            _ => ("fsyncs of", format!("{pattern} within {}", rule.deadline)),
+        });
     }
     rows.extend(profile.notes.iter().map(|note| ("note", note.clone())));
     rows.iter().map(|(name, value)| format!("{name:<12} {value}\n")).collect()
