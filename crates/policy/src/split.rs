@@ -305,6 +305,12 @@ pub trait Scheduler: Send {
         false
     }
 
+    /// A thread of a client has waited so long for a lock whose holder is not known. Says whether
+    /// this task, which waits here, may be the holder's and goes on at once.
+    fn may_block_clients(&mut self, now: Nanos, task: Task, waited: Nanos) -> bool {
+        false
+    }
+
     /// A task that waits will wait no more.
     fn cancel(&mut self, now: Nanos, task: Task) {}
 

@@ -533,9 +533,7 @@ impl IoRegion {
                 return Order::WriteBack(orders);
             }
             let now = clock::now();
-            if self.clients_are_stuck(now)
-                && self.promote(now, ticket.call.account, Blocker::Unknown)
-            {
+            if self.may_block_clients(now, task) {
                 return Order::Go;
             }
             if busy {

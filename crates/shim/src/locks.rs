@@ -299,11 +299,7 @@ unsafe fn operate(
 /// # Safety
 /// As the C library's function.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn semop(
-    set: c_int,
-    operations: *mut sembuf,
-    count: size_t,
-) -> c_int {
+pub unsafe extern "C-unwind" fn semop(set: c_int, operations: *mut sembuf, count: size_t) -> c_int {
     // SAFETY: the arguments are the caller's.
     unsafe { operate(set, operations, count, || real::semop(set, operations, count)) }
 }

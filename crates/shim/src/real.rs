@@ -6,9 +6,8 @@
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicPtr, Ordering};
 use libc::{
-    c_int, c_long, c_uint, epoll_event, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t,
-    pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t,
-    timespec,
+    c_int, c_long, c_uint, epoll_event, iovec, loff_t, mmsghdr, msghdr, nfds_t, off_t, pollfd,
+    sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec,
 };
 
 /// A function of the next library in the search order.

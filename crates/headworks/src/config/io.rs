@@ -98,7 +98,8 @@ pub(crate) fn threads(
             Some(true) => Ground::Foreground,
             Some(false) => Ground::Background,
         };
-        let rule = IoRule { subject: Subject::Thread, pattern, level, rate, burst, ground, ..EMPTY };
+        let rule =
+            IoRule { subject: Subject::Thread, pattern, level, rate, burst, ground, ..EMPTY };
         rules.push((at, rule));
     }
     Ok(rules)

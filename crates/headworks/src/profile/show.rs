@@ -1,9 +1,9 @@
 //! `headworks profile list` and `show`.
 
 use super::{Profile, Profiles};
-use headworks_region::io::{Ground, Subject};
 use crate::cli::ProfileCommand;
 use anyhow::Result;
+use headworks_region::io::{Ground, Subject};
 use std::fmt::Write;
 
 /// Carries out the command.

@@ -273,6 +273,14 @@ impl Deadline {
         self.waiting.insert(task, Waiter { call: *call, arrived: now, mark });
     }
 
+    /// Whether the task waits here for more pieces than so many.
+    pub(super) fn waits_for_all(&self, task: Task, pieces: u32) -> bool {
+        self.waiting.get(task).is_some_and(|waiter| {
+            let (in_flight, left) = of_mark(waiter.mark);
+            in_flight + left > pieces
+        })
+    }
+
     /// Whether the task waits here.
     pub(super) fn holds(&self, task: Task) -> bool {
         self.waiting.contains(task)

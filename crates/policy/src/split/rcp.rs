@@ -21,6 +21,8 @@
 //!   further [`READ_EVERY`]; they fall back at the next critical I/O.
 //!
 //! A task that a client's request waits for is [promoted](Scheduler::promote): it goes on at once.
+//! Where the holder of a lock is not known, it may be a task that is held here
+//! ([`Scheduler::may_block_clients`]). It probably is if a client waits and no critical I/O runs.
 //!
 //! # Worked example
 //! A checkpointer's `fsync` has 300 dirty pieces, and a client commits every 20 ms. The commit goes
@@ -38,6 +40,13 @@ pub const QUIET: Nanos = Nanos::from_millis(100);
 
 /// A background read starts so often at least (section 4.3).
 pub const READ_EVERY: Nanos = Nanos::from_millis(10);
+
+/// A client waits for nobody knows whom. Held tasks go on if no critical I/O has run for so long, …
+pub const STUCK_ALONE: Nanos = Nanos::from_millis(5);
+/// … or a held read or write after this time, …
+pub const STUCK_CALL: Nanos = Nanos::from_millis(20);
+/// … or an `fsync` with much to write: its issue makes everybody wait.
+pub const STUCK_FSYNC: Nanos = Nanos::from_millis(1_000);
 
 /// Pieces that a throttled writer writes back before it goes on.
 const WRITER_PIECES: u32 = 4;
@@ -324,6 +333,17 @@ impl Scheduler for Rcp {
         let holds = self.writeback.holds(task);
         self.writeback.cancel(now, task);
         holds
+    }
+
+    fn may_block_clients(&mut self, now: Nanos, task: Task, waited: Nanos) -> bool {
+        // What a client waits for is usually other clients' I/O.
+        let alone = self.critical == 0 && now.since(self.critical_at) >= STUCK_ALONE;
+        let patience = if self.writeback.waits_for_all(task, WRITER_PIECES) {
+            STUCK_FSYNC
+        } else {
+            STUCK_CALL
+        };
+        (alone || waited >= patience) && self.promote(now, task)
     }
 
     fn cancel(&mut self, now: Nanos, task: Task) {

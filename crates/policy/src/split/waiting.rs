@@ -52,6 +52,10 @@ impl Waiting {
         self.bits.get(usize::from(task) / 64).is_some_and(|word| word & 1 << (task % 64) != 0)
     }
 
+    pub(super) fn get(&self, task: Task) -> Option<&Waiter> {
+        self.contains(task).then(|| &self.waiters[usize::from(task)])
+    }
+
     pub(super) fn get_mut(&mut self, task: Task) -> Option<&mut Waiter> {
         self.contains(task).then(|| &mut self.waiters[usize::from(task)])
     }

@@ -25,7 +25,7 @@ use crate::{clock, lock, thread};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, Call, Task};
+use headworks_policy::split::{Account, Call, Scheduler, Task};
 
 use super::account::Ground;
 
@@ -185,15 +185,18 @@ impl IoRegion {
             by.checked_sub(1).map(|by| by as Account)
         };
         let until = now + INHERITED_FOR;
+        let mut chain = [Account::MAX; CHAIN_MAX];
         let mut at = account;
-        for link in 1..=CHAIN_MAX {
-            let Some(holder) = next(at).filter(|holder| *holder != account) else { break };
+        for link in 1..CHAIN_MAX {
+            chain[link - 1] = at;
+            // Notes that are guesses may go round.
+            let Some(holder) = next(at).filter(|holder| !chain.contains(holder)) else { break };
             let Some(slot) = self.accounts.get(usize::from(holder)) else { break };
             slot.inherits_until_ns.store(until.0, Relaxed);
             slot.inherited.fetch_add(1, Relaxed);
             self.inheritance.by_blocker[on as usize].fetch_add(1, Relaxed);
             self.inheritance.longest_chain.fetch_max(link as u32, Relaxed);
-            self.promote(now, holder, on);
+            self.promote(now, holder);
             at = holder;
         }
     }
@@ -214,36 +217,51 @@ impl IoRegion {
         }
     }
 
-    /// The call of this account that is held goes on. Says whether there is one.
-    pub(super) fn promote(&self, now: Nanos, account: Account, on: Blocker) -> bool {
-        let Some(account) = self.accounts.get(usize::from(account)) else { return false };
-        let Some(task) = account.task.load(Relaxed).checked_sub(1) else { return false };
-        let Some(slot) = self.tasks.get(task as usize) else { return false };
-        let promoted = self.locked(|guarded| {
-            let goes = guarded.split.scheduler().promote(now, task as Task);
+    /// The call of this account that is held goes on.
+    fn promote(&self, now: Nanos, account: Account) {
+        let Some(slot) = self.accounts.get(usize::from(account)) else { return };
+        if let Some(task) = slot.task.load(Relaxed).checked_sub(1) {
+            self.goes_on(now, task as Task, |scheduler| scheduler.promote(now, task as Task));
+            slot.task.store(0, Relaxed);
+        }
+    }
+
+    /// A call that is held goes on if the scheduler agrees. Says whether it does.
+    fn goes_on(
+        &self,
+        now: Nanos,
+        task: Task,
+        agrees: impl FnOnce(&mut dyn Scheduler) -> bool,
+    ) -> bool {
+        let Some(slot) = self.tasks.get(usize::from(task)) else { return false };
+        let goes = self.locked(|guarded| {
+            let goes = agrees(guarded.split.scheduler());
             if goes {
                 slot.since_ns.store(now.0, Relaxed);
                 end_wait(slot, RUNNING);
             }
             goes
         });
-        account.task.store(0, Relaxed);
-        if promoted != Some(true) {
-            return false;
+        if goes == Some(true) {
+            self.inheritance.promoted.fetch_add(1, Relaxed);
         }
-        self.inheritance.promoted.fetch_add(1, Relaxed);
-        if on == Blocker::Unknown {
-            self.inheritance.by_blocker[on as usize].fetch_add(1, Relaxed);
-        }
-        true
+        goes == Some(true)
     }
 
-    /// Whether a client's thread waits for nobody knows whom, and has for [`STUCK_AFTER`].
-    pub(super) fn clients_are_stuck(&self, now: Nanos) -> bool {
+    /// A client's thread waits for nobody knows whom, and has for [`STUCK_AFTER`]: lets this task
+    /// go on if it may be what that waits for. Says whether it does.
+    pub(super) fn may_block_clients(&self, now: Nanos, task: Task) -> bool {
         if self.inheritance.unknown.load(Relaxed) == 0 {
             return false;
         }
-        self.accounts.iter().any(|slot| is_stuck(slot, now))
+        let waits = self.accounts.iter().filter_map(|slot| stuck_for(slot, now)).max();
+        let Some(waited) = waits else { return false };
+        let goes =
+            self.goes_on(now, task, |scheduler| scheduler.may_block_clients(now, task, waited));
+        if goes {
+            self.inheritance.by_blocker[Blocker::Unknown as usize].fetch_add(1, Relaxed);
+        }
+        goes
     }
 
     /// How long a held thread may sleep before it looks for clients that are stuck.
@@ -266,7 +284,9 @@ impl IoRegion {
 /// The thread's holder is not known for sure. Beside the kind in [`AccountSlot::blocked`].
 const UNKNOWN: u32 = 1 << 8;
 
-fn is_stuck(slot: &AccountSlot, now: Nanos) -> bool {
-    let waits = now.since(Nanos(slot.blocked_ns.load(Relaxed)));
-    slot.blocked.load(Relaxed) & UNKNOWN != 0 && waits >= STUCK_AFTER && waits < STUCK_FOR
+/// For how long a client's thread has waited for nobody knows whom, if it does.
+fn stuck_for(slot: &AccountSlot, now: Nanos) -> Option<Nanos> {
+    let waited = now.since(Nanos(slot.blocked_ns.load(Relaxed)));
+    let stuck = slot.blocked.load(Relaxed) & UNKNOWN != 0;
+    (stuck && waited >= STUCK_AFTER && waited < STUCK_FOR).then_some(waited)
 }
