@@ -358,6 +358,7 @@ impl IoRegion {
             let program = title.rsplit(|byte| *byte == b'/').next().unwrap_or(title);
             let own_name = !name.is_empty() && !program.starts_with(name);
             slot.reset(me, if own_name || title.is_empty() { name } else { title });
+            self.inherit_at_first(me, slot);
         }
         slot.rules.store(self.rules.version.load(Relaxed), Relaxed);
         let (settings, group) = self.rules.thread(name, title);

@@ -4,7 +4,7 @@ use headworks_policy::Nanos;
 use headworks_policy::split::{Account, SplitKind};
 use headworks_region::clock;
 use headworks_region::io::{
-    CallKind, IoMapping, IoRegion, IoRule, Order, Piece, Subject, Ticket, Written,
+    CallKind, Ground, IoMapping, IoRegion, IoRule, Order, Piece, Subject, Ticket, Written,
 };
 use headworks_region::text::Text;
 use std::ffi::CString;
@@ -38,6 +38,7 @@ fn limit(region: &IoRegion, bytes_per_s: u64) {
         level: 4,
         rate: bytes_per_s,
         burst: 1,
+        ground: Ground::Unknown,
     }]);
 }
 

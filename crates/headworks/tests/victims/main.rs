@@ -8,6 +8,7 @@ mod files;
 mod fortify;
 mod levels;
 mod lifecycle;
+mod locks;
 mod miniserver;
 mod places;
 mod signals;

@@ -177,7 +177,7 @@ pub struct AccountSlot {
     pub(super) task: AtomicU32,
     /// What it waits for: a [`super::criticality::Blocker`].
     pub(super) blocked: AtomicU32,
-    /// Account of whoever has that, plus one; zero for not known.
+    /// The thread that has it, as far as is known; zero for nobody.
     pub(super) blocked_by: AtomicU32,
     /// Since when it waits.
     pub(super) blocked_ns: AtomicU64,

@@ -30,7 +30,7 @@ use headworks_policy::split::{Account, Call, Scheduler, Task};
 use super::account::Ground;
 
 /// Who inherits stays critical for so long, unless the wait ends before.
-pub const INHERITED_FOR: Nanos = Nanos::from_millis(1_000);
+pub const INHERITED_FOR: Nanos = Nanos::from_millis(10_000);
 
 /// A client's thread that waits for so long for nobody knows whom is stuck.
 pub const STUCK_AFTER: Nanos = Nanos::from_millis(5);
@@ -164,12 +164,12 @@ impl IoRegion {
     pub fn blocks(&self, account: Account, on: Blocker, holder: Option<u32>, exact: bool) {
         let Some(slot) = self.accounts.get(usize::from(account)) else { return };
         let now = clock::now();
-        let holder = holder.and_then(|tid| self.account_of(tid));
-        slot.blocked_by.store(holder.map_or(0, |holder| u32::from(holder) + 1), Relaxed);
+        slot.blocked_by.store(holder.unwrap_or(0), Relaxed);
         slot.blocked_ns.store(now.0, Relaxed);
         let critical = !self.is_background(account);
         let unknown = critical && !(exact && holder.is_some());
-        slot.blocked.store(on as u32 | if unknown { UNKNOWN } else { 0 }, Relaxed);
+        let flags = if critical { CRITICAL } else { 0 } | if unknown { UNKNOWN } else { 0 };
+        slot.blocked.store(on as u32 | flags, Relaxed);
         if unknown {
             self.inheritance.unknown.fetch_add(1, Relaxed);
         }
@@ -181,8 +181,8 @@ impl IoRegion {
     /// Everybody inherits for whom this account waits.
     fn inherit(&self, now: Nanos, account: Account, on: Blocker) {
         let next = |account: Account| {
-            let by = self.accounts.get(usize::from(account))?.blocked_by.load(Relaxed);
-            by.checked_sub(1).map(|by| by as Account)
+            // It may have got its account since the note was written.
+            self.account_of(self.accounts.get(usize::from(account))?.blocked_by.load(Relaxed))
         };
         let until = now + INHERITED_FOR;
         let mut chain = [Account::MAX; CHAIN_MAX];
@@ -201,6 +201,25 @@ impl IoRegion {
         }
     }
 
+    /// A thread has got its account only now: inherits if a client waits for it already.
+    pub(super) fn inherit_at_first(&self, tid: u32, new: &AccountSlot) {
+        if self.control.kind() != SplitKind::Rcp {
+            return;
+        }
+        let now = clock::now();
+        let waits = |slot: &&AccountSlot| {
+            slot.blocked_by.load(Relaxed) == tid
+                && (slot.blocked.load(Relaxed) & CRITICAL != 0
+                    || slot.inherits_until_ns.load(Relaxed) > now.0)
+        };
+        if let Some(client) = self.accounts.iter().find(waits) {
+            let on = (client.blocked.load(Relaxed) & 0xFF) as usize;
+            new.inherits_until_ns.store((now + INHERITED_FOR).0, Relaxed);
+            new.inherited.fetch_add(1, Relaxed);
+            self.inheritance.by_blocker[on.min(BLOCKERS - 1)].fetch_add(1, Relaxed);
+        }
+    }
+
     /// The calling thread does not wait any more.
     pub fn unblocks(&self, account: Account) {
         let Some(slot) = self.accounts.get(usize::from(account)) else { return };
@@ -210,8 +229,8 @@ impl IoRegion {
             let less = |count: u32| Some(count.saturating_sub(1));
             let _ = self.inheritance.unknown.fetch_update(Relaxed, Relaxed, less);
         }
-        if let Some(holder) = by.checked_sub(1)
-            && let Some(holder) = self.accounts.get(holder as usize)
+        if let Some(holder) = self.account_of(by)
+            && let Some(holder) = self.accounts.get(usize::from(holder))
         {
             holder.inherits_until_ns.store(0, Relaxed);
         }
@@ -283,6 +302,9 @@ impl IoRegion {
 
 /// The thread's holder is not known for sure. Beside the kind in [`AccountSlot::blocked`].
 const UNKNOWN: u32 = 1 << 8;
+
+/// A client waits for the thread.
+const CRITICAL: u32 = 1 << 9;
 
 /// For how long a client's thread has waited for nobody knows whom, if it does.
 fn stuck_for(slot: &AccountSlot, now: Nanos) -> Option<Nanos> {

@@ -1,0 +1,58 @@
+//! Programs that wait for locks, under the scheduler that follows who waits for whom.
+
+use crate::compile::Workshop;
+use crate::support::RunDir;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+#[test]
+fn every_lock_is_what_it_is_without_a_scheduler() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("locks.c", &["-pthread"]);
+    let plain = Command::new(&program).output().unwrap();
+    assert!(plain.status.success(), "{plain:?}");
+    let wanted = String::from_utf8(plain.stdout).unwrap();
+    assert!(wanted.contains("counter = 80000"), "{wanted}");
+    let run = RunDir::new();
+    let mut command = run.headworks(["run", "--name", "locks", "--io", "rcp"]);
+    command.args(["--profile", "generic", "--"]).arg(&program);
+    let found = command.output().unwrap();
+    assert!(found.status.success(), "{found:?}");
+    assert_eq!(String::from_utf8(found.stdout).unwrap(), wanted);
+}
+
+/// A client waits at the head of chains whose last holder is held in an `fsync`.
+#[test]
+fn whoever_holds_what_a_client_waits_for_goes_on() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("chain.c", &["-pthread"]);
+    for (kind, cause, links) in [
+        ("mutex", "mutex", 1),
+        ("mutex", "mutex", 8),
+        ("rwlock", "rwlock", 4),
+        ("condition", "condition", 2),
+        ("semaphore", "semaphore", 2),
+        ("sysv", "semaphore", 1),
+    ] {
+        let run = RunDir::new();
+        let name = format!("{kind}-{links}");
+        let dir = std::env::temp_dir().join(format!("headworks-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut command = run.headworks(["run", "--name", &name, "--io", "rcp"]);
+        command.args(["--io-device", "disk", "--profile", "generic", "--"]);
+        command.arg(&program).arg(&dir).args([kind, &links.to_string()]);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut waited = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut waited).unwrap();
+        let top = run.headworks(["io", "top", "--json", "--name", &name]).output().unwrap();
+        let state: Value = serde_json::from_slice(&top.stdout).unwrap();
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success(), "{name}");
+        // Holders that begin to wait later than the client inherit one after the other.
+        let inherited = state["inheritance"]["by_cause"][cause].as_u64().unwrap();
+        assert!(inherited >= links, "{name}: {inherited} holders inherited: {state}");
+        assert!(state["panics"] == 0, "{state}");
+        let _ = std::fs::remove_dir_all(&dir);
+    }
+}
