@@ -4,7 +4,7 @@ use headworks_policy::Nanos;
 use headworks_policy::split::{Account, SplitKind};
 use headworks_region::clock;
 use headworks_region::io::{
-    CallKind, Ground, IoMapping, IoRegion, IoRule, Order, Piece, Subject, Ticket, Written,
+    Blocker, CallKind, Ground, IoMapping, IoRegion, IoRule, Order, Piece, Subject, Ticket, Written,
 };
 use headworks_region::text::Text;
 use std::ffi::CString;
@@ -190,7 +190,7 @@ fn accounts_are_given_to_new_threads_when_their_own_have_ended() {
 fn nonsense_in_memory_ends_no_call_and_holds_nobody() {
     let seeds = 40_u64;
     for seed in 1..=seeds {
-        let region = region(SplitKind::ALL[seed as usize % 5]);
+        let region = region(SplitKind::ALL[seed as usize % SplitKind::ALL.len()]);
         region.set_hold_max(Nanos::from_millis(50));
         let size = size_of::<IoRegion>();
         let bytes = core::ptr::from_ref(region).cast::<u8>().cast_mut();
@@ -220,4 +220,76 @@ fn nonsense_in_memory_ends_no_call_and_holds_nobody() {
             }
         }
     }
+}
+
+fn background(region: &IoRegion) {
+    region.set_rules(&[IoRule {
+        subject: Subject::Thread,
+        pattern: Text::new(b"back*"),
+        deadline: Nanos(0),
+        level: 4,
+        rate: 0,
+        burst: 0,
+        ground: Ground::Background,
+    }]);
+}
+
+/// A background thread enters an `fsync` of much dirty data while a client's runs, says so, and goes on
+/// when it may.
+fn held_in_the_background(
+    region: &'static IoRegion,
+) -> (std::thread::JoinHandle<()>, std::sync::mpsc::Receiver<u32>) {
+    let (say, hear) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        let back = account(region, "back");
+        let much = file(region, 7);
+        for page in 0..100 {
+            region.wrote(back, much, page << 20, 4096);
+        }
+        let ticket = region.enter(CallKind::Fsync, back, much, 0);
+        assert!(!region.is_admitted(&ticket));
+        // SAFETY: no preconditions.
+        say.send(unsafe { libc::gettid() } as u32).unwrap();
+        // Its pieces are never written: only a client that waits lets it go on before the bound.
+        while !region.is_admitted(&ticket) {
+            let _ = region.next_order(&ticket, false);
+        }
+        region.leave(ticket, None);
+    });
+    (thread, hear)
+}
+
+#[test]
+fn a_call_goes_on_when_a_client_waits_for_its_thread() {
+    let region = region(SplitKind::Rcp);
+    region.set_hold_max(Nanos::from_millis(600_000));
+    background(region);
+    let client = account(region, "client");
+    let running = region.enter(CallKind::Fsync, client, file(region, 1), 0);
+    assert!(region.is_admitted(&running), "a client's call is never held");
+    let (thread, hear) = held_in_the_background(region);
+    let holder = hear.recv().unwrap();
+    region.blocks(client, Blocker::Mutex, Some(holder), true);
+    thread.join().unwrap();
+    region.unblocks(client);
+    region.leave(running, None);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    assert_eq!(region.inheritance.by_blocker[Blocker::Mutex as usize].load(relaxed), 1);
+    assert_eq!(region.inheritance.promoted.load(relaxed), 1);
+    assert_eq!(region.waiting(), 0);
+}
+
+#[test]
+fn a_call_goes_on_when_clients_wait_for_nobody_knows_whom_and_none_of_them_does_io() {
+    let region = region(SplitKind::Rcp);
+    region.set_hold_max(Nanos::from_millis(600_000));
+    background(region);
+    let client = account(region, "client");
+    let (thread, hear) = held_in_the_background(region);
+    hear.recv().unwrap();
+    region.blocks(client, Blocker::Semaphore, None, false);
+    thread.join().unwrap();
+    region.unblocks(client);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    assert_eq!(region.inheritance.by_blocker[Blocker::Unknown as usize].load(relaxed), 1);
 }

@@ -243,7 +243,7 @@ impl Deadline {
         let behind = self.backlog(now);
         let stream = self.stream(account);
         stream.last = now;
-        stream.running += 1;
+        stream.running = stream.running.saturating_add(1);
         stream.behind = behind;
     }
 
@@ -277,7 +277,7 @@ impl Deadline {
     pub(super) fn waits_for_all(&self, task: Task, pieces: u32) -> bool {
         self.waiting.get(task).is_some_and(|waiter| {
             let (in_flight, left) = of_mark(waiter.mark);
-            in_flight + left > pieces
+            in_flight.saturating_add(left) > pieces
         })
     }
 

@@ -198,7 +198,7 @@ impl Rcp {
     fn may_read(&mut self, now: Nanos) -> bool {
         let quiet = self.critical == 0 && now.since(self.critical_at) >= QUIET;
         if quiet && now.since(self.slots_at) >= READ_EVERY {
-            self.slots = (self.slots * 2).clamp(1, SLOTS_MAX);
+            self.slots = self.slots.saturating_mul(2).clamp(1, SLOTS_MAX);
             self.slots_at = now;
         }
         self.reads_running() < self.slots || now.since(self.read_at) >= READ_EVERY
@@ -251,7 +251,7 @@ impl Scheduler for Rcp {
 
     fn buffer_dirty(&mut self, _: Nanos, dirtied: &Dirtied) {
         if self.is_background(dirtied.account) {
-            self.dirty += dirtied.new_bytes;
+            self.dirty = self.dirty.saturating_add(dirtied.new_bytes);
         }
     }
 
