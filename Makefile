@@ -122,6 +122,7 @@ man: build ## Write the manual pages to target/man
 install: build man ## Install below PREFIX (default /usr/local)
 	install -Dm755 target/release/headworks $(DESTDIR)$(PREFIX)/bin/headworks
 	install -Dm755 target/release/libheadworks.so $(DESTDIR)$(PREFIX)/lib/headworks/libheadworks.so
+	install -Dm644 include/headworks.h $(DESTDIR)$(PREFIX)/include/headworks.h
 	install -Dm644 config/headworks.toml $(DESTDIR)$(PREFIX)/share/doc/headworks/headworks.toml
 	for page in target/man/*.1; do install -Dm644 $$page $(DESTDIR)$(PREFIX)/share/man/man1/$$(basename $$page); done
 

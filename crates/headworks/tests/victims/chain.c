@@ -20,7 +20,7 @@
 
 #define MOST 9
 
-extern void headworks_foreground(int) __attribute__((weak));
+#include "headworks.h"
 
 static int links;
 static const char *kind;

@@ -37,7 +37,9 @@ impl Workshop {
         let made = self.path.join(if library { format!("lib{stem}.so") } else { stem.to_owned() });
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/victims");
         let output = Command::new(&self.compiler)
-            .args(["-O1", "-w", "-pthread", "-o"])
+            .args(["-O1", "-w", "-pthread"])
+            .arg(concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../../include"))
+            .arg("-o")
             .arg(&made)
             .arg(sources.join(source))
             .args(options)

@@ -418,13 +418,13 @@ mod tests {
                 largest = largest.max(ordered);
             }
             let took = Nanos(10 * MS + u64::from(ordered) * 2 * MS);
-            now = now + took;
+            now += took;
             left -= ordered;
             if ordered > 0 {
                 rcp.written_back(now, 9, ordered, left);
             }
             rcp.fsync_return(now, 0, &call(CLIENT, 1), took);
-            now = now + Nanos(MS);
+            now += Nanos(MS);
             if left == 0 {
                 break;
             }
@@ -443,7 +443,7 @@ mod tests {
         assert_eq!(rcp.req_add(now, 2, &read(CHECKPOINTER)), Entry::Wait);
         assert_eq!(rcp.req_add(now, 3, &read(CHECKPOINTER)), Entry::Wait);
         assert_eq!(rcp.dispatch(now), Step::Wait(now + READ_EVERY));
-        now = now + READ_EVERY;
+        now += READ_EVERY;
         assert_eq!(rcp.dispatch(now), Step::Admit(2), "one each 10 ms at least, in order");
         assert_eq!(rcp.dispatch(now), Step::Wait(now + READ_EVERY));
         rcp.req_complete(now, 1, &read(CHECKPOINTER), Nanos(MS));
@@ -457,7 +457,7 @@ mod tests {
         let mut now = Nanos(1_000 * MS);
         let mut started = 0;
         for step in 0..20 {
-            now = now + READ_EVERY;
+            now += READ_EVERY;
             for task in 0..8 {
                 let task = step * 8 + task;
                 started += u32::from(rcp.req_add(now, task, &read(CHECKPOINTER)) == Entry::Go);
