@@ -135,9 +135,32 @@ pub struct Call {
     pub pieces: u32,
     /// Time within which the call should be over; zero for no matter.
     pub deadline: Nanos,
-    /// Nobody's request waits for it (RCP, section 3): not zero for a background task that
-    /// has not inherited a foreground task's criticality.
-    pub background: u32,
+    /// Whether a client's request waits for it.
+    pub urgency: Urgency,
+}
+
+/// Whether a client's request waits for a call (RCP, section 3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Urgency {
+    /// It does: the call is critical.
+    #[default]
+    Critical = 0,
+    /// It does not.
+    Background = 1,
+    /// A client seems to wait for something that a background task has.
+    Guessed = 2,
+}
+
+impl Urgency {
+    /// From the word in memory.
+    pub fn from_word(word: u32) -> Urgency {
+        match word {
+            1 => Urgency::Background,
+            2 => Urgency::Guessed,
+            _ => Urgency::Critical,
+        }
+    }
 }
 
 /// Pages that a write made dirty.
@@ -299,9 +322,10 @@ pub trait Scheduler: Send {
     /// there. `left` are dirty and not begun.
     fn written_back(&mut self, now: Nanos, task: Task, pieces: u32, left: u32) {}
 
-    /// A request of a client waits for this task, which waits here. Says whether the task goes on
-    /// at once: it is then admitted without a word of `dispatch`.
-    fn promote(&mut self, now: Nanos, task: Task) -> bool {
+    /// A request of a client waits for this task, which waits here; or it probably does, if
+    /// that is not `sure`. Says whether the task goes on at once: it is then admitted without a
+    /// word of `dispatch`.
+    fn promote(&mut self, now: Nanos, task: Task, sure: bool) -> bool {
         false
     }
 

@@ -31,7 +31,7 @@ use headworks_policy::Nanos;
 use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
 use headworks_policy::split::{
     ACCOUNTS, Account, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed, PAGE_BYTES, SplitKind,
-    SplitState, Step, TASKS, Task,
+    SplitState, Step, TASKS, Task, Urgency,
 };
 use tally::Tally;
 
@@ -165,7 +165,7 @@ struct TaskSlot {
     kind: AtomicU32,
     account: AtomicU32,
     file: AtomicU32,
-    background: AtomicU32,
+    urgency: AtomicU32,
     since_ns: AtomicU64,
     progress_ns: AtomicU64,
 }
@@ -434,8 +434,8 @@ impl IoRegion {
     /// (IoRegion::is_admitted); else its thread follows [`IoRegion::next_order`].
     pub fn enter(&self, kind: CallKind, account: Account, file: u16, bytes: u64) -> Ticket {
         let now = clock::now();
-        let background = self.is_background(account).into();
-        let call = Call { account, file: file.into(), bytes, background, ..Call::default() };
+        let urgency = self.urgency(account);
+        let call = Call { account, file: file.into(), bytes, urgency, ..Call::default() };
         let mut ticket = Ticket { task: None, kind, call, entered: now, admitted: now };
         self.locked(|guarded| self.enter_locked(guarded, now, &mut ticket));
         ticket
@@ -464,7 +464,7 @@ impl IoRegion {
         slot.kind.store(ticket.kind as u32, Relaxed);
         slot.account.store(ticket.call.account.into(), Relaxed);
         slot.file.store(ticket.call.file, Relaxed);
-        slot.background.store(ticket.call.background, Relaxed);
+        slot.urgency.store(ticket.call.urgency as u32, Relaxed);
         slot.orders.store(0, Relaxed);
         slot.since_ns.store(now.0, Relaxed);
         slot.progress_ns.store(now.0, Relaxed);
@@ -585,7 +585,7 @@ impl IoRegion {
             let call = Call {
                 account: slot.account.load(Relaxed) as Account,
                 file: slot.file.load(Relaxed),
-                background: slot.background.load(Relaxed),
+                urgency: Urgency::from_word(slot.urgency.load(Relaxed)),
                 ..Call::default()
             };
             let kind = CallKind::from_word(slot.kind.load(Relaxed));
@@ -648,8 +648,8 @@ impl IoRegion {
 
     /// A read went to the device without having asked.
     pub fn read_unasked(&self, account: Account, bytes: u64, took: Nanos) {
-        let background = self.is_background(account).into();
-        let call = Call { account, bytes, background, ..Call::default() };
+        let urgency = self.urgency(account);
+        let call = Call { account, bytes, urgency, ..Call::default() };
         let now = clock::now();
         if let Some(slot) = self.accounts.get(usize::from(account)) {
             slot.reads.fetch_add(1, Relaxed);
@@ -778,7 +778,10 @@ fn read_request(call: &Call) -> Request {
         fua: false,
         sync: true,
         cause: call.account.into(),
-        class: if call.background != 0 { IoClass::Idle } else { IoClass::BestEffort },
+        class: match call.urgency {
+            Urgency::Background => IoClass::Idle,
+            Urgency::Critical | Urgency::Guessed => IoClass::BestEffort,
+        },
         level: 4,
         deadline: None,
     }

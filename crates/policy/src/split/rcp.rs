@@ -6,7 +6,7 @@
 //! that a client's request needs (RCP, section 3).
 //!
 //! # The primitive
-//! Each call is *critical* or *background* ([`Call::background`]). Critical calls are never held.
+//! Each call is *critical* or *background* ([`Call::urgency`]). Critical calls are never held.
 //! Background ones are held where they are still nobody's dependency (section 8: writes at the
 //! system call, reads at the block level):
 //!
@@ -31,7 +31,9 @@
 
 use super::deadline::{self, Deadline, deadline_of};
 use super::waiting::{Waiter, Waiting};
-use super::{ACCOUNTS, Account, Call, Cleaned, Dirtied, Entry, Freed, Scheduler, Step, Task};
+use super::{
+    ACCOUNTS, Account, Call, Cleaned, Dirtied, Entry, Freed, Scheduler, Step, Task, Urgency,
+};
 use crate::Nanos;
 use crate::block::{IoClass, Operation, Request};
 
@@ -41,12 +43,15 @@ pub const QUIET: Nanos = Nanos::from_millis(100);
 /// A background read starts so often at least (section 4.3).
 pub const READ_EVERY: Nanos = Nanos::from_millis(10);
 
-/// A client waits for nobody knows whom. Held tasks go on if no critical I/O has run for so long, …
+/// A client waits for nobody knows whom. A held call goes on after this time if no critical I/O has
+/// run meanwhile, …
 pub const STUCK_ALONE: Nanos = Nanos::from_millis(5);
-/// … or a held read or write after this time, …
+/// … and after this one if some has.
 pub const STUCK_CALL: Nanos = Nanos::from_millis(20);
-/// … or an `fsync` with much to write: its issue makes everybody wait.
-pub const STUCK_FSYNC: Nanos = Nanos::from_millis(1_000);
+/// The same for an `fsync` with much to write: its issue makes everybody wait.
+pub const STUCK_BIG_ALONE: Nanos = Nanos::from_millis(200);
+/// See [`STUCK_BIG_ALONE`].
+pub const STUCK_BIG: Nanos = Nanos::from_millis(1_000);
 
 /// Pieces that a throttled writer writes back before it goes on.
 const WRITER_PIECES: u32 = 4;
@@ -118,6 +123,15 @@ fn bit(at: usize) -> (usize, u64) {
     (at / 64, 1 << (at % 64))
 }
 
+/// Whether an `fsync` goes at once. If it has much to write, that takes more than a guess.
+fn is_critical(call: &Call) -> bool {
+    match call.urgency {
+        Urgency::Critical => true,
+        Urgency::Background => false,
+        Urgency::Guessed => call.pieces <= WRITER_PIECES,
+    }
+}
+
 fn reader(account: Account) -> Account {
     account | READS
 }
@@ -169,7 +183,7 @@ impl Rcp {
     fn note_account(&mut self, call: &Call) {
         let (word, mask) = bit(usize::from(call.account));
         if let Some(word) = self.background.get_mut(word) {
-            if call.background != 0 { *word |= mask } else { *word &= !mask }
+            if call.urgency == Urgency::Background { *word |= mask } else { *word &= !mask }
         }
     }
 
@@ -180,6 +194,11 @@ impl Rcp {
             gone += if self.is_background(account) { part } else { 0 }
         });
         self.dirty = self.dirty.saturating_sub(gone);
+    }
+
+    /// An `fsync` with much left to write back.
+    fn is_big(&self, task: Task) -> bool {
+        self.writeback.waits_for_all(task, WRITER_PIECES)
     }
 
     fn reads_running(&self) -> u32 {
@@ -213,7 +232,7 @@ impl Scheduler for Rcp {
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         self.note_account(call);
         // A write to the cache needs no device: what counts is what it leaves dirty.
-        if call.background == 0
+        if call.urgency != Urgency::Background
             || self.dirty.saturating_add(call.bytes) <= self.settings.dirty_max
             || call.pieces == 0
         {
@@ -226,7 +245,7 @@ impl Scheduler for Rcp {
     }
 
     fn fsync_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
-        if call.background == 0 {
+        if is_critical(call) {
             self.begin_critical(now);
             if self.writeback.is_small(call) {
                 self.writeback.begin_small(now, call.account);
@@ -242,7 +261,7 @@ impl Scheduler for Rcp {
     }
 
     fn fsync_return(&mut self, now: Nanos, _: Task, call: &Call, took: Nanos) {
-        if call.background == 0 {
+        if is_critical(call) {
             self.end_critical(now);
             self.writeback.end_small(now, call.account, took, deadline_of(call));
         }
@@ -326,7 +345,10 @@ impl Scheduler for Rcp {
         self.writeback.written_back(now, task, pieces, left);
     }
 
-    fn promote(&mut self, now: Nanos, task: Task) -> bool {
+    fn promote(&mut self, now: Nanos, task: Task, sure: bool) -> bool {
+        if !sure && self.is_big(task) {
+            return false;
+        }
         if self.reads.remove(task).is_some() {
             return true;
         }
@@ -338,12 +360,13 @@ impl Scheduler for Rcp {
     fn may_block_clients(&mut self, now: Nanos, task: Task, waited: Nanos) -> bool {
         // What a client waits for is usually other clients' I/O.
         let alone = self.critical == 0 && now.since(self.critical_at) >= STUCK_ALONE;
-        let patience = if self.writeback.waits_for_all(task, WRITER_PIECES) {
-            STUCK_FSYNC
-        } else {
-            STUCK_CALL
+        let patience = match (self.is_big(task), alone) {
+            (false, true) => STUCK_ALONE,
+            (false, false) => STUCK_CALL,
+            (true, true) => STUCK_BIG_ALONE,
+            (true, false) => STUCK_BIG,
         };
-        (alone || waited >= patience) && self.promote(now, task)
+        waited >= patience && self.promote(now, task, true)
     }
 
     fn cancel(&mut self, now: Nanos, task: Task) {
@@ -370,7 +393,7 @@ mod tests {
             account,
             pieces,
             bytes: u64::from(pieces) * 4096,
-            background: u32::from(account == CHECKPOINTER),
+            urgency: if account == CHECKPOINTER { Urgency::Background } else { Urgency::Critical },
             ..Call::default()
         }
     }
@@ -496,12 +519,13 @@ mod tests {
         let mut rcp = Rcp::default();
         let now = Nanos(1_000 * MS);
         assert_eq!(rcp.fsync_entry(now, 0, &call(CHECKPOINTER, 300)), Entry::Wait);
-        assert!(rcp.promote(now, 0));
-        assert!(!rcp.promote(now, 0), "it does not wait any more");
+        assert!(!rcp.promote(now, 0, false), "a guess lets no big fsync go");
+        assert!(rcp.promote(now, 0, true));
+        assert!(!rcp.promote(now, 0, true), "it does not wait any more");
         assert_eq!(rcp.req_add(now, 1, &read(CLIENT)), Entry::Go);
         assert_eq!(rcp.req_add(now, 2, &read(CHECKPOINTER)), Entry::Go);
         assert_eq!(rcp.req_add(now, 3, &read(CHECKPOINTER)), Entry::Wait);
-        assert!(rcp.promote(now, 3));
+        assert!(rcp.promote(now, 3, false));
         assert_eq!(rcp.waiting(), 0);
         rcp.fsync_return(now, 0, &call(CHECKPOINTER, 0), Nanos(MS));
         rcp.req_complete(now, 3, &read(CHECKPOINTER), Nanos(MS));

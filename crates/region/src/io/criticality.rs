@@ -25,7 +25,7 @@ use crate::{clock, lock, thread};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, Call, Scheduler, Task};
+use headworks_policy::split::{Account, Call, Scheduler, Task, Urgency};
 
 use super::account::Ground;
 
@@ -131,12 +131,14 @@ impl IoRegion {
         self.control.kind() == SplitKind::Rcp && self.control.is_on()
     }
 
-    /// Whether nobody waits for what the calling thread does, whose account this is.
-    pub fn is_background(&self, account: Account) -> bool {
+    /// Whether a client waits for what the calling thread does, whose account this is.
+    pub fn urgency(&self, account: Account) -> Urgency {
         if self.control.kind() != SplitKind::Rcp {
-            return false;
+            return Urgency::Critical;
         }
-        let Some(slot) = self.accounts.get(usize::from(account)) else { return false };
+        let Some(slot) = self.accounts.get(usize::from(account)) else {
+            return Urgency::Critical;
+        };
         let (serves, said) = thread::with(|words| (words.serving.get() != 0, words.ground.get()));
         // What the operator says stands above what the program says of itself.
         let ground = match Ground::from_word(slot.ground.load(Relaxed)) {
@@ -149,7 +151,12 @@ impl IoRegion {
             // Without a gate that knows, only those are background of whom it was said.
             Ground::Unknown => serves || self.control.gate_knows.load(Relaxed) == 0,
         };
-        !foreground && slot.inherits_until_ns.load(Relaxed) <= clock::now().0
+        let until = slot.inherits_until_ns.load(Relaxed);
+        match (foreground, until > clock::now().0, until & GUESSED != 0) {
+            (true, _, _) | (false, true, false) => Urgency::Critical,
+            (false, true, true) => Urgency::Guessed,
+            (false, false, _) => Urgency::Background,
+        }
     }
 
     /// The account of a thread, if it has one.
@@ -166,7 +173,7 @@ impl IoRegion {
         let now = clock::now();
         slot.blocked_by.store(holder.unwrap_or(0), Relaxed);
         slot.blocked_ns.store(now.0, Relaxed);
-        let critical = !self.is_background(account);
+        let critical = self.urgency(account) != Urgency::Background;
         let unknown = critical && !(exact && holder.is_some());
         let flags = if critical { CRITICAL } else { 0 } | if unknown { UNKNOWN } else { 0 };
         slot.blocked.store(on as u32 | flags, Relaxed);
@@ -174,17 +181,17 @@ impl IoRegion {
             self.inheritance.unknown.fetch_add(1, Relaxed);
         }
         if critical {
-            self.inherit(now, account, on);
+            self.inherit(now, account, on, exact);
         }
     }
 
     /// Everybody inherits for whom this account waits.
-    fn inherit(&self, now: Nanos, account: Account, on: Blocker) {
+    fn inherit(&self, now: Nanos, account: Account, on: Blocker, exact: bool) {
         let next = |account: Account| {
             // It may have got its account since the note was written.
             self.account_of(self.accounts.get(usize::from(account))?.blocked_by.load(Relaxed))
         };
-        let until = now + INHERITED_FOR;
+        let until = lease(now, exact);
         let mut chain = [Account::MAX; CHAIN_MAX];
         let mut at = account;
         for link in 1..CHAIN_MAX {
@@ -192,11 +199,11 @@ impl IoRegion {
             // Notes that are guesses may go round.
             let Some(holder) = next(at).filter(|holder| !chain.contains(holder)) else { break };
             let Some(slot) = self.accounts.get(usize::from(holder)) else { break };
-            slot.inherits_until_ns.store(until.0, Relaxed);
+            slot.inherits_until_ns.store(until, Relaxed);
             slot.inherited.fetch_add(1, Relaxed);
             self.inheritance.by_blocker[on as usize].fetch_add(1, Relaxed);
             self.inheritance.longest_chain.fetch_max(link as u32, Relaxed);
-            self.promote(now, holder);
+            self.promote(now, holder, exact);
             at = holder;
         }
     }
@@ -214,7 +221,7 @@ impl IoRegion {
         };
         if let Some(client) = self.accounts.iter().find(waits) {
             let on = (client.blocked.load(Relaxed) & 0xFF) as usize;
-            new.inherits_until_ns.store((now + INHERITED_FOR).0, Relaxed);
+            new.inherits_until_ns.store(lease(now, true), Relaxed);
             new.inherited.fetch_add(1, Relaxed);
             self.inheritance.by_blocker[on.min(BLOCKERS - 1)].fetch_add(1, Relaxed);
         }
@@ -237,11 +244,14 @@ impl IoRegion {
     }
 
     /// The call of this account that is held goes on.
-    fn promote(&self, now: Nanos, account: Account) {
+    fn promote(&self, now: Nanos, account: Account, sure: bool) {
         let Some(slot) = self.accounts.get(usize::from(account)) else { return };
         if let Some(task) = slot.task.load(Relaxed).checked_sub(1) {
-            self.goes_on(now, task as Task, |scheduler| scheduler.promote(now, task as Task));
-            slot.task.store(0, Relaxed);
+            let promote =
+                |scheduler: &mut dyn Scheduler| scheduler.promote(now, task as Task, sure);
+            if self.goes_on(now, task as Task, promote) {
+                slot.task.store(0, Relaxed);
+            }
         }
     }
 
@@ -294,7 +304,8 @@ impl IoRegion {
             return;
         }
         let Some(slot) = self.accounts.get(usize::from(call.account)) else { return };
-        let counter = if call.background != 0 { &slot.background } else { &slot.critical };
+        let background = call.urgency == Urgency::Background;
+        let counter = if background { &slot.background } else { &slot.critical };
         counter.fetch_add(1, Relaxed);
         slot.task.store(held.map_or(0, |task| u32::from(task) + 1), Relaxed);
     }
@@ -305,6 +316,14 @@ const UNKNOWN: u32 = 1 << 8;
 
 /// A client waits for the thread.
 const CRITICAL: u32 = 1 << 9;
+
+/// The lowest bit of the time until which an account inherits: it does so by a guess.
+const GUESSED: u64 = 1;
+
+/// Until when an account inherits, with the bit of a guess.
+fn lease(now: Nanos, exact: bool) -> u64 {
+    (now + INHERITED_FOR).0 & !GUESSED | if exact { 0 } else { GUESSED }
+}
 
 /// For how long a client's thread has waited for nobody knows whom, if it does.
 fn stuck_for(slot: &AccountSlot, now: Nanos) -> Option<Nanos> {
