@@ -12,7 +12,9 @@
 //!
 //! * **Writes** go on while background tasks have dirtied less than [`Settings::dirty_max`] bytes
 //!   (section 4.3, caching layer). Beyond, the writer's thread first writes some pieces of its own
-//!   file back, as a writer does that the kernel throttles.
+//!   file back, as a writer does that the kernel throttles. While critical I/O is active, a file
+//!   has [`Settings::pieces_max`] dirty pieces at most: the kernel's flusher visits each file every
+//!   30 s, whatever we do, and writes all that is dirty in it at once.
 //! * **`fsync`s** of the background write their data back first, in batches that critical `fsync`s
 //!   and reads hardly notice. [`Deadline`] paces them; critical operations are its small ones.
 //! * **Reads** of the background that miss the cache wait in a queue, first come, first served. While
@@ -73,6 +75,9 @@ pub struct Settings {
     /// Bytes that background tasks may have dirtied before their writes are held. Default 64 MiB;
     /// the region sets 1 % of the memory, as the paper does.
     pub dirty_max: u64,
+    /// Dirty pieces of one file beyond which the background's writes are held while critical I/O is
+    /// active. Default 32 for a disk, 256 for flash.
+    pub pieces_max: u32,
     /// Reads of the background that run while critical I/O is active. Default 1 (section 4.3).
     pub slots: u32,
     /// See [`deadline::Settings`].
@@ -83,7 +88,8 @@ impl Settings {
     /// The usual ones for a kind of device.
     pub const fn for_device(rotational: bool) -> Self {
         let writeback = deadline::Settings::for_device(rotational);
-        Settings { dirty_max: 64 << 20, slots: 1, writeback }
+        let pieces_max = if rotational { 32 } else { 256 };
+        Settings { dirty_max: 64 << 20, pieces_max, slots: 1, writeback }
     }
 }
 
@@ -175,6 +181,11 @@ impl Rcp {
         self.critical_at = now;
     }
 
+    /// No critical I/O is active.
+    fn is_quiet(&self, now: Nanos) -> bool {
+        self.critical == 0 && now.since(self.critical_at) >= QUIET
+    }
+
     fn is_background(&self, account: Account) -> bool {
         let (word, mask) = bit(usize::from(account));
         self.background.get(word).is_some_and(|word| word & mask != 0)
@@ -215,8 +226,7 @@ impl Rcp {
 
     /// Whether a background read may start now.
     fn may_read(&mut self, now: Nanos) -> bool {
-        let quiet = self.critical == 0 && now.since(self.critical_at) >= QUIET;
-        if quiet && now.since(self.slots_at) >= READ_EVERY {
+        if self.is_quiet(now) && now.since(self.slots_at) >= READ_EVERY {
             self.slots = self.slots.saturating_mul(2).clamp(1, SLOTS_MAX);
             self.slots_at = now;
         }
@@ -232,10 +242,9 @@ impl Scheduler for Rcp {
     fn write_entry(&mut self, now: Nanos, task: Task, call: &Call) -> Entry {
         self.note_account(call);
         // A write to the cache needs no device: what counts is what it leaves dirty.
-        if call.urgency != Urgency::Background
-            || self.dirty.saturating_add(call.bytes) <= self.settings.dirty_max
-            || call.pieces == 0
-        {
+        let fits = self.dirty.saturating_add(call.bytes) <= self.settings.dirty_max
+            && (self.is_quiet(now) || call.pieces < self.settings.pieces_max);
+        if call.urgency != Urgency::Background || fits || call.pieces == 0 {
             return Entry::Go;
         }
         let pieces = call.pieces.min(WRITER_PIECES);
@@ -512,6 +521,19 @@ mod tests {
         assert_eq!(rcp.dispatch(now), Step::Admit(1));
         assert_eq!(rcp.write_entry(now, 2, &write(5)), Entry::Go, "below again");
         assert_eq!(rcp.write_entry(now, 3, &call(CLIENT, 9_000)), Entry::Go);
+    }
+
+    #[test]
+    fn a_file_has_few_dirty_pieces_while_clients_commit() {
+        let mut rcp = Rcp::default();
+        let now = Nanos(1_000 * MS);
+        let write = |pieces| Call { bytes: 8192, ..call(CHECKPOINTER, pieces) };
+        assert_eq!(rcp.write_entry(now, 0, &write(900)), Entry::Go, "nobody commits");
+        assert_eq!(rcp.fsync_entry(now, 1, &call(CLIENT, 1)), Entry::Go);
+        assert_eq!(rcp.write_entry(now, 2, &write(31)), Entry::Go);
+        assert_eq!(rcp.write_entry(now, 3, &write(32)), Entry::Wait);
+        rcp.fsync_return(now, 1, &call(CLIENT, 1), Nanos(MS));
+        assert_eq!(rcp.dispatch(now), Step::Writeback { task: 3, pieces: 1 });
     }
 
     #[test]
