@@ -47,11 +47,13 @@ pub const READ_EVERY: Nanos = Nanos::from_millis(10);
 
 /// A client waits for nobody knows whom. A held call goes on after this time if no critical I/O has
 /// run meanwhile, …
-pub const STUCK_ALONE: Nanos = Nanos::from_millis(5);
+pub const STUCK_ALONE: Nanos = Nanos::from_millis(10);
 /// … and after this one if some has.
-pub const STUCK_CALL: Nanos = Nanos::from_millis(20);
+pub const STUCK_CALL: Nanos = Nanos::from_millis(100);
 /// The same for an `fsync` with much to write: its issue makes everybody wait.
 pub const STUCK_BIG_ALONE: Nanos = Nanos::from_millis(200);
+/// Held calls go on one after the other, so far apart.
+pub const GUESS_EVERY: Nanos = Nanos::from_millis(20);
 /// See [`STUCK_BIG_ALONE`].
 pub const STUCK_BIG: Nanos = Nanos::from_millis(1_000);
 
@@ -117,6 +119,8 @@ pub struct Rcp {
     read_at: Nanos,
     /// When the slots were last changed.
     slots_at: Nanos,
+    /// When a task last went on because it may have blocked a client.
+    guessed_at: Nanos,
 }
 
 impl Default for Rcp {
@@ -157,6 +161,7 @@ impl Rcp {
             critical_at: Nanos(0),
             read_at: Nanos(0),
             slots_at: Nanos(0),
+            guessed_at: Nanos(0),
         }
     }
 
@@ -375,7 +380,12 @@ impl Scheduler for Rcp {
             (true, true) => STUCK_BIG_ALONE,
             (true, false) => STUCK_BIG,
         };
-        waited >= patience && self.promote(now, task, true)
+        // One at a time: it is a guess, and one of many held writes is enough for a holder.
+        if waited < patience || now.since(self.guessed_at) < GUESS_EVERY {
+            return false;
+        }
+        self.guessed_at = now;
+        self.promote(now, task, true)
     }
 
     fn cancel(&mut self, now: Nanos, task: Task) {
@@ -534,6 +544,26 @@ mod tests {
         assert_eq!(rcp.write_entry(now, 3, &write(32)), Entry::Wait);
         rcp.fsync_return(now, 1, &call(CLIENT, 1), Nanos(MS));
         assert_eq!(rcp.dispatch(now), Step::Writeback { task: 3, pieces: 1 });
+    }
+
+    #[test]
+    fn held_calls_go_on_for_stuck_clients_one_at_a_time() {
+        let mut rcp = Rcp::default();
+        let mut now = Nanos(1_000 * MS);
+        assert_eq!(rcp.fsync_entry(now, 0, &call(CHECKPOINTER, 300)), Entry::Wait);
+        assert_eq!(rcp.fsync_entry(now, 1, &call(CHECKPOINTER, 2)), Entry::Wait);
+        assert_eq!(rcp.fsync_entry(now, 2, &call(CHECKPOINTER, 2)), Entry::Wait);
+        assert!(!rcp.may_block_clients(now, 1, Nanos(9 * MS)));
+        assert!(!rcp.may_block_clients(now, 0, Nanos(10 * MS)), "it has much to write");
+        now += GUESS_EVERY;
+        assert!(rcp.may_block_clients(now, 1, Nanos(10 * MS)), "no client does I/O");
+        assert!(!rcp.may_block_clients(now, 2, Nanos(10 * MS)));
+        now += GUESS_EVERY;
+        assert_eq!(rcp.fsync_entry(now, 3, &call(CLIENT, 1)), Entry::Go);
+        assert!(!rcp.may_block_clients(now, 2, Nanos(99 * MS)), "it may wait for that");
+        assert!(rcp.may_block_clients(now, 2, STUCK_CALL));
+        now += GUESS_EVERY;
+        assert!(rcp.may_block_clients(now, 0, STUCK_BIG));
     }
 
     #[test]
