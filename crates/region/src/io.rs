@@ -13,6 +13,7 @@
 
 pub mod account;
 mod map;
+mod pages;
 pub mod tally;
 
 pub use account::{AccountSlot, IoRule, RULES, Subject};
@@ -28,7 +29,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
 use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
 use headworks_policy::split::{
-    ACCOUNTS, Account, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed, PAGE_BYTES, SplitKind,
+    ACCOUNTS, Account, Call, Cleaned, DeviceCost, Dirtied, Entry, PAGE_BYTES, SplitKind,
     SplitState, Step, TASKS, Task,
 };
 use tally::Tally;
@@ -627,10 +628,7 @@ impl IoRegion {
 
     /// A write of `bytes` at `offset` has returned.
     pub fn wrote(&self, account: Account, file: u16, offset: u64, bytes: u64) {
-        if let Some(slot) = self.accounts.get(usize::from(account)) {
-            slot.writes.fetch_add(1, Relaxed);
-            slot.written_bytes.fetch_add(bytes, Relaxed);
-        }
+        self.counts_write(account, bytes);
         let device = DeviceCost::for_device(self.control.rotational());
         let end = offset.saturating_add(bytes);
         self.locked(|guarded| {
@@ -647,26 +645,6 @@ impl IoRegion {
             let dirtied =
                 Dirtied { account, previous: marked.previous, file: file.into(), new_bytes, cost };
             guarded.split.scheduler().buffer_dirty(clock::now(), &dirtied);
-        });
-    }
-
-    /// A file was cut to `length`, or removed: its dirty pages are not written any more.
-    pub fn freed(&self, file: u16, length: u64) {
-        self.locked(|guarded| {
-            if length > 0 {
-                // Which of the pages lay behind the cut is not worth a search: databases cut to zero.
-                return;
-            }
-            let taken = guarded.tally.flush(usize::from(file));
-            let freed = Freed {
-                causes: taken.causes,
-                file: file.into(),
-                bytes: taken.pages * PAGE_BYTES,
-                cost: taken.charged,
-            };
-            let now = clock::now();
-            guarded.split.scheduler().buffer_free(now, &freed);
-            self.pump(guarded, now);
         });
     }
 

@@ -105,6 +105,7 @@ pub(crate) fn resolve_all() {
         real.resolve();
     }
     files::resolve_all();
+    more::resolve_all();
 }
 
 /// Declares a caller of a real function, with a system call as what it falls back to.
@@ -386,6 +387,9 @@ real! {
     };
     (condition: *mut pthread_cond_t, mutex: *mut pthread_mutex_t, clock: clockid_t, until: *const timespec) -> c_int
 }
+
+mod more;
+pub(crate) use more::*;
 
 mod files;
 pub(crate) use files::{
