@@ -18,6 +18,9 @@
 //! * Writeback that is begun early is never taken for a durable write: the database's `fsync`
 //!   always runs, and runs after all that.
 
+pub mod batch;
+pub mod mapped;
+
 use crate::conn::DESCRIPTORS;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};

@@ -15,10 +15,12 @@ pub mod account;
 mod map;
 mod pages;
 pub mod tally;
+mod unheld;
 
 pub use account::{AccountSlot, IoRule, RULES, Subject};
 pub use map::IoMapping;
 pub use tally::{CHUNK_BYTES, FILES, Piece};
+pub use unheld::Unheld;
 
 use crate::lock::{RobustLock, thread_exists, thread_id};
 use crate::{clock, futex, thread};
@@ -182,6 +184,8 @@ pub struct IoRegion {
     header: Header,
     /// Settings and counters.
     pub control: IoControl,
+    /// I/O that cannot be held.
+    pub unheld: Unheld,
     lock: RobustLock,
     rules: RuleTable,
     tasks: [TaskSlot; TASKS],
@@ -420,7 +424,8 @@ impl IoRegion {
         if let Some(file) = guarded.tally.state(ticket.call.file as usize) {
             ticket.call.deadline = file.deadline;
             if ticket.kind == CallKind::Fsync {
-                ticket.call.bytes = file.pages * PAGE_BYTES;
+                // What was given are pages of a mapping, which the tally does not know.
+                ticket.call.bytes = ticket.call.bytes.max(file.pages * PAGE_BYTES);
                 ticket.call.pieces = u32::try_from(file.pieces).unwrap_or(u32::MAX);
             }
         }

@@ -115,7 +115,7 @@ macro_rules! aliases {
 // Behind the macros, which they use.
 mod entries;
 mod ranges;
-pub(crate) use ranges::positioned_write;
+pub(crate) use ranges::{allocating, positioned_write, sync_range};
 
 pub(crate) fn syncing(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     between(|| files::before_fsync(fd), real, |call, _| files::leave(call))

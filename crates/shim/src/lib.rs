@@ -6,10 +6,12 @@
 //!
 //! Linked into nothing: it exports `close`.
 
+mod batches;
 mod closings;
 mod files;
 mod hooks;
 mod loops;
+mod mappings;
 mod processes;
 mod real;
 mod start;

@@ -33,7 +33,7 @@
 use super::waiting::{Waiter, Waiting};
 use super::{
     ACCOUNTS, Account, AccountSettings, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed,
-    Scheduler, Step, Task,
+    Scheduler, Step, TASKS, Task,
 };
 use crate::Nanos;
 use crate::block::afq::weight;
@@ -228,11 +228,14 @@ impl Scheduler for Afq {
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
         self.enter(now, task, &Call { account, bytes, ..Call::default() }, OTHER)
     }
-    fn req_complete(&mut self, now: Nanos, _: Task, request: &Request, service: Nanos) {
+    fn req_complete(&mut self, now: Nanos, task: Task, request: &Request, service: Nanos) {
         if request.operation == Operation::Read {
             let account = Account::try_from(request.cause).unwrap_or(0);
             self.charge(account, service);
-            self.leave(now, account, OTHER);
+            // A read that did not ask has nobody's room to give back.
+            if usize::from(task) < TASKS {
+                self.leave(now, account, OTHER);
+            }
         }
     }
 

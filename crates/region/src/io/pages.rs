@@ -1,8 +1,9 @@
 //! Pages that leave the tally by other ways than an `fsync`, and writes that never are in it.
 
-use super::{IoRegion, tally};
+use super::{CallKind, FREE, IoRegion, RUNNING, STATE, Ticket, returned, tally};
 use crate::clock;
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use headworks_policy::Nanos;
 use headworks_policy::split::{Account, CauseSet, DeviceCost, Dirtied, Freed, PAGE_BYTES};
 
 impl IoRegion {
@@ -68,6 +69,52 @@ impl IoRegion {
             let now = clock::now();
             guarded.split.scheduler().buffer_free(now, &freed);
             self.pump(guarded, now);
+        });
+    }
+
+    /// A part of a batch may be submitted. Its turn ends, as nobody will tell of its end.
+    pub fn release(&self, ticket: Ticket) {
+        let now = clock::now();
+        let device = DeviceCost::for_device(self.control.rotational());
+        let took = match ticket.kind {
+            CallKind::Fsync => device.runs(ticket.call.pieces.into(), ticket.call.bytes),
+            _ => Nanos(0),
+        };
+        let running =
+            ticket.slot(self).is_some_and(|slot| slot.word.load(Relaxed) & STATE == RUNNING);
+        self.locked(|guarded| {
+            if let Some(task) = ticket.task.filter(|_| running) {
+                returned(guarded, now, task, ticket.kind, &ticket.call, took);
+            }
+            self.pump(guarded, now);
+        });
+        if let Some(slot) = ticket.slot(self) {
+            slot.word.store(FREE, Release);
+        }
+    }
+
+    /// A read of a batch was submitted.
+    pub fn read_submitted(&self, account: Account, file: u16, offset: u64, bytes: u64) {
+        let device = DeviceCost::for_device(self.control.rotational());
+        let cost = self.locked(|guarded| {
+            let state = guarded.tally.state_mut(usize::from(file))?;
+            let cost = device.access(state.last_end, offset, bytes);
+            state.last_end = offset.saturating_add(bytes);
+            Some(cost)
+        });
+        self.read_unasked(account, bytes, cost.flatten().unwrap_or_default());
+    }
+
+    /// An `fsync` of a batch was submitted.
+    pub fn flushed(&self, account: Account, file: u16) {
+        if let Some(slot) = self.accounts.get(usize::from(account)) {
+            slot.fsyncs.fetch_add(1, Relaxed);
+        }
+        self.locked(|guarded| {
+            let taken = guarded.tally.flush(usize::from(file));
+            if taken.pages > 0 {
+                self.clean(guarded, clock::now(), file.into(), &taken);
+            }
         });
     }
 }

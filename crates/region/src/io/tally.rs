@@ -79,6 +79,8 @@ pub struct FileState {
     pub epoch: u32,
     /// Counts the files that had the slot.
     pub generation: u32,
+    /// Not zero: it was mapped, shared and writable.
+    pub mapped: u64,
 }
 
 /// What a write changed.

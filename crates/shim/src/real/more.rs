@@ -105,3 +105,85 @@ pub(crate) unsafe fn sync() {
     // SAFETY: has no preconditions.
     unsafe { libc::syscall(libc::SYS_sync) };
 }
+
+/// Declares functions of libraries that may be loaded later than this one.
+macro_rules! library {
+    ($($name:ident($($arg:ident: $type:ty),*) -> $result:ty, or $missing:expr;)*) => {$(
+        /// The real function of this name.
+        ///
+        /// # Safety
+        /// As the library's function.
+        pub(crate) unsafe fn $name($($arg: $type),*) -> $result {
+            static OF: Real = Real::new(
+                match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+                    Ok(name) => name,
+                    Err(_) => c"",
+                },
+            );
+            if OF.get().is_none() {
+                OF.resolve();
+            }
+            match OF.get() {
+                // SAFETY: the symbol of this name has this type; the rest is the caller's duty.
+                Some(function) => unsafe {
+                    core::mem::transmute::<
+                        *mut c_void,
+                        unsafe extern "C-unwind" fn($($type),*) -> $result,
+                    >(function)($($arg),*)
+                },
+                None => $missing,
+            }
+        }
+    )*};
+}
+
+// Who finds these symbols here and nowhere else has not loaded the library.
+library! {
+    io_submit(context: *mut c_void, count: c_long, requests: *const *const c_void) -> c_int,
+        or -libc::ENOSYS;
+    io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int,
+        or -libc::ENOSYS;
+    io_uring_queue_init_params(
+        entries: c_uint, ring: *mut c_void, settings: *mut [c_uint; 30]
+    ) -> c_int, or -libc::ENOSYS;
+    io_uring_submit(ring: *mut c_void) -> c_int, or -libc::ENOSYS;
+    io_uring_submit_and_wait(ring: *mut c_void, count: c_uint) -> c_int, or -libc::ENOSYS;
+    io_uring_submit_and_get_events(ring: *mut c_void) -> c_int, or -libc::ENOSYS;
+    io_uring_submit_and_wait_timeout(
+        ring: *mut c_void, done: *mut c_void, count: c_uint, time: *mut c_void, mask: *mut c_void
+    ) -> c_int, or -libc::ENOSYS;
+    io_uring_queue_exit(ring: *mut c_void) -> (), or ();
+}
+
+/// The real `syscall`. Not looked up: an allocator may call it before anything can be looked up.
+///
+/// # Safety
+/// As the function of the C library.
+#[inline]
+pub(crate) unsafe fn syscall(number: c_long, args: [c_long; 6]) -> c_long {
+    let result: c_long;
+    let [a, b, c, d, e, f] = args;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the kernel's convention; what the call does is the caller's duty.
+    unsafe {
+        core::arch::asm!(
+            "syscall", inlateout("rax") number => result,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _, options(nostack),
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!(
+            "svc 0", in("x8") number, inlateout("x0") a => result,
+            in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f, options(nostack),
+        );
+    }
+    if (-4095..0).contains(&result) {
+        // SAFETY: errno is this thread's own.
+        unsafe { *libc::__errno_location() = -result as c_int };
+        return -1;
+    }
+    result
+}
