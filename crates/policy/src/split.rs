@@ -135,6 +135,8 @@ pub struct Call {
     pub deadline: Nanos,
 }
 
+crate::layout!(Call { account, file, bytes, pieces, deadline });
+
 /// Pages that a write made dirty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dirtied {
@@ -307,6 +309,8 @@ pub trait Scheduler: Send {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Noop(u8);
+
+crate::layout!(Noop { 0 });
 
 impl Scheduler for Noop {
     fn name(&self) -> &'static str {

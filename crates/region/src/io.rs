@@ -55,7 +55,10 @@ struct Header {
     bytes: AtomicU64,
     /// PID namespace in which it was made: numbers of threads mean something there only.
     pid_ns: AtomicU64,
+    /// Hash of the layout: a build with another one refuses the region.
+    version: AtomicU64,
 }
+headworks_policy::layout!(Header { magic, bytes, pid_ns, version });
 
 /// Settings and counters that every process reads.
 #[derive(Debug)]
@@ -80,6 +83,20 @@ pub struct IoControl {
     /// Errors inside the library.
     pub panics: AtomicU64,
 }
+
+headworks_policy::layout!(IoControl {
+    kind,
+    off,
+    rotational,
+    hold_max_ms,
+    lock_busy,
+    tasks_full,
+    hold_limit,
+    files_full,
+    accounts_full,
+    restarted,
+    panics
+});
 
 impl IoControl {
     /// The scheduler that is in force.
@@ -166,6 +183,17 @@ struct TaskSlot {
     progress_ns: AtomicU64,
 }
 
+headworks_policy::layout!(TaskSlot {
+    word,
+    orders,
+    tid,
+    kind,
+    account,
+    file,
+    since_ns,
+    progress_ns
+});
+
 #[derive(Debug)]
 #[repr(C)]
 struct Guarded {
@@ -176,6 +204,8 @@ struct Guarded {
     /// Where the search for a free account begins.
     next_account: u32,
 }
+
+headworks_policy::layout!(Guarded { split, tally, next_task, next_account });
 
 /// See the module. All zero bytes, but for the header, are a region that holds nobody.
 #[derive(Debug)]
@@ -195,6 +225,18 @@ pub struct IoRegion {
     generations: [AtomicU32; FILES],
     guarded: UnsafeCell<Guarded>,
 }
+
+headworks_policy::layout!(IoRegion {
+    header,
+    control,
+    unheld,
+    lock,
+    rules,
+    tasks,
+    accounts,
+    generations,
+    guarded
+});
 
 // SAFETY: all fields are atomics but `guarded`, which is only used under `lock`.
 unsafe impl Sync for IoRegion {}

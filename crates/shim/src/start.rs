@@ -65,6 +65,10 @@ fn attach_files() {
     // SAFETY: `getenv` returned a C string.
     match IoMapping::open(unsafe { core::ffi::CStr::from_ptr(path) }) {
         Ok(mapping) => files::attach(mapping.region()),
+        Err(RegionError::Layout { .. } | RegionError::Size { .. }) => say(
+            b"headworks: the region named by HEADWORKS_IO was made by another version of Headworks; \
+              files are not governed. Restart the program through: headworks run --io SCHEDULER\n",
+        ),
         Err(_) => {
             say(b"headworks: cannot use the region named by HEADWORKS_IO; files are not governed. \
               Start the program through: headworks run --io SCHEDULER\n")

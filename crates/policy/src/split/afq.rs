@@ -59,6 +59,8 @@ pub struct Settings {
     pub device: DeviceCost,
 }
 
+crate::layout!(Settings { depth, dirty_max, grace, device });
+
 impl Settings {
     /// The usual ones for a kind of device.
     pub const fn for_device(rotational: bool) -> Self {
@@ -91,6 +93,8 @@ pub struct Afq {
     /// Tasks that run and are no buffered writes.
     running: u32,
 }
+
+crate::layout!(Afq { settings, waiting, pass, level, seen, reached, dirty, running });
 
 impl Default for Afq {
     fn default() -> Self {

@@ -94,6 +94,8 @@ pub struct SplitState {
     scs: ScsToken,
 }
 
+crate::layout!(SplitState { kind, noop, afq, deadline, token, scs });
+
 impl SplitState {
     /// Another scheduler, empty, for this kind of device.
     pub fn start(&mut self, kind: SplitKind, rotational: bool) {

@@ -49,6 +49,8 @@ struct Chunk {
     _pad: u32,
 }
 
+headworks_policy::layout!(Chunk { key, bits, causes, epoch, _pad });
+
 /// A governed file.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
@@ -83,6 +85,23 @@ pub struct FileState {
     pub mapped: u64,
 }
 
+headworks_policy::layout!(FileState {
+    device,
+    inode,
+    deadline,
+    pages,
+    pieces,
+    charged,
+    last_end,
+    first_chunk,
+    end_chunk,
+    used,
+    causes,
+    epoch,
+    generation,
+    mapped
+});
+
 /// What a write changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marked {
@@ -112,6 +131,8 @@ pub struct Tally {
     files: [FileState; FILES],
     chunks: [Chunk; CHUNKS],
 }
+
+headworks_policy::layout!(Tally { files, chunks });
 
 /// Runs of set bits.
 fn pieces(bits: u64) -> u64 {

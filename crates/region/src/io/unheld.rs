@@ -16,6 +16,8 @@ pub struct Unheld {
     rings: [AtomicU64; PROCESSES],
 }
 
+headworks_policy::layout!(Unheld { mapped_files, rings });
+
 impl Unheld {
     /// A process made a ring of `io_uring` that is charged. Of the others `/proc` knows.
     pub fn ring_made(&self, pid: u32) {
