@@ -4,6 +4,7 @@ mod ahead;
 mod children;
 mod compile;
 mod exports;
+mod faults;
 mod files;
 mod fortify;
 mod levels;
