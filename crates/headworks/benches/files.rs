@@ -93,8 +93,9 @@ fn measure(name: &str, directory: &Path) {
     let place = |at: usize| (at as i64 * 5 * BLOCK as i64) % FILE_BYTES;
     let file = |directory: &Path| {
         let path = directory.join(format!("headworks-bench-{}", std::process::id()));
-        let file = std::fs::File::options().read(true).write(true).create(true).truncate(true);
-        let file = file.clone().open(&path).unwrap();
+        let mut options = std::fs::File::options();
+        options.read(true).write(true).create(true).truncate(true);
+        let file = options.open(&path).unwrap();
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::FileExt::write_all_at(&file, &vec![1; FILE_BYTES as usize], 0).unwrap();
         file

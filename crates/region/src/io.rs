@@ -734,9 +734,11 @@ impl IoRegion {
         guarded.split.scheduler().buffer_clean(now, &cleaned);
     }
 
-    /// Calls that wait now.
+    /// Calls that wait now. Those of dead threads are left out: the next one that waits frees them.
     pub fn waiting(&self) -> usize {
-        self.tasks.iter().filter(|slot| slot.word.load(Relaxed) & STATE == WAITING).count()
+        let waits = |slot: &&TaskSlot| slot.word.load(Relaxed) & STATE == WAITING;
+        let lives = |slot: &&TaskSlot| thread_exists(slot.tid.load(Relaxed));
+        self.tasks.iter().filter(waits).filter(lives).count()
     }
 
     /// What the tally knows of a file, for tests and `io top`.

@@ -32,6 +32,7 @@ static void *slow(void *fd) {
 // What the fault library makes of each call.
 static void failing(void) {
     int fd = opened("failing");
+    setenv("FAIL_NOW", "1", 1);
     for (int at = 0; at < 60; at++) {
         errno = 0;
         long wrote = pwrite(fd, page, 8192, at * 8192L), e1 = errno;
@@ -88,7 +89,8 @@ static void children(void) {
     }
     // Once they may be taken for lost, whoever waits takes back what they had.
     usleep(700000);
-    slow(&fd);
+    pthread_create(&thread, NULL, slow, &fd);
+    pthread_join(thread, NULL);
 }
 
 int main(int count, char **args) {
@@ -101,6 +103,7 @@ int main(int count, char **args) {
     else if (getenv("FULL")) full();
     else children();
     fflush(stdout);
+    unsetenv("FAIL_NOW");
     if (getenv("AT_END")) return system(getenv("AT_END"));
     return 0;
 }

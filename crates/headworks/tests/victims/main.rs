@@ -10,6 +10,7 @@ mod fortify;
 mod levels;
 mod lifecycle;
 mod miniserver;
+mod noop;
 mod places;
 mod signals;
 #[path = "../failopen/support.rs"]
