@@ -83,6 +83,13 @@ pub fn is_on() -> bool {
     region().is_some_and(|region| region.control.is_on())
 }
 
+/// Whether reads and writes of a descriptor may be governed: not if it was seen that they are not.
+#[inline]
+pub fn may_be_governed(fd: c_int) -> bool {
+    let word = || usize::try_from(fd).ok().and_then(|fd| FILES.get(fd));
+    is_on() && word().is_some_and(|word| word.load(Relaxed) & NOT_GOVERNED == 0)
+}
+
 /// A descriptor was opened or closed: what was known of it is not true any more.
 #[inline]
 pub fn forget(fd: c_int) {
@@ -233,10 +240,15 @@ impl Call {
     }
 
     fn without_file(region: &'static IoRegion) -> Self {
+        Call { account: account(region), ..Call::of_nobody(region) }
+    }
+
+    /// One whose account is not asked for yet.
+    fn of_nobody(region: &'static IoRegion) -> Self {
         Call {
             file: None,
             region,
-            account: account(region),
+            account: 0,
             ticket: None,
             flushed: None,
             began: Nanos(0),
@@ -354,18 +366,14 @@ pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call>
         _ => return None,
     };
     let file = governed(fd)?;
-    let mut call = Call::of(file);
-    call.bytes = bytes as u64;
-    if kind == CallKind::ReadCall {
-        call.enter(kind, fd, bytes as u64);
-        return Some(call);
-    }
+    let is_hit = || !file.missed || is_cached(fd, offset, bytes);
     // One that hit the cache last time probably does again, and is charged if it does not.
-    if file.missed && !is_cached(fd, offset, bytes) {
-        call.enter(kind, fd, bytes as u64);
-    } else {
-        call.began = clock::now();
+    if kind == CallKind::Read && is_hit() {
+        let began = clock::now();
+        return Some(Call { file: Some(file), began, ..Call::of_nobody(region) });
     }
+    let mut call = Call::of(file);
+    call.enter(kind, fd, bytes as u64);
     Some(call)
 }
 
@@ -377,7 +385,7 @@ pub fn after_read(call: Call, count: isize) {
             let took = clock::now().since(call.began);
             let missed = bytes > 0 && took >= DEVICE_READ;
             if missed {
-                call.region.read_unasked(call.account, bytes, took);
+                call.region.read_unasked(account(call.region), bytes, took);
             }
             if missed != file.missed {
                 file.word.fetch_xor(MISSED, Relaxed);

@@ -1,7 +1,7 @@
 //! The I/O region: whoever waits goes on at last, whatever happens to the others.
 
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, SplitKind};
+use headworks_policy::split::{ACCOUNTS, Account, SplitKind, TASKS};
 use headworks_region::clock;
 use headworks_region::io::{
     CallKind, IoMapping, IoRegion, IoRule, Order, Piece, Subject, Ticket, Written,
@@ -271,6 +271,63 @@ fn rings_are_counted_for_each_process() {
     region.unheld.ring_ended(own);
     region.unheld.ring_ended(own);
     assert_eq!(region.unheld.rings(own), 0);
+}
+
+#[test]
+fn full_tables_let_calls_pass_and_count_them() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let region = region(SplitKind::Token);
+    let own = account(region, "own");
+    let place = file(region, 1);
+    let enter = || region.enter(CallKind::Fsync, own, place, 0);
+    let running: Vec<Ticket> = (0..TASKS).map(|_| enter()).collect();
+    let beyond = enter();
+    assert!(region.is_admitted(&beyond));
+    assert_eq!(region.control.tasks_full.load(Relaxed), 1);
+    let flushed = region.begins_flush(&beyond);
+    region.leave(beyond, Some(flushed));
+    for ticket in running {
+        region.leave(ticket, None);
+    }
+    let again = enter();
+    assert!(region.is_admitted(&again) && region.control.tasks_full.load(Relaxed) == 1);
+    region.leave(again, None);
+    // Dirty files keep their slots; those that find none are not governed.
+    let mut refused = 0;
+    for inode in 0..20_000 {
+        match region.file(1, inode, |_| 0) {
+            Some((slot, _)) => region.wrote(own, slot, 0, 4096),
+            None => refused += 1,
+        }
+    }
+    assert!(refused > 0);
+    assert_eq!(region.control.files_full.load(Relaxed), refused);
+}
+
+#[test]
+fn threads_beyond_all_accounts_share_the_first() {
+    let region = region(SplitKind::Afq);
+    let (count, barrier) = (ACCOUNTS + 10, std::sync::Barrier::new(ACCOUNTS + 10));
+    let barrier = &barrier;
+    let found: Vec<Account> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count)
+            .map(|_| {
+                let work = move || {
+                    let own = account(region, "many");
+                    barrier.wait();
+                    let ticket = region.enter(CallKind::Write, own, file(region, 1), 1);
+                    assert!(region.is_admitted(&ticket));
+                    region.leave(ticket, None);
+                    own
+                };
+                std::thread::Builder::new().stack_size(1 << 17).spawn_scoped(scope, work).unwrap()
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let shared = found.iter().filter(|account| **account == 0).count();
+    assert!(shared >= 10, "{shared}");
+    assert_eq!(region.waiting(), 0);
 }
 
 #[test]

@@ -60,6 +60,9 @@ pub(crate) fn reading(
     bytes: impl FnOnce() -> usize,
     real: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
+    if !files::may_be_governed(fd) {
+        return real();
+    }
     between(|| files::before_read(fd, offset, bytes()), real, files::after_read)
 }
 
@@ -71,6 +74,9 @@ pub(crate) fn writing(
     bytes: impl FnOnce() -> usize,
     real: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
+    if !files::may_be_governed(fd) {
+        return real();
+    }
     let after = |call, count| files::after_write(call, fd, offset, count);
     between(|| files::before_write(fd, bytes()), real, after)
 }
