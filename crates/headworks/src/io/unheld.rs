@@ -56,7 +56,7 @@ pub(super) fn rings(instance: &Instance, region: &IoRegion) -> Vec<Rings> {
 pub(super) fn lines(rings: &[Rings], mapped_files: u64) -> Vec<String> {
     let mut lines: Vec<String> = rings.iter().map(|rings| rings.line()).collect();
     if mapped_files > 0 {
-        lines.push(format!("written by mapping, and seen at msync only: {mapped_files} files"));
+        lines.push(format!("files written by mapping, and seen at msync only: {mapped_files}"));
     }
     lines
 }

@@ -33,8 +33,11 @@ pub struct Part {
 pub fn before(parts: impl Iterator<Item = Part>) {
     for part in parts {
         let Some(file) = governed(part.fd) else {
-            if part.kind == CallKind::Fsync && is_directory(part.fd) {
-                super::before_sync().map(leave);
+            if part.kind == CallKind::Fsync
+                && is_directory(part.fd)
+                && let Some(call) = super::before_sync()
+            {
+                leave(call);
             }
             continue;
         };
