@@ -287,7 +287,16 @@ pub fn after_write(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
             // SAFETY: asks for the position, and changes nothing.
             None => keeping_errno(|| unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } - count as i64),
         };
-        wrote(file, call.account, offset, count);
+        match call.ticket {
+            Some(ticket) if !file.direct => {
+                let offset = u64::try_from(offset).unwrap_or(0);
+                return file.region.wrote_and_left(ticket, offset, count);
+            }
+            ticket => {
+                wrote(file, call.account, offset, count);
+                return leave(Call { ticket, ..call });
+            }
+        }
     }
     leave(call);
 }

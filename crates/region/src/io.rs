@@ -31,8 +31,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
 use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
 use headworks_policy::split::{
-    ACCOUNTS, Account, Call, Cleaned, DeviceCost, Dirtied, Entry, PAGE_BYTES, SplitKind,
-    SplitState, Step, TASKS, Task,
+    ACCOUNTS, Account, Call, Entry, PAGE_BYTES, SplitKind, SplitState, Step, TASKS, Task,
 };
 use tally::Tally;
 
@@ -644,8 +643,7 @@ impl IoRegion {
                 _ => {}
             }
         }
-        let is_known =
-            ticket.slot(self).is_some_and(|slot| slot.word.load(Relaxed) & STATE == RUNNING);
+        let is_known = ticket.is_running(self);
         self.locked(|guarded| {
             if let Some(task) = ticket.task.filter(|_| is_known) {
                 returned(guarded, now, task, ticket.kind, &ticket.call, took);
@@ -658,80 +656,6 @@ impl IoRegion {
         if let Some(slot) = ticket.slot(self) {
             slot.word.store(FREE, Release);
         }
-    }
-
-    /// A read went to the device without having asked.
-    pub fn read_unasked(&self, account: Account, bytes: u64, took: Nanos) {
-        let call = Call { account, bytes, ..Call::default() };
-        let now = clock::now();
-        if let Some(slot) = self.accounts.get(usize::from(account)) {
-            slot.reads.fetch_add(1, Relaxed);
-            slot.read_bytes.fetch_add(bytes, Relaxed);
-        }
-        self.locked(|guarded| {
-            returned(guarded, now, Task::MAX, CallKind::Read, &call, took);
-        });
-    }
-
-    /// A write of `bytes` at `offset` has returned.
-    pub fn wrote(&self, account: Account, file: u16, offset: u64, bytes: u64) {
-        self.counts_write(account, bytes);
-        let device = DeviceCost::for_device(self.control.rotational());
-        let end = offset.saturating_add(bytes);
-        self.locked(|guarded| {
-            let marked = guarded.tally.mark(usize::from(file), offset, end, account);
-            let Some(state) = guarded.tally.state_mut(usize::from(file)) else { return };
-            let new_bytes = marked.new_pages * PAGE_BYTES;
-            // A page that was written in part goes on where it ended.
-            let cost = match new_bytes {
-                0 => Nanos(0),
-                new => device.access(state.last_end, offset, new.min(bytes.max(PAGE_BYTES))),
-            };
-            state.last_end = end;
-            state.charged += cost;
-            let dirtied =
-                Dirtied { account, previous: marked.previous, file: file.into(), new_bytes, cost };
-            guarded.split.scheduler().buffer_dirty(clock::now(), &dirtied);
-        });
-    }
-
-    /// The next dirty piece of a file from `offset` on.
-    pub fn take_piece(&self, file: u16, offset: u64) -> Piece {
-        self.locked(|guarded| guarded.tally.take_piece(usize::from(file), offset, 1 << 12))
-            .unwrap_or(Piece::End)
-    }
-
-    /// Pieces of the ticket's file that were ordered are on the device.
-    pub fn cleaned(&self, ticket: &Ticket, written: &Written) {
-        let now = clock::now();
-        if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
-            slot.written_back.fetch_add(written.pieces.into(), Relaxed);
-        }
-        if let Some(slot) = ticket.slot(self) {
-            slot.progress_ns.store(now.0, Relaxed);
-        }
-        self.locked(|guarded| {
-            self.clean(guarded, now, ticket.call.file, &written.taken);
-            let left = guarded.tally.state(ticket.call.file as usize).map_or(0, |file| file.pieces);
-            if let Some(task) = ticket.task {
-                let left = u32::try_from(left).unwrap_or(u32::MAX);
-                guarded.split.scheduler().written_back(now, task, written.pieces, left);
-            }
-            self.pump(guarded, now);
-        });
-    }
-
-    fn clean(&self, guarded: &mut Guarded, now: Nanos, file: u32, taken: &tally::Unmarked) {
-        let device = DeviceCost::for_device(self.control.rotational());
-        let bytes = taken.pages * PAGE_BYTES;
-        let cleaned = Cleaned {
-            causes: taken.causes,
-            file,
-            bytes,
-            charged: taken.charged,
-            cost: device.runs(taken.pieces, bytes),
-        };
-        guarded.split.scheduler().buffer_clean(now, &cleaned);
     }
 
     /// Calls that wait now. Those of dead threads are left out: the next one that waits frees them.
@@ -750,6 +674,11 @@ impl IoRegion {
 impl Ticket {
     fn slot<'a>(&self, region: &'a IoRegion) -> Option<&'a TaskSlot> {
         region.tasks.get(usize::from(self.task?))
+    }
+
+    /// Whether the scheduler admitted it and is to hear of its return.
+    fn is_running(&self, region: &IoRegion) -> bool {
+        self.slot(region).is_some_and(|slot| slot.word.load(Relaxed) & STATE == RUNNING)
     }
 }
 

@@ -67,9 +67,10 @@ fn batches_rings_and_mappings_are_what_they_are_without_a_scheduler() {
     for kind in SplitKind::ALL {
         let mut command = run.headworks(["run", "--name", kind.name(), "--io", kind.name()]);
         command.args(["--io-device", "disk", "--profile", "generic", "--config"]);
+        let ours = crate::support::program().display();
         let top = format!(
-            "LD_PRELOAD= {} io top --json --name {kind} >&2",
-            crate::support::program().display()
+            "exec >&2; unset LD_PRELOAD; {ours} io top --json --name {kind}; \
+             {ours} io top -d 0.1 --count 1 --name {kind}; {ours} doctor; true"
         );
         command.arg(&config).arg("--").arg(&program).env("AT_END", top);
         let found = in_a_directory(&dir, kind.name(), &mut command);
@@ -80,7 +81,8 @@ fn batches_rings_and_mappings_are_what_they_are_without_a_scheduler() {
             continue;
         }
         let json = &told[told.find('{').unwrap_or(0)..];
-        let state: serde_json::Value = serde_json::from_str(json).expect(&told);
+        let mut values = serde_json::Deserializer::from_str(json).into_iter();
+        let state: serde_json::Value = values.next().expect(&told).expect(&told);
         assert_eq!(state["waiting"], 0, "{told}");
         assert_eq!(state["mapped_files"], 1, "{told}");
         let sum = |what: &str| -> u64 {

@@ -1,12 +1,114 @@
-//! Pages that leave the tally by other ways than an `fsync`, and writes that never are in it.
+//! What calls did to pages, once they have returned.
 
-use super::{CallKind, FREE, IoRegion, RUNNING, STATE, Ticket, returned, tally};
+use super::{CallKind, FREE, Guarded, IoRegion, Piece, Task, Ticket, Written, returned, tally};
 use crate::clock;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, CauseSet, DeviceCost, Dirtied, Freed, PAGE_BYTES};
+use headworks_policy::split::{
+    Account, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Freed, PAGE_BYTES,
+};
 
 impl IoRegion {
+    /// A write of `bytes` at `offset` has returned.
+    pub fn wrote(&self, account: Account, file: u16, offset: u64, bytes: u64) {
+        self.counts_write(account, bytes);
+        self.locked(|guarded| self.dirty(guarded, account, file, offset, bytes));
+    }
+
+    /// The same for a call that the scheduler admitted: its turn ends, too.
+    pub fn wrote_and_left(&self, ticket: Ticket, offset: u64, bytes: u64) {
+        let call = ticket.call;
+        self.counts_write(call.account, bytes);
+        let running = ticket.is_running(self);
+        self.locked(|guarded| {
+            let now = clock::now();
+            self.dirty(guarded, call.account, call.file as u16, offset, bytes);
+            if let Some(task) = ticket.task.filter(|_| running) {
+                returned(guarded, now, task, ticket.kind, &call, now.since(ticket.admitted));
+            }
+            self.pump(guarded, now);
+        });
+        if let Some(slot) = ticket.slot(self) {
+            slot.word.store(FREE, Release);
+        }
+    }
+
+    fn dirty(&self, guarded: &mut Guarded, account: Account, file: u16, offset: u64, bytes: u64) {
+        let device = DeviceCost::for_device(self.control.rotational());
+        let end = offset.saturating_add(bytes);
+        let marked = guarded.tally.mark(usize::from(file), offset, end, account);
+        let Some(state) = guarded.tally.state_mut(usize::from(file)) else { return };
+        let new_bytes = marked.new_pages * PAGE_BYTES;
+        // A page that was written in part goes on where it ended.
+        let cost = match new_bytes {
+            0 => Nanos(0),
+            new => device.access(state.last_end, offset, new.min(bytes.max(PAGE_BYTES))),
+        };
+        state.last_end = end;
+        state.charged += cost;
+        let dirtied =
+            Dirtied { account, previous: marked.previous, file: file.into(), new_bytes, cost };
+        guarded.split.scheduler().buffer_dirty(clock::now(), &dirtied);
+    }
+
+    /// A read went to the device without having asked.
+    pub fn read_unasked(&self, account: Account, bytes: u64, took: Nanos) {
+        let call = Call { account, bytes, ..Call::default() };
+        let now = clock::now();
+        if let Some(slot) = self.accounts.get(usize::from(account)) {
+            slot.reads.fetch_add(1, Relaxed);
+            slot.read_bytes.fetch_add(bytes, Relaxed);
+        }
+        self.locked(|guarded| {
+            returned(guarded, now, Task::MAX, CallKind::Read, &call, took);
+        });
+    }
+
+    /// The next dirty piece of a file from `offset` on.
+    pub fn take_piece(&self, file: u16, offset: u64) -> Piece {
+        self.locked(|guarded| guarded.tally.take_piece(usize::from(file), offset, 1 << 12))
+            .unwrap_or(Piece::End)
+    }
+
+    /// Pieces of the ticket's file that were ordered are on the device.
+    pub fn cleaned(&self, ticket: &Ticket, written: &Written) {
+        let now = clock::now();
+        if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
+            slot.written_back.fetch_add(written.pieces.into(), Relaxed);
+        }
+        if let Some(slot) = ticket.slot(self) {
+            slot.progress_ns.store(now.0, Relaxed);
+        }
+        self.locked(|guarded| {
+            self.clean(guarded, now, ticket.call.file, &written.taken);
+            let left = guarded.tally.state(ticket.call.file as usize).map_or(0, |file| file.pieces);
+            if let Some(task) = ticket.task {
+                let left = u32::try_from(left).unwrap_or(u32::MAX);
+                guarded.split.scheduler().written_back(now, task, written.pieces, left);
+            }
+            self.pump(guarded, now);
+        });
+    }
+
+    pub(super) fn clean(
+        &self,
+        guarded: &mut Guarded,
+        now: Nanos,
+        file: u32,
+        taken: &tally::Unmarked,
+    ) {
+        let device = DeviceCost::for_device(self.control.rotational());
+        let bytes = taken.pages * PAGE_BYTES;
+        let cleaned = Cleaned {
+            causes: taken.causes,
+            file,
+            bytes,
+            charged: taken.charged,
+            cost: device.runs(taken.pieces, bytes),
+        };
+        guarded.split.scheduler().buffer_clean(now, &cleaned);
+    }
+
     /// A write of `bytes` at `offset` past the page cache has returned, or was submitted.
     pub fn wrote_through(&self, account: Account, file: u16, offset: u64, bytes: u64) {
         let device = DeviceCost::for_device(self.control.rotational());
@@ -80,8 +182,7 @@ impl IoRegion {
             CallKind::Fsync => device.runs(ticket.call.pieces.into(), ticket.call.bytes),
             _ => Nanos(0),
         };
-        let running =
-            ticket.slot(self).is_some_and(|slot| slot.word.load(Relaxed) & STATE == RUNNING);
+        let running = ticket.is_running(self);
         self.locked(|guarded| {
             if let Some(task) = ticket.task.filter(|_| running) {
                 returned(guarded, now, task, ticket.kind, &ticket.call, took);
