@@ -86,8 +86,8 @@ pub fn is_on() -> bool {
 /// Whether reads and writes of a descriptor may be governed: not if it was seen that they are not.
 #[inline]
 pub fn may_be_governed(fd: c_int) -> bool {
-    let word = || usize::try_from(fd).ok().and_then(|fd| FILES.get(fd));
-    is_on() && word().is_some_and(|word| word.load(Relaxed) & NOT_GOVERNED == 0)
+    let word = usize::try_from(fd).ok().and_then(|fd| FILES.get(fd));
+    word.is_some_and(|word| word.load(Relaxed) & NOT_GOVERNED == 0) && is_on()
 }
 
 /// A descriptor was opened or closed: what was known of it is not true any more.
