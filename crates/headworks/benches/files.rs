@@ -108,16 +108,16 @@ fn measure(name: &str, directory: &Path) {
     };
     let stored = file(directory);
     let fd = stored.as_raw_fd();
-    // SAFETY: the buffer has the length that is given, here and below.
     let read = |fd| {
-        move |calls: &Calls, at| unsafe {
-            assert_eq!((calls.pread)(fd, buffer, BLOCK, place(at)), BLOCK as isize);
+        move |calls: &Calls, at| {
+            // SAFETY: the buffer has the length that is given, here and below.
+            assert_eq!(unsafe { (calls.pread)(fd, buffer, BLOCK, place(at)) }, BLOCK as isize);
         }
     };
-    // SAFETY: as above.
     let write = |fd| {
-        move |calls: &Calls, at| unsafe {
-            assert_eq!((calls.pwrite)(fd, buffer, BLOCK, place(at)), BLOCK as isize);
+        move |calls: &Calls, at| {
+            // SAFETY: as above.
+            assert_eq!(unsafe { (calls.pwrite)(fd, buffer, BLOCK, place(at)) }, BLOCK as isize);
         }
     };
     line("governed, cached read", 1.10, compare(read(fd)));

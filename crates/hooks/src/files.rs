@@ -90,6 +90,16 @@ pub fn may_be_governed(fd: c_int) -> bool {
     word.is_some_and(|word| word.load(Relaxed) & NOT_GOVERNED == 0) && is_on()
 }
 
+/// Whether the scheduler in force wants to hear of reads.
+#[inline]
+pub fn watches_reads() -> bool {
+    region().is_some_and(|region| kind_of_read(region).is_some())
+}
+
+fn kind_of_read(region: &IoRegion) -> Option<CallKind> {
+    [CallKind::ReadCall, CallKind::Read].into_iter().find(|kind| region.holds(*kind))
+}
+
 /// A descriptor was opened or closed: what was known of it is not true any more.
 #[inline]
 pub fn forget(fd: c_int) {
@@ -368,18 +378,13 @@ pub fn before_metadata(directory: bool) -> Option<Call> {
 /// A read is about to be made; without an `offset` at the file's own position.
 #[inline]
 pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call> {
-    let region = region()?;
-    let kind = match (region.holds(CallKind::ReadCall), region.holds(CallKind::Read)) {
-        (true, _) => CallKind::ReadCall,
-        (_, true) => CallKind::Read,
-        _ => return None,
-    };
+    let kind = kind_of_read(region()?)?;
     let file = governed(fd)?;
     let is_hit = || !file.missed || is_cached(fd, offset, bytes);
     // One that hit the cache last time probably does again, and is charged if it does not.
     if kind == CallKind::Read && is_hit() {
         let began = clock::now();
-        return Some(Call { file: Some(file), began, ..Call::of_nobody(region) });
+        return Some(Call { file: Some(file), began, ..Call::of_nobody(file.region) });
     }
     let mut call = Call::of(file);
     call.enter(kind, fd, bytes as u64);

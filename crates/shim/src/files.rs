@@ -60,7 +60,7 @@ pub(crate) fn reading(
     bytes: impl FnOnce() -> usize,
     real: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    if !files::may_be_governed(fd) {
+    if !files::may_be_governed(fd) || !files::watches_reads() {
         return real();
     }
     between(|| files::before_read(fd, offset, bytes()), real, files::after_read)
