@@ -2,10 +2,12 @@
 //! what it sees without a scheduler, and nothing stays held.
 
 use crate::compile::Workshop;
-use crate::support::{RunDir, is_root, program};
+use crate::support::{RunDir, is_root, program, shim};
 use headworks_policy::split::SplitKind;
+use headworks_region::io::{AccountSlot, IoMapping};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::Ordering::Relaxed;
 
 const RULES: &str = "[io]\nio_hold_ms_max = 300\n\
     [[io.thread]]\nname = \"slow\"\npriority = 7\nbytes_per_s = 1000\n";
@@ -122,4 +124,22 @@ fn forks_execs_and_kills_in_the_middle_of_a_hold_leave_nothing_held() {
     let victim = workshop.compile("faults.c", &[]);
     let scratch = Scratch::new("children");
     the_same_everywhere(&victim, |name| scratch.sub(name), |_| {});
+}
+
+#[test]
+fn a_child_has_an_account_of_its_own_also_without_a_gate() {
+    let Some(workshop) = Workshop::open() else { return };
+    let victim = workshop.compile("faults.c", &[]);
+    let scratch = Scratch::new("accounts");
+    let path = scratch.0.join("region");
+    let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    let region = IoMapping::create(&name, None).unwrap();
+    region.start(SplitKind::Afq, true);
+    let mut command = Command::new(&victim);
+    command.arg(scratch.sub("data")).env("LD_PRELOAD", shim()).env("HEADWORKS_IO", &path);
+    stdout("alone", command.output().unwrap());
+    let tid = |slot: &AccountSlot| slot.tid.load(Relaxed);
+    // The program, its threads, seven children, theirs, and those that three of them became.
+    let threads = region.accounts.iter().filter(|slot| tid(slot) != 0).count();
+    assert!(threads >= 11, "{threads}");
 }

@@ -85,7 +85,7 @@ hooks! {
         |real| allocating(fd, 0, offset, bytes, real);
     sync_file_range(fd: c_int, offset: off_t, bytes: off_t, flags: c_uint) -> c_int =
         |real| sync_range(fd, offset, bytes, flags, real);
-    syncfs(fd: c_int) -> c_int = |real| sync_all(real);
+    syncfs(fd: c_int) -> c_int = sync_all;
     copy_file_range(
         from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint
     ) -> ssize_t =
