@@ -15,6 +15,9 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+mod unheld;
+pub use unheld::report as unheld;
+
 /// Rows that are shown.
 const ROWS: usize = 20;
 
@@ -102,6 +105,9 @@ struct State {
     panics: u64,
     /// With `rcp`: who waited for whom.
     inheritance: Inheritance,
+    /// What cannot be held.
+    rings: Vec<unheld::Rings>,
+    mapped_files: u64,
     accounts: Vec<Account>,
 }
 
@@ -150,7 +156,7 @@ impl Inheritance {
     }
 }
 
-fn state(instance: &str, region: &IoMapping) -> State {
+fn state(instance: &Instance, region: &IoMapping) -> State {
     let control = &region.control;
     let accounts = region.accounts.iter().skip(RULES + 1).filter_map(|slot| {
         let thread = slot.tid.load(Relaxed);
@@ -174,7 +180,7 @@ fn state(instance: &str, region: &IoMapping) -> State {
         })
     });
     State {
-        instance: instance.to_owned(),
+        instance: instance.name.clone(),
         scheduler: control.kind().name().to_owned(),
         on: control.is_on(),
         disk: control.rotational(),
@@ -187,6 +193,8 @@ fn state(instance: &str, region: &IoMapping) -> State {
         restarted: control.restarted.load(Relaxed),
         panics: control.panics.load(Relaxed),
         inheritance: Inheritance::of(region),
+        rings: unheld::rings(instance, region),
+        mapped_files: region.unheld.mapped_files.load(Relaxed),
         accounts: accounts.collect(),
     }
 }
@@ -195,15 +203,15 @@ fn top(args: &IoTop) -> Result<()> {
     let instance = Instance::find(args.select.name.as_deref())?;
     let region = instance.open_io()?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&state(&instance.name, &region))?);
+        println!("{}", serde_json::to_string_pretty(&state(&instance, &region))?);
         return Ok(());
     }
-    let mut before = state(&instance.name, &region);
+    let mut before = state(&instance, &region);
     let mut since = Instant::now();
     let mut shown = 0;
     while args.count.is_none_or(|count| shown < count) {
         std::thread::sleep(Duration::from_secs_f64(args.delay.clamp(0.1, 3_600.0)));
-        let now = state(&instance.name, &region);
+        let now = state(&instance, &region);
         let text = picture(&now, &before, since.elapsed().as_secs_f64());
         since = Instant::now();
         let mut out = std::io::stdout().lock();
@@ -253,6 +261,9 @@ fn picture(now: &State, before: &State, seconds: f64) -> String {
         if count > 0 {
             text += &format!("  {count} {what}\n");
         }
+    }
+    for line in unheld::lines(&now.rings, now.mapped_files) {
+        text += &format!("  {line}\n");
     }
     let rcp = now.scheduler == SplitKind::Rcp.name();
     if rcp {

@@ -68,6 +68,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             } else {
                 let width = terminal_width();
                 print!("{}", render::status_text(&status, width, std::io::stdout().is_terminal()));
+                for line in io::unheld(&instance) {
+                    println!("{line}");
+                }
             }
         }
         Command::Top(args) => {

@@ -18,6 +18,9 @@
 //! * Writeback that is begun early is never taken for a durable write: the database's `fsync`
 //!   always runs, and runs after all that.
 
+pub mod batch;
+pub mod mapped;
+
 use crate::conn::DESCRIPTORS;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
@@ -51,6 +54,10 @@ static FILES: [AtomicU64; DESCRIPTORS] = [const { AtomicU64::new(0) }; DESCRIPTO
 const NOT_GOVERNED: u64 = 1;
 const GOVERNED: u64 = 2;
 const MISSED: u64 = 4;
+/// Opened with `O_DIRECT`: its writes leave no dirty pages.
+const DIRECT: u64 = 8;
+/// A directory on storage: only its `fsync` is governed.
+const DIRECTORY: u64 = 16 | NOT_GOVERNED;
 
 /// Attaches this process to a region. Called once, from the library's constructor or by a test.
 pub fn attach(region: &'static IoRegion) {
@@ -74,6 +81,23 @@ pub(crate) fn region() -> Option<&'static IoRegion> {
 #[inline]
 pub fn is_on() -> bool {
     region().is_some_and(|region| region.control.is_on())
+}
+
+/// Whether reads and writes of a descriptor may be governed: not if it was seen that they are not.
+#[inline]
+pub fn may_be_governed(fd: c_int) -> bool {
+    let word = usize::try_from(fd).ok().and_then(|fd| FILES.get(fd));
+    word.is_some_and(|word| word.load(Relaxed) & NOT_GOVERNED == 0) && is_on()
+}
+
+/// Whether the scheduler in force wants to hear of reads.
+#[inline]
+pub fn watches_reads() -> bool {
+    region().is_some_and(|region| kind_of_read(region).is_some())
+}
+
+fn kind_of_read(region: &IoRegion) -> Option<CallKind> {
+    [CallKind::ReadCall, CallKind::Read].into_iter().find(|kind| region.holds(*kind))
 }
 
 /// A descriptor was opened or closed: what was known of it is not true any more.
@@ -102,6 +126,7 @@ struct File {
     slot: u16,
     word: &'static AtomicU64,
     missed: bool,
+    direct: bool,
 }
 
 #[inline]
@@ -109,12 +134,13 @@ fn governed(fd: c_int) -> Option<File> {
     let region = region().filter(|region| region.control.is_on())?;
     let word = FILES.get(usize::try_from(fd).ok()?)?;
     let known = word.load(Relaxed);
-    if known == NOT_GOVERNED {
+    if known & NOT_GOVERNED != 0 {
         return None;
     }
     let slot = (known >> 16) as u16;
     if known & GOVERNED != 0 && region.is_current(slot, (known >> 32) as u32) {
-        return Some(File { region, slot, word, missed: known & MISSED != 0 });
+        let (missed, direct) = (known & MISSED != 0, known & DIRECT != 0);
+        return Some(File { region, slot, word, missed, direct });
     }
     keeping_errno(|| find_out(region, fd, word))
 }
@@ -137,8 +163,10 @@ fn find_out(region: &'static IoRegion, fd: c_int, word: &'static AtomicU64) -> O
     // The type of the field differs between C libraries.
     #[allow(clippy::unnecessary_cast)]
     let in_memory = MEMORY_ONLY.contains(&(fs.f_type as i64));
-    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || in_memory {
-        word.store(NOT_GOVERNED, Relaxed);
+    let kind = stat.st_mode & libc::S_IFMT;
+    if kind != libc::S_IFREG || in_memory {
+        let directory = kind == libc::S_IFDIR && !in_memory;
+        word.store(if directory { DIRECTORY } else { NOT_GOVERNED }, Relaxed);
         return None;
     }
     let found = region.file(stat.st_dev, stat.st_ino, |path| path_of(fd, path));
@@ -146,8 +174,13 @@ fn find_out(region: &'static IoRegion, fd: c_int, word: &'static AtomicU64) -> O
         word.store(NOT_GOVERNED, Relaxed);
         return None;
     };
-    word.store(u64::from(generation) << 32 | u64::from(slot) << 16 | GOVERNED, Relaxed);
-    Some(File { region, slot, word, missed: false })
+    // By system call: `fcntl` is a hook of ours.
+    // SAFETY: asks for flags, and changes nothing.
+    let flags = unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) };
+    let direct = flags > 0 && flags & libc::c_long::from(libc::O_DIRECT) != 0;
+    let known = if direct { GOVERNED | DIRECT } else { GOVERNED };
+    word.store(u64::from(generation) << 32 | u64::from(slot) << 16 | known, Relaxed);
+    Some(File { region, slot, word, missed: false, direct })
 }
 
 /// The end of a descriptor's path. Returns its length.
@@ -213,10 +246,19 @@ pub struct Call {
 
 impl Call {
     fn of(file: File) -> Self {
+        Call { file: Some(file), ..Call::without_file(file.region) }
+    }
+
+    fn without_file(region: &'static IoRegion) -> Self {
+        Call { account: account(region), ..Call::of_nobody(region) }
+    }
+
+    /// One whose account is not asked for yet.
+    fn of_nobody(region: &'static IoRegion) -> Self {
         Call {
-            file: Some(file),
-            region: file.region,
-            account: account(file.region),
+            file: None,
+            region,
+            account: 0,
             ticket: None,
             flushed: None,
             began: Nanos(0),
@@ -255,18 +297,70 @@ pub fn after_write(call: Call, fd: c_int, offset: Option<i64>, count: isize) {
             // SAFETY: asks for the position, and changes nothing.
             None => keeping_errno(|| unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) } - count as i64),
         };
-        call.region.wrote(call.account, file.slot, u64::try_from(offset).unwrap_or(0), count);
+        match call.ticket {
+            Some(ticket) if !file.direct => {
+                let offset = u64::try_from(offset).unwrap_or(0);
+                return file.region.wrote_and_left(ticket, offset, count);
+            }
+            ticket => {
+                wrote(file, call.account, offset, count);
+                return leave(Call { ticket, ..call });
+            }
+        }
     }
     leave(call);
 }
 
+fn wrote(file: File, account: Account, offset: i64, bytes: u64) {
+    let offset = u64::try_from(offset).unwrap_or(0);
+    if file.direct {
+        file.region.wrote_through(account, file.slot, offset, bytes);
+    } else {
+        file.region.wrote(account, file.slot, offset, bytes);
+    }
+}
+
 /// An `fsync` or one of its like is about to be made.
 pub fn before_fsync(fd: c_int) -> Option<Call> {
-    let file = governed(fd)?;
+    let Some(file) = governed(fd) else {
+        let known = FILES.get(usize::try_from(fd).ok()?)?.load(Relaxed);
+        return if known == DIRECTORY { before_sync() } else { None };
+    };
     let mut call = Call::of(file);
     call.enter(CallKind::Fsync, fd, 0);
     call.flushed = call.ticket.as_ref().map(|ticket| file.region.begins_flush(ticket));
     Some(call)
+}
+
+/// The journal, or all of a file system, is about to be made durable.
+pub fn before_sync() -> Option<Call> {
+    let region = region().filter(|region| region.control.is_on())?;
+    let mut call = Call::without_file(region);
+    call.enter(CallKind::Fsync, -1, 0);
+    Some(call)
+}
+
+/// The program has begun to write a range of a file back by itself.
+pub fn wrote_back(fd: c_int, offset: i64, bytes: i64) {
+    if let Some(file) = governed(fd) {
+        let (from, to) = range(offset, bytes);
+        file.region.wrote_back(file.slot, from, to);
+    }
+}
+
+/// A range of a file was given up: its dirty pages are not written any more. No bytes: all from the
+/// offset on.
+pub fn freed(fd: c_int, offset: i64, bytes: i64) {
+    if let Some(file) = governed(fd) {
+        let (from, to) = range(offset, bytes);
+        file.region.freed(file.slot, from, to);
+    }
+}
+
+fn range(offset: i64, bytes: i64) -> (u64, u64) {
+    let from = u64::try_from(offset).unwrap_or(0);
+    let to = u64::try_from(bytes).ok().filter(|bytes| *bytes > 0);
+    (from, to.map_or(u64::MAX, |bytes| from.saturating_add(bytes)))
 }
 
 /// A file is about to be made, renamed, truncated or removed, or a directory to be made.
@@ -276,48 +370,24 @@ pub fn before_metadata(directory: bool) -> Option<Call> {
     if !region.holds(kind) {
         return None;
     }
-    let mut call = Call {
-        file: None,
-        region,
-        account: account(region),
-        ticket: None,
-        flushed: None,
-        began: Nanos(0),
-        bytes: 0,
-    };
+    let mut call = Call::without_file(region);
     call.enter(kind, -1, 0);
     Some(call)
-}
-
-/// A file was cut to `length`.
-pub fn truncated(fd: c_int, length: i64) {
-    if let Some(file) = governed(fd) {
-        file.region.freed(file.slot, u64::try_from(length).unwrap_or(0));
-    }
 }
 
 /// A read is about to be made; without an `offset` at the file's own position.
 #[inline]
 pub fn before_read(fd: c_int, offset: Option<i64>, bytes: usize) -> Option<Call> {
-    let region = region()?;
-    let kind = match (region.holds(CallKind::ReadCall), region.holds(CallKind::Read)) {
-        (true, _) => CallKind::ReadCall,
-        (_, true) => CallKind::Read,
-        _ => return None,
-    };
+    let kind = kind_of_read(region()?)?;
     let file = governed(fd)?;
-    let mut call = Call::of(file);
-    call.bytes = bytes as u64;
-    if kind == CallKind::ReadCall {
-        call.enter(kind, fd, bytes as u64);
-        return Some(call);
-    }
+    let is_hit = || !file.missed || is_cached(fd, offset, bytes);
     // One that hit the cache last time probably does again, and is charged if it does not.
-    if file.missed && !is_cached(fd, offset, bytes) {
-        call.enter(kind, fd, bytes as u64);
-    } else {
-        call.began = clock::now();
+    if kind == CallKind::Read && is_hit() {
+        let began = clock::now();
+        return Some(Call { file: Some(file), began, ..Call::of_nobody(file.region) });
     }
+    let mut call = Call::of(file);
+    call.enter(kind, fd, bytes as u64);
     Some(call)
 }
 
@@ -329,7 +399,7 @@ pub fn after_read(call: Call, count: isize) {
             let took = clock::now().since(call.began);
             let missed = bytes > 0 && took >= DEVICE_READ;
             if missed {
-                call.region.read_unasked(call.account, bytes, took);
+                call.region.read_unasked(account(call.region), bytes, took);
             }
             if missed != file.missed {
                 file.word.fetch_xor(MISSED, Relaxed);

@@ -20,6 +20,8 @@ pub struct Bucket {
     last: Nanos,
 }
 
+crate::layout!(Bucket { level, rate, burst, last });
+
 impl Bucket {
     /// A full bucket: `rate_per_s` tokens a second, at most `burst` at once.
     pub fn new(rate_per_s: f64, burst: u64, now: Nanos) -> Self {

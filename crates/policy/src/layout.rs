@@ -4,6 +4,7 @@
 //! is worked out when the program is compiled, from the name, place and type of every field, so
 //! nobody has to remember to raise it.
 
+use crate::Nanos;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -69,7 +70,11 @@ macro_rules! words {
     };
 }
 
-words!(u32, u64, i64, AtomicU8, AtomicU16, AtomicU32, AtomicU64);
+words!(u8, u16, u32, u64, i64, i128, AtomicU8, AtomicU16, AtomicU32, AtomicU64);
+
+impl Layout for Nanos {
+    const HASH: u64 = mix_bytes(u64::HASH, b"Nanos");
+}
 
 impl<T: Layout, const N: usize> Layout for [T; N] {
     const HASH: u64 = mix(mix(start(size_of::<Self>(), align_of::<Self>()), N as u64), T::HASH);

@@ -152,6 +152,10 @@ pub enum Urgency {
     Guessed = 2,
 }
 
+impl crate::layout::Layout for Urgency {
+    const HASH: u64 = crate::layout::start(size_of::<Urgency>(), align_of::<Urgency>());
+}
+
 impl Urgency {
     /// From the word in memory.
     pub fn from_word(word: u32) -> Urgency {
@@ -162,6 +166,8 @@ impl Urgency {
         }
     }
 }
+
+crate::layout!(Call { account, file, bytes, pieces, deadline, urgency });
 
 /// Pages that a write made dirty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -348,6 +354,8 @@ pub trait Scheduler: Send {
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Noop(u8);
+
+crate::layout!(Noop { 0 });
 
 impl Scheduler for Noop {
     fn name(&self) -> &'static str {

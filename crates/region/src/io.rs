@@ -14,12 +14,15 @@
 pub mod account;
 pub mod criticality;
 mod map;
+mod pages;
 pub mod tally;
+mod unheld;
 
 pub use account::{AccountSlot, Ground, IoRule, RULES, Subject};
 pub use criticality::{Blocker, Inheritance};
 pub use map::IoMapping;
 pub use tally::{CHUNK_BYTES, FILES, Piece};
+pub use unheld::Unheld;
 
 use crate::lock::{RobustLock, thread_exists, thread_id};
 use crate::{clock, futex, thread};
@@ -30,8 +33,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use headworks_policy::Nanos;
 use headworks_policy::block::{IoClass, Operation, Request, SECTOR_BYTES};
 use headworks_policy::split::{
-    ACCOUNTS, Account, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed, PAGE_BYTES, SplitKind,
-    SplitState, Step, TASKS, Task, Urgency,
+    ACCOUNTS, Account, Call, Entry, PAGE_BYTES, SplitKind, SplitState, Step, TASKS, Task, Urgency,
 };
 use tally::Tally;
 
@@ -54,7 +56,10 @@ struct Header {
     bytes: AtomicU64,
     /// PID namespace in which it was made: numbers of threads mean something there only.
     pid_ns: AtomicU64,
+    /// Hash of the layout: a build with another one refuses the region.
+    version: AtomicU64,
 }
+headworks_policy::layout!(Header { magic, bytes, pid_ns, version });
 
 /// Settings and counters that every process reads.
 #[derive(Debug)]
@@ -83,6 +88,22 @@ pub struct IoControl {
     /// Errors inside the library.
     pub panics: AtomicU64,
 }
+
+headworks_policy::layout!(IoControl {
+    kind,
+    off,
+    rotational,
+    hold_max_ms,
+    dirty_max,
+    gate_knows,
+    lock_busy,
+    tasks_full,
+    hold_limit,
+    files_full,
+    accounts_full,
+    restarted,
+    panics
+});
 
 impl IoControl {
     /// The scheduler that is in force.
@@ -170,6 +191,18 @@ struct TaskSlot {
     progress_ns: AtomicU64,
 }
 
+headworks_policy::layout!(TaskSlot {
+    word,
+    orders,
+    tid,
+    kind,
+    account,
+    file,
+    urgency,
+    since_ns,
+    progress_ns
+});
+
 #[derive(Debug)]
 #[repr(C)]
 struct Guarded {
@@ -181,6 +214,8 @@ struct Guarded {
     next_account: u32,
 }
 
+headworks_policy::layout!(Guarded { split, tally, next_task, next_account });
+
 /// See the module. All zero bytes, but for the header, are a region that holds nobody.
 #[derive(Debug)]
 #[repr(C)]
@@ -188,6 +223,8 @@ pub struct IoRegion {
     header: Header,
     /// Settings and counters.
     pub control: IoControl,
+    /// I/O that cannot be held.
+    pub unheld: Unheld,
     lock: RobustLock,
     rules: RuleTable,
     tasks: [TaskSlot; TASKS],
@@ -199,6 +236,19 @@ pub struct IoRegion {
     generations: [AtomicU32; FILES],
     guarded: UnsafeCell<Guarded>,
 }
+
+headworks_policy::layout!(IoRegion {
+    header,
+    control,
+    unheld,
+    lock,
+    rules,
+    tasks,
+    accounts,
+    inheritance,
+    generations,
+    guarded
+});
 
 // SAFETY: all fields are atomics but `guarded`, which is only used under `lock`.
 unsafe impl Sync for IoRegion {}
@@ -445,7 +495,8 @@ impl IoRegion {
         if let Some(file) = guarded.tally.state(ticket.call.file as usize) {
             ticket.call.deadline = file.deadline;
             if ticket.kind == CallKind::Fsync {
-                ticket.call.bytes = file.pages * PAGE_BYTES;
+                // What was given are pages of a mapping, which the tally does not know.
+                ticket.call.bytes = ticket.call.bytes.max(file.pages * PAGE_BYTES);
             }
             if matches!(ticket.kind, CallKind::Fsync | CallKind::Write) {
                 ticket.call.pieces = u32::try_from(file.pieces).unwrap_or(u32::MAX);
@@ -630,8 +681,7 @@ impl IoRegion {
                 _ => {}
             }
         }
-        let is_known =
-            ticket.slot(self).is_some_and(|slot| slot.word.load(Relaxed) & STATE == RUNNING);
+        let is_known = ticket.is_running(self);
         self.locked(|guarded| {
             if let Some(task) = ticket.task.filter(|_| is_known) {
                 returned(guarded, now, task, ticket.kind, &ticket.call, took);
@@ -646,107 +696,11 @@ impl IoRegion {
         }
     }
 
-    /// A read went to the device without having asked.
-    pub fn read_unasked(&self, account: Account, bytes: u64, took: Nanos) {
-        let urgency = self.urgency(account);
-        let call = Call { account, bytes, urgency, ..Call::default() };
-        let now = clock::now();
-        if let Some(slot) = self.accounts.get(usize::from(account)) {
-            slot.reads.fetch_add(1, Relaxed);
-            slot.read_bytes.fetch_add(bytes, Relaxed);
-        }
-        self.locked(|guarded| {
-            returned(guarded, now, Task::MAX, CallKind::Read, &call, took);
-        });
-    }
-
-    /// A write of `bytes` at `offset` has returned.
-    pub fn wrote(&self, account: Account, file: u16, offset: u64, bytes: u64) {
-        if let Some(slot) = self.accounts.get(usize::from(account)) {
-            slot.writes.fetch_add(1, Relaxed);
-            slot.written_bytes.fetch_add(bytes, Relaxed);
-        }
-        let device = DeviceCost::for_device(self.control.rotational());
-        let end = offset.saturating_add(bytes);
-        self.locked(|guarded| {
-            let marked = guarded.tally.mark(usize::from(file), offset, end, account);
-            let Some(state) = guarded.tally.state_mut(usize::from(file)) else { return };
-            let new_bytes = marked.new_pages * PAGE_BYTES;
-            // A page that was written in part goes on where it ended.
-            let cost = match new_bytes {
-                0 => Nanos(0),
-                new => device.access(state.last_end, offset, new.min(bytes.max(PAGE_BYTES))),
-            };
-            state.last_end = end;
-            state.charged += cost;
-            let dirtied =
-                Dirtied { account, previous: marked.previous, file: file.into(), new_bytes, cost };
-            guarded.split.scheduler().buffer_dirty(clock::now(), &dirtied);
-        });
-    }
-
-    /// A file was cut to `length`, or removed: its dirty pages are not written any more.
-    pub fn freed(&self, file: u16, length: u64) {
-        self.locked(|guarded| {
-            if length > 0 {
-                // Which of the pages lay behind the cut is not worth a search: databases cut to zero.
-                return;
-            }
-            let taken = guarded.tally.flush(usize::from(file));
-            let freed = Freed {
-                causes: taken.causes,
-                file: file.into(),
-                bytes: taken.pages * PAGE_BYTES,
-                cost: taken.charged,
-            };
-            let now = clock::now();
-            guarded.split.scheduler().buffer_free(now, &freed);
-            self.pump(guarded, now);
-        });
-    }
-
-    /// The next dirty piece of a file from `offset` on.
-    pub fn take_piece(&self, file: u16, offset: u64) -> Piece {
-        self.locked(|guarded| guarded.tally.take_piece(usize::from(file), offset, 1 << 12))
-            .unwrap_or(Piece::End)
-    }
-
-    /// Pieces of the ticket's file that were ordered are on the device.
-    pub fn cleaned(&self, ticket: &Ticket, written: &Written) {
-        let now = clock::now();
-        if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
-            slot.written_back.fetch_add(written.pieces.into(), Relaxed);
-        }
-        if let Some(slot) = ticket.slot(self) {
-            slot.progress_ns.store(now.0, Relaxed);
-        }
-        self.locked(|guarded| {
-            self.clean(guarded, now, ticket.call.file, &written.taken);
-            let left = guarded.tally.state(ticket.call.file as usize).map_or(0, |file| file.pieces);
-            if let Some(task) = ticket.task {
-                let left = u32::try_from(left).unwrap_or(u32::MAX);
-                guarded.split.scheduler().written_back(now, task, written.pieces, left);
-            }
-            self.pump(guarded, now);
-        });
-    }
-
-    fn clean(&self, guarded: &mut Guarded, now: Nanos, file: u32, taken: &tally::Unmarked) {
-        let device = DeviceCost::for_device(self.control.rotational());
-        let bytes = taken.pages * PAGE_BYTES;
-        let cleaned = Cleaned {
-            causes: taken.causes,
-            file,
-            bytes,
-            charged: taken.charged,
-            cost: device.runs(taken.pieces, bytes),
-        };
-        guarded.split.scheduler().buffer_clean(now, &cleaned);
-    }
-
-    /// Calls that wait now.
+    /// Calls that wait now. Those of dead threads are left out: the next one that waits frees them.
     pub fn waiting(&self) -> usize {
-        self.tasks.iter().filter(|slot| slot.word.load(Relaxed) & STATE == WAITING).count()
+        let waits = |slot: &&TaskSlot| slot.word.load(Relaxed) & STATE == WAITING;
+        let lives = |slot: &&TaskSlot| thread_exists(slot.tid.load(Relaxed));
+        self.tasks.iter().filter(waits).filter(lives).count()
     }
 
     /// What the tally knows of a file, for tests and `io top`.
@@ -758,6 +712,11 @@ impl IoRegion {
 impl Ticket {
     fn slot<'a>(&self, region: &'a IoRegion) -> Option<&'a TaskSlot> {
         region.tasks.get(usize::from(self.task?))
+    }
+
+    /// Whether the scheduler admitted it and is to hear of its return.
+    fn is_running(&self, region: &IoRegion) -> bool {
+        self.slot(region).is_some_and(|slot| slot.word.load(Relaxed) & STATE == RUNNING)
     }
 }
 

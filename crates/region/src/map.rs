@@ -31,6 +31,13 @@ pub enum RegionError {
         /// Version found.
         found: u32,
     },
+    /// An I/O region of a build with another layout.
+    Layout {
+        /// Hash of its layout.
+        found: u64,
+        /// Hash of this build's.
+        wanted: u64,
+    },
     /// A region that was made in another PID namespace.
     PidNamespace {
         /// That namespace, as a link in /proc shows it.
@@ -50,6 +57,12 @@ impl fmt::Display for RegionError {
             RegionError::NoRegion => write!(f, "the file is no Headworks region"),
             RegionError::Version { found } => {
                 write!(f, "the region has version {found:08x}, this build expects {VERSION:08x}")
+            }
+            RegionError::Layout { found, wanted } => {
+                write!(
+                    f,
+                    "the I/O region has layout {found:016x}, this build expects {wanted:016x}"
+                )
             }
             RegionError::PidNamespace { found } => {
                 write!(f, "the region was made in another PID namespace (pid:[{found}])")

@@ -1,7 +1,7 @@
 //! The I/O region: whoever waits goes on at last, whatever happens to the others.
 
 use headworks_policy::Nanos;
-use headworks_policy::split::{Account, SplitKind};
+use headworks_policy::split::{ACCOUNTS, Account, SplitKind, TASKS};
 use headworks_region::clock;
 use headworks_region::io::{
     Blocker, CallKind, Ground, IoMapping, IoRegion, IoRule, Order, Piece, Subject, Ticket, Written,
@@ -184,6 +184,151 @@ fn accounts_are_given_to_new_threads_when_their_own_have_ended() {
     assert!(!seen.contains(&0), "an account was there for each of them");
     let again = [account(region, "main"), account(region, "main")];
     assert_eq!(again[0], again[1]);
+}
+
+#[test]
+fn a_region_with_another_layout_is_refused() {
+    let path = format!("/dev/shm/headworks-io-{}-layout", std::process::id());
+    let name = CString::new(path.clone()).unwrap();
+    IoMapping::create(&name, None).unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    // The fourth word of the header.
+    std::os::unix::fs::FileExt::write_all_at(&file, &7u64.to_le_bytes(), 24).unwrap();
+    let error = IoMapping::open(&name).unwrap_err().to_string();
+    std::fs::remove_file(&path).unwrap();
+    assert!(error.contains("layout 0000000000000007, this build expects"), "{error}");
+}
+
+#[test]
+fn a_read_that_did_not_ask_gives_nobodys_room_away() {
+    let region = region(SplitKind::Afq);
+    let own = account(region, "own");
+    let enter = || region.enter(CallKind::Fsync, own, file(region, 1), 0);
+    // A disk has room for two.
+    let running = [enter(), enter()];
+    region.read_unasked(own, 4096, Nanos::from_millis(1));
+    let waits = enter();
+    assert!(!region.is_admitted(&waits), "both still run");
+    for ticket in running.into_iter().chain([waits]) {
+        region.leave(ticket, None);
+    }
+}
+
+#[test]
+fn the_parts_of_a_batch_give_their_turns_back_at_once() {
+    for kind in SplitKind::ALL {
+        let region = region(kind);
+        let own = account(region, "own");
+        let file = file(region, 1);
+        for _ in 0..1_000 {
+            for call in [CallKind::Write, CallKind::Read, CallKind::Fsync] {
+                let ticket = region.enter(call, own, file, 4096);
+                assert!(region.is_admitted(&ticket), "{kind}");
+                region.release(ticket);
+            }
+        }
+        assert_eq!(region.waiting(), 0);
+    }
+}
+
+#[test]
+fn writes_past_the_cache_are_charged_and_leave_nothing_dirty() {
+    let region = region(SplitKind::Token);
+    region.set_hold_max(Nanos::from_millis(60_000));
+    limit(region, 1_000_000_000);
+    let slow = account(region, "slow");
+    let own = file(region, 1);
+    region.wrote_through(slow, own, 1 << 30, 64 << 20);
+    assert_eq!(region.file_state(own).unwrap().pages, 0);
+    let ticket = region.enter(CallKind::Write, slow, own, 4096);
+    assert!(!region.is_admitted(&ticket), "64 MiB are charged");
+    wait(region, &ticket);
+    region.leave(ticket, None);
+}
+
+#[test]
+fn a_cut_or_a_writeback_takes_its_pages_out_of_the_tally() {
+    let region = region(SplitKind::Afq);
+    let own = account(region, "own");
+    let file = file(region, 1);
+    region.wrote(own, file, 0, 100 * 4096);
+    region.freed(file, 80 * 4096, u64::MAX);
+    assert_eq!(region.file_state(file).unwrap().pages, 80);
+    region.wrote_back(file, 0, 30 * 4096);
+    assert_eq!(region.file_state(file).unwrap().pages, 50);
+    region.freed(file, 0, u64::MAX);
+    assert_eq!(region.file_state(file).unwrap().pages, 0);
+}
+
+#[test]
+fn rings_are_counted_for_each_process() {
+    let region = region(SplitKind::Afq);
+    let own = std::process::id();
+    region.unheld.ring_made(own);
+    region.unheld.ring_made(own);
+    region.unheld.ring_made(1);
+    region.unheld.ring_ended(own);
+    assert_eq!([own, 1, 2].map(|pid| region.unheld.rings(pid)), [1, 1, 0]);
+    region.unheld.ring_ended(own);
+    region.unheld.ring_ended(own);
+    assert_eq!(region.unheld.rings(own), 0);
+}
+
+#[test]
+fn full_tables_let_calls_pass_and_count_them() {
+    use std::sync::atomic::Ordering::Relaxed;
+    let region = region(SplitKind::Token);
+    let own = account(region, "own");
+    let place = file(region, 1);
+    let enter = || region.enter(CallKind::Fsync, own, place, 0);
+    let running: Vec<Ticket> = (0..TASKS).map(|_| enter()).collect();
+    let beyond = enter();
+    assert!(region.is_admitted(&beyond));
+    assert_eq!(region.control.tasks_full.load(Relaxed), 1);
+    let flushed = region.begins_flush(&beyond);
+    region.leave(beyond, Some(flushed));
+    for ticket in running {
+        region.leave(ticket, None);
+    }
+    let again = enter();
+    assert!(region.is_admitted(&again) && region.control.tasks_full.load(Relaxed) == 1);
+    region.leave(again, None);
+    // Dirty files keep their slots; those that find none are not governed.
+    let mut refused = 0;
+    for inode in 0..20_000 {
+        match region.file(1, inode, |_| 0) {
+            Some((slot, _)) => region.wrote(own, slot, 0, 4096),
+            None => refused += 1,
+        }
+    }
+    assert!(refused > 0);
+    assert_eq!(region.control.files_full.load(Relaxed), refused);
+}
+
+#[test]
+fn threads_beyond_all_accounts_share_the_first() {
+    let region = region(SplitKind::Afq);
+    let (count, barrier) = (ACCOUNTS + 10, std::sync::Barrier::new(ACCOUNTS + 10));
+    let barrier = &barrier;
+    let found: Vec<Account> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..count)
+            .map(|_| {
+                let work = move || {
+                    let own = account(region, "many");
+                    barrier.wait();
+                    let ticket = region.enter(CallKind::Write, own, file(region, 1), 1);
+                    assert!(region.is_admitted(&ticket));
+                    region.leave(ticket, None);
+                    own
+                };
+                std::thread::Builder::new().stack_size(1 << 17).spawn_scoped(scope, work).unwrap()
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let shared = found.iter().filter(|account| **account == 0).count();
+    assert!(shared >= 10, "{shared}");
+    assert_eq!(region.waiting(), 0);
 }
 
 #[test]

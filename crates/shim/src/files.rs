@@ -7,11 +7,11 @@ use core::panic::AssertUnwindSafe;
 use headworks_hooks::files::{self, Call};
 use headworks_hooks::process::InHook;
 use headworks_region::thread::keeping_errno;
-use libc::{c_int, iovec, mode_t, off_t, size_t, ssize_t};
+use libc::{c_int, c_long, iovec, mode_t, off_t, size_t, ssize_t};
 
 /// Runs an operation so that nothing of it reaches the caller. A panic ends our part in the files of
 /// this process.
-fn guarded(operation: impl FnOnce()) {
+pub(crate) fn guarded(operation: impl FnOnce()) {
     let Some(_inside) = InHook::enter() else { return };
     keeping_errno(|| {
         if std::panic::catch_unwind(AssertUnwindSafe(operation)).is_err() {
@@ -22,7 +22,7 @@ fn guarded(operation: impl FnOnce()) {
 
 /// Makes a call between the operations before and after it.
 #[inline]
-fn between<T: Copy>(
+pub(crate) fn between<T: Copy>(
     before: impl FnOnce() -> Option<Call>,
     real: impl FnOnce() -> T,
     after: impl FnOnce(Call, T),
@@ -60,6 +60,9 @@ pub(crate) fn reading(
     bytes: impl FnOnce() -> usize,
     real: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
+    if !files::may_be_governed(fd) || !files::watches_reads() {
+        return real();
+    }
     between(|| files::before_read(fd, offset, bytes()), real, files::after_read)
 }
 
@@ -71,17 +74,20 @@ pub(crate) fn writing(
     bytes: impl FnOnce() -> usize,
     real: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
+    if !files::may_be_governed(fd) {
+        return real();
+    }
     let after = |call, count| files::after_write(call, fd, offset, count);
     between(|| files::before_write(fd, bytes()), real, after)
 }
 
-fn opening(flags: c_int, real: impl FnOnce() -> c_int) -> c_int {
+pub(crate) fn opening(flags: c_int, real: impl FnOnce() -> c_int) -> c_int {
     let makes = flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
     let before = || if makes { files::before_metadata(false) } else { None };
     let fd = between(before, real, |call, _| files::leave(call));
     files::forget(fd);
     if flags & libc::O_TRUNC != 0 && fd >= 0 && files::is_on() {
-        guarded(|| files::truncated(fd, 0));
+        guarded(|| files::freed(fd, 0, 0));
     }
     fd
 }
@@ -112,14 +118,23 @@ macro_rules! aliases {
     )*};
 }
 
-fn metadata(directory: bool, real: impl FnOnce() -> c_int) -> c_int {
+// Behind the macros, which they use.
+mod entries;
+mod ranges;
+pub(crate) use ranges::{allocating, positioned_write, sync_range};
+
+pub(crate) fn syncing(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    between(|| files::before_fsync(fd), real, |call, _| files::leave(call))
+}
+
+pub(crate) fn metadata(directory: bool, real: impl FnOnce() -> c_int) -> c_int {
     between(|| files::before_metadata(directory), real, |call, _| files::leave(call))
 }
 
-fn truncating(fd: c_int, length: off_t, real: impl FnOnce() -> c_int) -> c_int {
+pub(crate) fn truncating(fd: c_int, length: off_t, real: impl FnOnce() -> c_int) -> c_int {
     let result = metadata(false, real);
     if result == 0 && files::is_on() {
-        guarded(|| files::truncated(fd, length));
+        guarded(|| files::freed(fd, length, 0));
     }
     result
 }
@@ -143,19 +158,61 @@ hooks! {
     pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t =
         // SAFETY: the arguments are the caller's.
         |real| writing(fd, Some(offset), || unsafe { length(parts, count) }, real);
-    fsync(fd: c_int) -> c_int =
-        |real| between(|| files::before_fsync(fd), real, |call, _| files::leave(call));
-    fdatasync(fd: c_int) -> c_int =
-        |real| between(|| files::before_fsync(fd), real, |call, _| files::leave(call));
+    fsync(fd: c_int) -> c_int = |real| syncing(fd, real);
+    fdatasync(fd: c_int) -> c_int = |real| syncing(fd, real);
     rename(from: *const c_char, to: *const c_char) -> c_int = |real| metadata(false, real);
     unlink(path: *const c_char) -> c_int = |real| metadata(false, real);
     mkdir(path: *const c_char, mode: mode_t) -> c_int = |real| metadata(true, real);
     ftruncate(fd: c_int, length: off_t) -> c_int = |real| truncating(fd, length, real);
+    __open_2(path: *const c_char, flags: c_int) -> c_int = |real| opening(flags, real);
+    __open64_2(path: *const c_char, flags: c_int) -> c_int = |real| opening(flags, real);
+    __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int =
+        |real| opening(flags, real);
+    __openat64_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int =
+        |real| opening(flags, real);
+    fcntl(fd: c_int, command: c_int, argument: c_long) -> c_int =
+        |real| setting(fd, command, real);
+    fcntl64(fd: c_int, command: c_int, argument: c_long) -> c_int =
+        |real| setting(fd, command, real);
+}
+
+/// `F_SETFL` may turn `O_DIRECT` on or off.
+fn setting(fd: c_int, command: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    let result = real();
+    if command == libc::F_SETFL {
+        files::forget(fd);
+    }
+    result
+}
+
+unsafe extern "C" {
+    fn __chk_fail() -> !;
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn __pread_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    len: size_t,
+    offset: off_t,
+    room: size_t,
+) -> ssize_t {
+    if len > room {
+        // SAFETY: what the fortified function does with an overflow: it ends the process.
+        unsafe { __chk_fail() }
+    }
+    // SAFETY: the arguments are the caller's.
+    unsafe { pread(fd, buffer, len, offset) }
 }
 
 aliases! {
     creat64 = creat(path: *const c_char, mode: mode_t) -> c_int;
     pread64 = pread(fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t) -> ssize_t;
+    __pread64_chk = __pread_chk(
+        fd: c_int, buffer: *mut c_void, len: size_t, offset: off_t, room: size_t
+    ) -> ssize_t;
     pwrite64 = pwrite(fd: c_int, buffer: *const c_void, len: size_t, offset: off_t) -> ssize_t;
     preadv64 = preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
     pwritev64 = pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;

@@ -6,11 +6,13 @@
 //!
 //! Linked into nothing: it exports `close`.
 
+mod batches;
 mod closings;
 mod files;
 mod hooks;
 mod locks;
 mod loops;
+mod mappings;
 mod processes;
 mod real;
 mod start;

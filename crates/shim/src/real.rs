@@ -99,6 +99,7 @@ pub(crate) fn resolve_all() {
     }
     files::resolve_all();
     locks::resolve_all();
+    more::resolve_all();
 }
 
 /// Declares a caller of a real function, with a system call as what it falls back to.
@@ -365,6 +366,10 @@ pub(crate) use locks::{
     pthread_rwlock_wrlock, sem_clockwait, sem_post, sem_timedwait, sem_trywait, sem_wait, semop,
     semtimedop,
 };
+
+mod more;
+pub(crate) use more::*;
+
 mod files;
 pub(crate) use files::{
     creat, fdatasync, fsync, ftruncate, mkdir, open, open64, openat, openat64, pread, preadv,

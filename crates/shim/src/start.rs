@@ -4,7 +4,7 @@ use crate::real;
 use headworks_hooks::barrier::{Of, guarded_keeping_errno, say};
 use headworks_hooks::{backend, files, process};
 use headworks_region::io::IoMapping;
-use headworks_region::{Mapping, RegionError};
+use headworks_region::{Mapping, RegionError, lock};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -54,6 +54,10 @@ unsafe extern "C" fn forked() {
     process::forked();
 }
 
+unsafe extern "C" fn child_begins() {
+    lock::forget_thread_id();
+}
+
 /// Maps the region of the I/O scheduler, if there is one.
 fn attach_files() {
     // SAFETY: the name is a C string, and no other thread exists yet that could change the
@@ -64,7 +68,16 @@ fn attach_files() {
     }
     // SAFETY: `getenv` returned a C string.
     match IoMapping::open(unsafe { core::ffi::CStr::from_ptr(path) }) {
-        Ok(mapping) => files::attach(mapping.region()),
+        Ok(mapping) => {
+            // Also without a gate, a child must not be taken for its parent's thread.
+            // SAFETY: the handler only stores to a thread-local without destructor.
+            unsafe { libc::pthread_atfork(None, None, Some(child_begins)) };
+            files::attach(mapping.region());
+        }
+        Err(RegionError::Layout { .. } | RegionError::Size { .. }) => say(
+            b"headworks: the region named by HEADWORKS_IO was made by another version of Headworks; \
+              files are not governed. Restart the program through: headworks run --io SCHEDULER\n",
+        ),
         Err(_) => {
             say(b"headworks: cannot use the region named by HEADWORKS_IO; files are not governed. \
               Start the program through: headworks run --io SCHEDULER\n")

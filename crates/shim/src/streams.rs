@@ -399,7 +399,8 @@ pub unsafe extern "C-unwind" fn sendfile(
     len: size_t,
 ) -> ssize_t {
     // SAFETY: the arguments are the caller's.
-    let count = unsafe { real::sendfile(to, from, offset, len) };
+    let call = || unsafe { real::sendfile(to, from, offset, len) };
+    let count = files::writing(to, None, || len, call);
     written_unread(to, count);
     count
 }
@@ -414,7 +415,8 @@ pub unsafe extern "C-unwind" fn sendfile64(
     len: size_t,
 ) -> ssize_t {
     // SAFETY: the arguments are the caller's.
-    let count = unsafe { real::sendfile64(to, from, offset, len) };
+    let call = || unsafe { real::sendfile64(to, from, offset, len) };
+    let count = files::writing(to, None, || len, call);
     written_unread(to, count);
     count
 }
@@ -431,7 +433,10 @@ pub unsafe extern "C-unwind" fn splice(
     flags: c_uint,
 ) -> ssize_t {
     // SAFETY: the arguments are the caller's.
-    let count = unsafe { real::splice(from, from_at, to, to_at, len, flags) };
+    let count = unsafe {
+        let call = || real::splice(from, from_at, to, to_at, len, flags);
+        files::positioned_write(to, to_at, len, call)
+    };
     written_unread(to, count);
     count
 }

@@ -134,6 +134,19 @@ fn instance(name: &str, dir: &Path) -> Finding {
             format!("sudo systemctl restart {name}"),
         );
     }
+    let unheld = crate::io::unheld(&instance);
+    if unheld.iter().any(|line| line.starts_with("not governed")) {
+        return Finding::warning(
+            &title,
+            format!(
+                "{}. The library does not see what a program puts into such a ring: it is linked \
+                 with liburing itself, calls the kernel directly, or lets a thread of the kernel \
+                 empty the ring",
+                unheld.join("; ")
+            ),
+            "let the program do without io_uring, for example: innodb_use_native_aio = OFF",
+        );
+    }
     match (instance.is_running(), socket_in_use(&instance.socket_path()).is_some()) {
         (true, true) => Finding::ok(&title, "runs, and its daemon listens"),
         (true, false) => Finding::warning(

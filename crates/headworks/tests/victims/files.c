@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -106,6 +107,73 @@ static void calls(void) {
     setrlimit(RLIMIT_FSIZE, &limit);
 }
 
+// The less usual ways to change a file, with what each of them refuses.
+static void more_calls(void) {
+    char got[64] = {0};
+    struct iovec parts[2] = {{"second ", 7}, {"wave", 4}}, into[2] = {{got, 4}, {got + 8, 3}};
+    int a = open("more", O_RDWR | O_CREAT, 0600), from = open("c", O_RDONLY);
+    SAY(pwritev2(a, parts, 2, 0, 0));
+    SAY(pwritev2(a, parts, 2, -1, 0));
+    SAY(lseek(a, 0, SEEK_CUR));
+    SAY(pwritev2(a, parts, 2, 0, RWF_APPEND));
+    SAY(preadv2(a, into, 2, 3, 0));
+    SAY(preadv2(a, into, 2, -1, 0));
+    SAY(preadv2(a, into, 2, 3, 1 << 30));
+    SAY(pwritev2(-1, parts, 2, 0, 0));
+    SAY(fallocate(a, 0, 0, 65536));
+    SAY(fallocate(a, FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, 4096, 8192));
+    SAY(fallocate(a, 0, -1, 10));
+    SAY(posix_fallocate(a, 65536, 4096));
+    SAY(posix_fallocate(a, -1, 4096));
+    SAY(posix_fallocate(-1, 0, 4096));
+    SAY(sync_file_range(a, 0, 0, SYNC_FILE_RANGE_WRITE));
+    SAY(sync_file_range(a, 0, 4096, SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER));
+    SAY(sync_file_range(a, -1, 4096, 0));
+    SAY(sync_file_range(-1, 0, 0, SYNC_FILE_RANGE_WRITE));
+    SAY(syncfs(a));
+    SAY(syncfs(-1));
+    off_t in = 0, out = 70000;
+    SAY(copy_file_range(from, &in, a, &out, 8, 0));
+    printf("%ld %ld\n", in, out);
+    SAY(copy_file_range(from, NULL, a, NULL, 100, 0));
+    SAY(copy_file_range(from, &in, a, (off_t *)8, 1, 0));
+    SAY(copy_file_range(-1, NULL, a, NULL, 100, 0));
+    in = 2;
+    SAY(sendfile(a, from, &in, 5));
+    printf("%ld %ld\n", in, lseek(a, 0, SEEK_CUR));
+    int ends[2];
+    if (pipe(ends) || write(ends[1], "through a pipe", 14) != 14) abort();
+    SAY(splice(ends[0], NULL, a, &out, 9, 0));
+    SAY(splice(ends[0], NULL, a, NULL, 5, 0));
+    printf("%ld %ld\n", out, lseek(a, 0, SEEK_CUR));
+    SAY(truncate("more", 60000));
+    SAY(truncate("none", 0));
+    int dir = open("dir", O_RDONLY | O_DIRECTORY);
+    SAY(mkdirat(dir, "in", 0700));
+    SAY(mkdirat(dir, "in", 0700));
+    SAY(renameat(AT_FDCWD, "full", dir, "moved"));
+    SAY(renameat2(dir, "moved", AT_FDCWD, "full", RENAME_NOREPLACE));
+    SAY(renameat2(dir, "moved", AT_FDCWD, "c", RENAME_NOREPLACE));
+    SAY(link("full", "dir/hard"));
+    SAY(linkat(dir, "hard", dir, "harder", 0));
+    SAY(symlink("full", "soft"));
+    SAY(symlinkat("full", dir, "soft"));
+    SAY(unlinkat(dir, "soft", 0));
+    SAY(unlinkat(dir, "in", AT_REMOVEDIR));
+    SAY(rmdir("dir"));
+    SAY(remove("dir/hard"));
+    SAY(remove("none"));
+    SAY(fsync(dir));
+    SAY(fsync(dir));
+    SAY(close(dir));
+    SAY(fsync(dir));
+    SAY(fcntl(a, F_SETFL, O_DIRECT));
+    SAY(pwrite(a, page + 1, 100, 0));
+    SAY(fcntl(a, F_SETFL, 0));
+    SAY(pwrite(a, page + 1, 100, 0));
+    SAY(fsync(a));
+}
+
 // A lock of the process must outlive all that is done to its file.
 static void locks(int fd, int big) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 10};
@@ -128,6 +196,8 @@ int main(int count, char **args) {
     if (chdir(args[1])) return 1;
     memset(page, 'p', sizeof page);
     calls();
+    more_calls();
+    sync();
     int big = open("big", O_RDWR | O_CREAT, 0600), small = open("small", O_RDWR | O_CREAT, 0600);
     pthread_t thread;
     pthread_create(&thread, NULL, flusher, &small);
@@ -153,7 +223,7 @@ int main(int count, char **args) {
     if (ftruncate(big, 0)) abort();
     for (int at = 0; at < 40; at++)
         if (pwrite(big, page, sizeof page, at * 9L * 4096) != sizeof page || fsync(big)) abort();
-    printf("a %lx big %lx small %lx c %lx\n", checksum("a"), checksum("big"), checksum("small"),
-           checksum("c"));
+    printf("a %lx big %lx small %lx c %lx more %lx\n", checksum("a"), checksum("big"), checksum("small"),
+           checksum("c"), checksum("more"));
     return 0;
 }

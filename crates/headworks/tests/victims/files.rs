@@ -38,3 +38,72 @@ fn every_call_on_files_is_what_it_is_without_a_scheduler() {
     }
     let _ = std::fs::remove_dir_all(&dir);
 }
+
+/// Options for the compiler if both libraries can be linked without their headers.
+fn libraries() -> &'static [&'static str] {
+    const WANTED: [&str; 2] = ["libaio.so.1", "liburing.so.2"];
+    let folders =
+        ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
+    let found = |name| folders.iter().any(|folder| Path::new(folder).join(name).exists());
+    if WANTED.into_iter().all(found) {
+        return &["-DLIBAIO", "-DLIBURING", "-l:libaio.so.1", "-l:liburing.so.2"];
+    }
+    println!("without libaio and liburing (apt-get install libaio1 liburing2): bare calls only");
+    &[]
+}
+
+#[test]
+fn batches_rings_and_mappings_are_what_they_are_without_a_scheduler() {
+    let Some(workshop) = Workshop::open() else { return };
+    let options = libraries();
+    let program = workshop.compile("batches.c", options);
+    let dir = std::env::temp_dir().join(format!("headworks-batches-{}", std::process::id()));
+    let plain = in_a_directory(&dir, "plain", &mut Command::new(&program));
+    assert!(plain.status.success(), "{plain:?}");
+    let wanted = String::from_utf8(plain.stdout).unwrap();
+    assert!(wanted.lines().count() > 25, "{wanted}");
+    let run = RunDir::new();
+    let config = run.file("io.toml", RULES);
+    for kind in SplitKind::ALL {
+        let mut command = run.headworks(["run", "--name", kind.name(), "--io", kind.name()]);
+        command.args(["--io-device", "disk", "--profile", "generic", "--config"]);
+        let ours = crate::support::program().display();
+        let top = format!(
+            "exec >&2; unset LD_PRELOAD; {ours} io top --json --name {kind}; \
+             {ours} io top -d 0.1 --count 1 --name {kind}; {ours} doctor; true"
+        );
+        command.arg(&config).arg("--").arg(&program).env("AT_END", top);
+        let found = in_a_directory(&dir, kind.name(), &mut command);
+        assert!(found.status.success(), "{kind}: {found:?}");
+        assert_eq!(String::from_utf8(found.stdout).unwrap(), wanted, "under {kind}");
+        let told = String::from_utf8(found.stderr).unwrap();
+        if kind == SplitKind::Noop {
+            continue;
+        }
+        let json = &told[told.find('{').unwrap_or(0)..];
+        let mut values = serde_json::Deserializer::from_str(json).into_iter();
+        let state: serde_json::Value = values.next().expect(&told).expect(&told);
+        assert_eq!(state["waiting"], 0, "{told}");
+        assert_eq!(state["mapped_files"], 1, "{told}");
+        let sum = |what: &str| -> u64 {
+            state["accounts"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|row| row[what].as_u64().unwrap())
+                .sum()
+        };
+        // Three parts of batches, two bare writes, two msyncs, and what the rings take.
+        assert!(sum("writes") >= 6 && sum("written_bytes") >= 16_384 + 65_536, "{told}");
+        assert!(sum("fsyncs") >= 4, "{told}");
+        if !options.is_empty() {
+            let rings = &state["rings"][0];
+            assert_eq!(
+                (&rings["charged"], &rings["not_governed"]),
+                (&1.into(), &1.into()),
+                "{told}"
+            );
+        }
+    }
+    let _ = std::fs::remove_dir_all(&dir);
+}

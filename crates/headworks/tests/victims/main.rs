@@ -4,12 +4,14 @@ mod ahead;
 mod children;
 mod compile;
 mod exports;
+mod faults;
 mod files;
 mod fortify;
 mod levels;
 mod lifecycle;
 mod locks;
 mod miniserver;
+mod noop;
 mod places;
 mod signals;
 #[path = "../failopen/support.rs"]

@@ -33,7 +33,7 @@
 use super::waiting::{Waiter, Waiting};
 use super::{
     ACCOUNTS, Account, AccountSettings, Call, Cleaned, DeviceCost, Dirtied, Entry, Freed,
-    Scheduler, Step, Task,
+    Scheduler, Step, TASKS, Task,
 };
 use crate::Nanos;
 use crate::block::afq::weight;
@@ -58,6 +58,8 @@ pub struct Settings {
     /// Costs of the device.
     pub device: DeviceCost,
 }
+
+crate::layout!(Settings { depth, dirty_max, grace, device });
 
 impl Settings {
     /// The usual ones for a kind of device.
@@ -91,6 +93,8 @@ pub struct Afq {
     /// Tasks that run and are no buffered writes.
     running: u32,
 }
+
+crate::layout!(Afq { settings, waiting, pass, level, seen, reached, dirty, running });
 
 impl Default for Afq {
     fn default() -> Self {
@@ -228,11 +232,14 @@ impl Scheduler for Afq {
         let bytes = u64::from(request.sectors) * SECTOR_BYTES;
         self.enter(now, task, &Call { account, bytes, ..Call::default() }, OTHER)
     }
-    fn req_complete(&mut self, now: Nanos, _: Task, request: &Request, service: Nanos) {
+    fn req_complete(&mut self, now: Nanos, task: Task, request: &Request, service: Nanos) {
         if request.operation == Operation::Read {
             let account = Account::try_from(request.cause).unwrap_or(0);
             self.charge(account, service);
-            self.leave(now, account, OTHER);
+            // A read that did not ask has nobody's room to give back.
+            if usize::from(task) < TASKS {
+                self.leave(now, account, OTHER);
+            }
         }
     }
 

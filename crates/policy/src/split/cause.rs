@@ -18,6 +18,8 @@ pub struct CauseSet {
     members: [u16; CAUSES],
 }
 
+crate::layout!(CauseSet { members });
+
 impl CauseSet {
     /// One account.
     pub const fn of(account: Account) -> Self {

@@ -30,6 +30,8 @@ pub struct DeviceCost {
     pub near: u64,
 }
 
+crate::layout!(DeviceCost { seek, bytes_per_s, near });
+
 impl DeviceCost {
     /// A disk with one spindle.
     pub const DISK: DeviceCost =

@@ -82,6 +82,8 @@ pub struct Settings {
     pub small: u32,
 }
 
+crate::layout!(Settings { window_max, small });
+
 impl Settings {
     /// The usual ones for a kind of device.
     pub const fn for_device(rotational: bool) -> Self {
@@ -108,6 +110,8 @@ struct Stream {
     /// Backlog, in quarters of a piece, when the last one began.
     behind: u32,
 }
+
+crate::layout!(Stream { last, alone, probed, probes, running, account, behind });
 
 impl Stream {
     fn runs(&self, now: Nanos) -> bool {
@@ -144,6 +148,20 @@ pub struct Deadline {
     /// When something was last in flight.
     disturbed: Nanos,
 }
+
+crate::layout!(Deadline {
+    settings,
+    waiting,
+    streams,
+    batch,
+    in_flight,
+    due,
+    backlog,
+    piece,
+    counted,
+    ordered,
+    disturbed
+});
 
 impl Default for Deadline {
     fn default() -> Self {

@@ -48,7 +48,8 @@ impl SplitKind {
 
     /// From the word in memory; an unknown one holds nobody.
     pub fn from_word(word: u32) -> SplitKind {
-        SplitKind::ALL.into_iter().find(|kind| *kind as u32 == word).unwrap_or_default()
+        // In the order of their words: this is asked at each call.
+        SplitKind::ALL.get(word as usize).copied().unwrap_or_default()
     }
 }
 
@@ -98,6 +99,8 @@ pub struct SplitState {
     scs: ScsToken,
     rcp: Rcp,
 }
+
+crate::layout!(SplitState { kind, noop, afq, deadline, token, scs, rcp });
 
 impl SplitState {
     /// Another scheduler, empty, for this kind of device.
@@ -156,6 +159,7 @@ mod tests {
         });
         assert_eq!(state.kind(), SplitKind::Noop, "an unknown one holds nobody");
         for kind in SplitKind::ALL {
+            assert_eq!(SplitKind::from_word(kind as u32), kind);
             assert_eq!(kind.name().parse(), Ok(kind));
             state.start(kind, true);
             assert_eq!(state.scheduler().name(), kind.name());

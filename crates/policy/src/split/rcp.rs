@@ -86,6 +86,8 @@ pub struct Settings {
     pub writeback: deadline::Settings,
 }
 
+crate::layout!(Settings { dirty_max, pieces_max, slots, writeback });
+
 impl Settings {
     /// The usual ones for a kind of device.
     pub const fn for_device(rotational: bool) -> Self {
@@ -122,6 +124,21 @@ pub struct Rcp {
     /// When a task last went on because it may have blocked a client.
     guessed_at: Nanos,
 }
+
+crate::layout!(Rcp {
+    settings,
+    writeback,
+    reads,
+    reading,
+    background,
+    dirty,
+    critical,
+    slots,
+    critical_at,
+    read_at,
+    slots_at,
+    guessed_at
+});
 
 impl Default for Rcp {
     fn default() -> Self {

@@ -48,6 +48,8 @@ struct Buckets {
     parent: [u16; ACCOUNTS],
 }
 
+crate::layout!(Buckets { waiting, bucket, limited, parent });
+
 impl Default for Buckets {
     fn default() -> Self {
         Buckets {
@@ -156,6 +158,8 @@ pub struct Token {
     device: DeviceCost,
 }
 
+crate::layout!(Token { buckets, device });
+
 impl Token {
     /// No account is limited.
     pub fn new(device: DeviceCost) -> Self {
@@ -251,6 +255,8 @@ impl Scheduler for Token {
 pub struct ScsToken {
     buckets: Buckets,
 }
+
+crate::layout!(ScsToken { buckets });
 
 impl ScsToken {
     /// A call is charged its bytes as soon as it goes on.

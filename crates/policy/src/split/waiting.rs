@@ -16,6 +16,8 @@ pub(super) struct Waiter {
     pub(super) mark: u64,
 }
 
+crate::layout!(Waiter { call, arrived, mark });
+
 /// All zero bytes: nobody waits.
 #[derive(Clone, Debug)]
 #[repr(C)]
@@ -23,6 +25,8 @@ pub(super) struct Waiting {
     bits: [u64; WORDS],
     waiters: [Waiter; TASKS],
 }
+
+crate::layout!(Waiting { bits, waiters });
 
 impl Default for Waiting {
     fn default() -> Self {

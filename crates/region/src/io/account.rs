@@ -85,6 +85,17 @@ pub(super) struct RuleSlot {
     pattern: SharedText,
 }
 
+headworks_policy::layout!(RuleSlot {
+    subject,
+    level,
+    ground,
+    _pad,
+    deadline_ns,
+    rate,
+    burst,
+    pattern
+});
+
 /// All rules, and a number that changes with them.
 #[derive(Debug)]
 #[repr(C)]
@@ -93,6 +104,8 @@ pub(super) struct RuleTable {
     _pad: AtomicU32,
     rules: [RuleSlot; RULES],
 }
+
+headworks_policy::layout!(RuleTable { version, _pad, rules });
 
 impl RuleTable {
     /// Replaces all. Those beyond [`RULES`] are left out.
@@ -208,6 +221,32 @@ pub struct AccountSlot {
     /// Pieces written back before an `fsync`.
     pub written_back: AtomicU64,
 }
+
+headworks_policy::layout!(AccountSlot {
+    tid,
+    rules,
+    name,
+    level,
+    group,
+    ground,
+    task,
+    blocked,
+    blocked_by,
+    blocked_ns,
+    inherits_until_ns,
+    critical,
+    background,
+    inherited,
+    writes,
+    written_bytes,
+    fsyncs,
+    fsync_ns,
+    reads,
+    read_bytes,
+    held,
+    held_ns,
+    written_back
+});
 
 impl AccountSlot {
     /// Another thread has it from now on.

@@ -93,6 +93,15 @@ pub struct Inheritance {
     signals: [AtomicU64; SIGNALS],
 }
 
+headworks_policy::layout!(Inheritance {
+    unknown,
+    longest_chain,
+    by_blocker,
+    promoted,
+    threads,
+    signals
+});
+
 fn signal_place(address: usize) -> usize {
     (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - SIGNALS.trailing_zeros())
 }

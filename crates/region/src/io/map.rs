@@ -4,6 +4,7 @@ use super::{IoRegion, MAGIC};
 use crate::map::{Descriptor, RegionError, create_file, is_another, map, own_pid_ns};
 use core::ffi::CStr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use headworks_policy::layout::Layout;
 
 const PROTECTION: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
@@ -31,6 +32,7 @@ impl IoMapping {
         // made of integers, atomics and cells.
         let region: &IoRegion = unsafe { map(&file, PROTECTION)? };
         region.header.pid_ns.store(own_pid_ns(), Relaxed);
+        region.header.version.store(IoRegion::HASH, Relaxed);
         region.header.bytes.store(size_of::<IoRegion>() as u64, Relaxed);
         region.header.magic.store(MAGIC, Release);
         Ok(IoMapping(region))
@@ -48,6 +50,10 @@ impl IoMapping {
         if region.header.magic.load(Acquire) != MAGIC || region.header.bytes.load(Relaxed) != wanted
         {
             return Err(RegionError::NoRegion);
+        }
+        let version = region.header.version.load(Relaxed);
+        if version != IoRegion::HASH {
+            return Err(RegionError::Layout { found: version, wanted: IoRegion::HASH });
         }
         let found = region.header.pid_ns.load(Relaxed);
         if is_another(found) {

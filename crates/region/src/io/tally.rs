@@ -28,6 +28,9 @@ const CHUNKS: usize = 1 << 16;
 /// Places that a chunk may have.
 const WAYS: usize = 8;
 
+/// Chunks that [`Tally::unmark`] looks at: a gigabyte.
+const EFFORT: u64 = 1 << 12;
+
 /// Files that are known at a time.
 pub const FILES: usize = 4096;
 
@@ -45,6 +48,8 @@ struct Chunk {
     epoch: u32,
     _pad: u32,
 }
+
+headworks_policy::layout!(Chunk { key, bits, causes, epoch, _pad });
 
 /// A governed file.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,7 +81,26 @@ pub struct FileState {
     pub epoch: u32,
     /// Counts the files that had the slot.
     pub generation: u32,
+    /// Not zero: it was mapped, shared and writable.
+    pub mapped: u64,
 }
+
+headworks_policy::layout!(FileState {
+    device,
+    inode,
+    deadline,
+    pages,
+    pieces,
+    charged,
+    last_end,
+    first_chunk,
+    end_chunk,
+    used,
+    causes,
+    epoch,
+    generation,
+    mapped
+});
 
 /// What a write changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,6 +131,8 @@ pub struct Tally {
     files: [FileState; FILES],
     chunks: [Chunk; CHUNKS],
 }
+
+headworks_policy::layout!(Tally { files, chunks });
 
 /// Runs of set bits.
 fn pieces(bits: u64) -> u64 {
@@ -259,6 +285,37 @@ impl Tally {
         flushed
     }
 
+    /// Pages that lie wholly in a range are not dirty any more. Looks at [`EFFORT`] chunks at the
+    /// most: the others stay marked, as if it were not known yet.
+    pub fn unmark(&mut self, file: usize, from: u64, to: u64) -> Unmarked {
+        let mut taken = Unmarked::default();
+        let Some(state) = self.files.get(file).copied() else { return taken };
+        // A page that is in the range in part stays dirty.
+        let (from, to) = (from.div_ceil(PAGE_BYTES) * PAGE_BYTES, to / PAGE_BYTES * PAGE_BYTES);
+        let first = (from / CHUNK_BYTES).max(state.first_chunk);
+        let last = to.div_ceil(CHUNK_BYTES).min(state.end_chunk);
+        let mut pieces_less = 0;
+        for number in first..last.min(first.saturating_add(EFFORT)) {
+            let Some(at) = self.find(key_of(file, number)) else { continue };
+            let chunk = &mut self.chunks[at];
+            let bits = chunk.bits & mask(number, from, to);
+            if chunk.epoch != state.epoch || bits == 0 {
+                continue;
+            }
+            taken.pages += u64::from(bits.count_ones());
+            taken.pieces += pieces(bits);
+            taken.causes.union(chunk.causes);
+            pieces_less += pieces(chunk.bits) as i64 - pieces(chunk.bits & !bits) as i64;
+            chunk.bits &= !bits;
+        }
+        taken.charged = Nanos((state.charged.0 / state.pages.max(1)).saturating_mul(taken.pages));
+        let state = &mut self.files[file];
+        state.pages = state.pages.saturating_sub(taken.pages);
+        state.pieces = state.pieces.saturating_add_signed(-pieces_less);
+        state.charged = state.charged - taken.charged;
+        taken
+    }
+
     /// The next contiguous dirty piece of a file at or after `offset`, taken out of the tally.
     /// Looks at `effort` chunks at the most; says where to go on if there was none among these.
     pub fn take_piece(&mut self, file: usize, offset: u64, effort: u64) -> Piece {
@@ -365,6 +422,23 @@ mod tests {
         }
         assert_eq!(found, [(3, 3), (63, 1), (64, 1), (900, 1)]);
         assert_eq!(tally.state(file).unwrap().pages, 0);
+    }
+
+    #[test]
+    fn a_range_is_unmarked_by_whole_pages() {
+        let mut tally = tally();
+        let file = file(&mut tally);
+        tally.mark(file, 0, 100 * 4096, 3);
+        let before = tally.state(file).unwrap().pieces;
+        assert_eq!((before, tally.unmark(file, 1, 4096).pages), (2, 0));
+        let taken = tally.unmark(file, 10 * 4096 - 1, 20 * 4096 + 1);
+        assert_eq!((taken.pages, taken.pieces, taken.causes), (10, 1, CauseSet::of(3)));
+        let state = tally.state(file).unwrap();
+        assert_eq!((state.pages, state.pieces), (90, 3));
+        assert_eq!(tally.unmark(file, 50 * 4096, u64::MAX).pages, 50);
+        assert_eq!(tally.unmark(file, 0, u64::MAX).pages, 40);
+        let state = tally.state(file).unwrap();
+        assert_eq!((state.pages, state.pieces), (0, 0));
     }
 
     #[test]

@@ -1,0 +1,176 @@
+//! What the hooks of file calls cost: through the hook and directly, in turn, in one process.
+//!
+//! Started plainly, it starts itself again with each I/O scheduler (`headworks run --io`). Governed: cached
+//! reads and buffered writes of 8 KiB. Not governed: files of tmpfs and of /proc, and a pipe. Aims: at
+//! most 10 % more for governed calls, 2 % for the others.
+
+use core::ffi::{CStr, c_int, c_void};
+use headworks_policy::split::SplitKind;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+/// Short, so that most of them are not disturbed by others.
+const BATCH: usize = 10;
+const BATCHES: usize = 4000;
+const BLOCK: usize = 8192;
+const FILE_BYTES: i64 = 16 << 20;
+
+type Pread = unsafe extern "C" fn(c_int, *mut c_void, usize, i64) -> isize;
+type Pwrite = unsafe extern "C" fn(c_int, *const c_void, usize, i64) -> isize;
+type Read = unsafe extern "C" fn(c_int, *mut c_void, usize) -> isize;
+type Write = unsafe extern "C" fn(c_int, *const c_void, usize) -> isize;
+
+#[derive(Clone, Copy)]
+struct Calls {
+    pread: Pread,
+    pwrite: Pwrite,
+    read: Read,
+    write: Write,
+}
+
+fn direct() -> Calls {
+    let symbol = |name: &CStr| {
+        // SAFETY: asks the C library itself, past every preloaded one.
+        let found = unsafe {
+            let library = libc::dlopen(c"libc.so.6".as_ptr(), libc::RTLD_NOW);
+            libc::dlsym(library, name.as_ptr())
+        };
+        assert!(!found.is_null());
+        found
+    };
+    // SAFETY: the C library's functions of these names have these types.
+    unsafe {
+        Calls {
+            pread: std::mem::transmute::<*mut c_void, Pread>(symbol(c"pread64")),
+            pwrite: std::mem::transmute::<*mut c_void, Pwrite>(symbol(c"pwrite64")),
+            read: std::mem::transmute::<*mut c_void, Read>(symbol(c"read")),
+            write: std::mem::transmute::<*mut c_void, Write>(symbol(c"write")),
+        }
+    }
+}
+
+/// Medians of the times of a call, hooked and direct, in nanoseconds, and their ratio.
+fn compare(mut work: impl FnMut(&Calls, usize)) -> (f64, f64, f64) {
+    let hooked = Calls {
+        pread: libc::pread64,
+        pwrite: libc::pwrite64,
+        read: libc::read,
+        write: libc::write,
+    };
+    let both = [hooked, direct()];
+    let mut times = [Vec::new(), Vec::new()];
+    for batch in 0..BATCHES {
+        let mut pair = [0.0; 2];
+        for turn in 0..2 {
+            // Each goes first as often as the other.
+            let way = (turn + batch) % 2;
+            let begun = Instant::now();
+            for at in 0..BATCH {
+                work(&both[way], batch * BATCH + at);
+            }
+            pair[way] = begun.elapsed().as_nanos() as f64 / BATCH as f64;
+        }
+        // The first ones find out what is governed.
+        if batch >= BATCHES / 10 {
+            times[0].push(pair[0]);
+            times[1].push(pair[1]);
+        }
+    }
+    let median = |mut list: Vec<f64>| -> f64 {
+        list.sort_by(f64::total_cmp);
+        list[list.len() / 2]
+    };
+    let [hooked, direct] = times.map(median);
+    (hooked, direct, hooked / direct)
+}
+
+fn measure(name: &str, directory: &Path) {
+    let mut block = vec![7u8; BLOCK];
+    let buffer = block.as_mut_ptr().cast::<c_void>();
+    let place = |at: usize| (at as i64 * 5 * BLOCK as i64) % FILE_BYTES;
+    let file = |directory: &Path| {
+        let path = directory.join(format!("headworks-bench-{}", std::process::id()));
+        let mut options = std::fs::File::options();
+        options.read(true).write(true).create(true).truncate(true);
+        let file = options.open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &vec![1; FILE_BYTES as usize], 0).unwrap();
+        file
+    };
+    let line = |what: &str, limit: f64, (hooked, direct, ratio): (f64, f64, f64)| {
+        let word = if ratio <= limit { "" } else { "  above the aim" };
+        println!(
+            "{name:<15} {what:<24} {direct:>8.0} {hooked:>8.0} {:>+7.1} %{word}",
+            (ratio - 1.0) * 100.0
+        );
+    };
+    let stored = file(directory);
+    let fd = stored.as_raw_fd();
+    let read = |fd| {
+        move |calls: &Calls, at| {
+            // SAFETY: the buffer has the length that is given, here and below.
+            assert_eq!(unsafe { (calls.pread)(fd, buffer, BLOCK, place(at)) }, BLOCK as isize);
+        }
+    };
+    let write = |fd| {
+        move |calls: &Calls, at| {
+            // SAFETY: as above.
+            assert_eq!(unsafe { (calls.pwrite)(fd, buffer, BLOCK, place(at)) }, BLOCK as isize);
+        }
+    };
+    line("governed, cached read", 1.10, compare(read(fd)));
+    line("governed, buffered write", 1.10, compare(write(fd)));
+    let memory = file(Path::new("/dev/shm"));
+    line("tmpfs, read", 1.02, compare(read(memory.as_raw_fd())));
+    line("tmpfs, write", 1.02, compare(write(memory.as_raw_fd())));
+    let status = std::fs::File::open("/proc/self/status").unwrap();
+    let of_proc = |calls: &Calls, _| {
+        // SAFETY: as above.
+        assert!(unsafe { (calls.pread)(status.as_raw_fd(), buffer, BLOCK, 0) } > 0);
+    };
+    line("/proc, read", 1.02, compare(of_proc));
+    let (from, to) = std::io::pipe().unwrap();
+    let through = |calls: &Calls, _| {
+        // SAFETY: as above.
+        unsafe {
+            assert_eq!((calls.write)(to.as_raw_fd(), buffer, 1024), 1024);
+            assert_eq!((calls.read)(from.as_raw_fd(), buffer, 1024), 1024);
+        }
+    };
+    line("pipe, write and read", 1.02, compare(through));
+}
+
+fn main() {
+    let own = std::env::current_exe().unwrap();
+    let given = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    let directory = given.map_or_else(|| std::env::current_dir().unwrap(), PathBuf::from);
+    if let Ok(name) = std::env::var("HEADWORKS_BENCH_FILES") {
+        return measure(&name, &directory);
+    }
+    println!("{:<15} {:<24} {:>8} {:>8}", "scheduler", "call", "plain ns", "hooked");
+    for kind in SplitKind::ALL {
+        let scratch =
+            std::env::temp_dir().join(format!("headworks-bench-files-{}", std::process::id()));
+        let done = Command::new(env!("CARGO_BIN_EXE_headworks"))
+            .args([
+                "run",
+                "--name",
+                "bench-files",
+                "--profile",
+                "generic",
+                "--io",
+                kind.name(),
+                "--",
+            ])
+            .arg(&own)
+            .arg(&directory)
+            .env("HEADWORKS_RUN_DIR", &scratch)
+            .env("HEADWORKS_BENCH_FILES", kind.name())
+            .status()
+            .unwrap();
+        let _ = std::fs::remove_dir_all(&scratch);
+        assert!(done.success(), "{kind}: {done}");
+    }
+}

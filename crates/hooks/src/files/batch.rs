@@ -1,0 +1,121 @@
+//! Batches: calls that hand several reads and writes to the kernel at once.
+//!
+//! # Problem
+//! `io_submit` and its like return before their I/O is done, and its end may be seen by nobody but
+//! the program. A batch must not be split or reordered: the program may rely on either.
+//!
+//! # The primitive
+//! The whole call waits, before it is made, until each of its parts may go ([`before`]); the
+//! turns are given back at once, as nobody would give them back later. What the kernel took is
+//! charged afterwards, by the device's model, to the thread that submitted it ([`after`]).
+
+use super::{DIRECTORY, FILES, File, account, governed, leave, wait};
+use crate::process::own_pid;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use headworks_region::io::{CallKind, IoRegion};
+use headworks_region::thread::keeping_errno;
+use libc::c_int;
+
+/// A part of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Write, read or `fsync`.
+    pub kind: CallKind,
+    /// On this descriptor,
+    pub fd: c_int,
+    /// from here on,
+    pub offset: i64,
+    /// so many bytes.
+    pub bytes: u64,
+}
+
+/// The parts are about to be submitted by one call.
+pub fn before(parts: impl Iterator<Item = Part>) {
+    for part in parts {
+        let Some(file) = governed(part.fd) else {
+            if part.kind == CallKind::Fsync
+                && is_directory(part.fd)
+                && let Some(call) = super::before_sync()
+            {
+                leave(call);
+            }
+            continue;
+        };
+        let kind = match part.kind {
+            CallKind::Read if file.region.holds(CallKind::ReadCall) => CallKind::ReadCall,
+            kind => kind,
+        };
+        if !file.region.holds(kind) {
+            continue;
+        }
+        let own = account(file.region);
+        let mut ticket = file.region.enter(kind, own, file.slot, part.bytes);
+        if !file.region.is_admitted(&ticket) {
+            keeping_errno(|| wait(file.region, &ticket, part.fd, file.slot));
+            file.region.admitted(&mut ticket);
+        }
+        file.region.release(ticket);
+    }
+}
+
+fn is_directory(fd: c_int) -> bool {
+    let word = usize::try_from(fd).ok().and_then(|fd| FILES.get(fd));
+    word.is_some_and(|word| word.load(Relaxed) == DIRECTORY)
+}
+
+/// The kernel has taken them.
+pub fn after(parts: impl Iterator<Item = Part>) {
+    for part in parts {
+        let Some(file) = governed(part.fd) else { continue };
+        charge(file, &part);
+    }
+}
+
+fn charge(file: File, part: &Part) {
+    let region: &IoRegion = file.region;
+    let own = account(region);
+    match part.kind {
+        CallKind::Write => super::wrote(file, own, part.offset, part.bytes),
+        CallKind::Fsync => region.flushed(own, file.slot),
+        _ => {
+            let offset = u64::try_from(part.offset).unwrap_or(0);
+            region.read_submitted(own, file.slot, offset, part.bytes);
+        }
+    }
+}
+
+/// Rings that are charged at a time.
+const RINGS: usize = 32;
+
+/// Where they lie in this process's memory.
+static SEEN: [AtomicUsize; RINGS] = [const { AtomicUsize::new(0) }; RINGS];
+
+fn ring_at(ring: usize) -> Option<&'static AtomicUsize> {
+    SEEN.iter().find(|seen| seen.load(Relaxed) == ring)
+}
+
+/// Whether what goes through this ring is charged.
+pub fn is_seen(ring: usize) -> bool {
+    ring != 0 && ring_at(ring).is_some()
+}
+
+/// This process made a ring whose entries can be read before they are submitted.
+pub fn ring_made(ring: usize) {
+    if let Some(region) = super::region()
+        && !is_seen(ring)
+        && let Some(free) = ring_at(0)
+    {
+        free.store(ring, Relaxed);
+        region.unheld.ring_made(own_pid());
+    }
+}
+
+/// A ring has its end.
+pub fn ring_ended(ring: usize) {
+    if let Some(seen) = ring_at(ring).filter(|_| ring != 0) {
+        seen.store(0, Relaxed);
+        if let Some(region) = super::region() {
+            region.unheld.ring_ended(own_pid());
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What calls did to pages, once they have returned.
+
+use super::{CallKind, FREE, Guarded, IoRegion, Piece, Task, Ticket, Written, returned, tally};
+use crate::clock;
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use headworks_policy::Nanos;
+use headworks_policy::split::{
+    Account, Call, CauseSet, Cleaned, DeviceCost, Dirtied, Freed, PAGE_BYTES,
+};
+
+impl IoRegion {
+    /// A write of `bytes` at `offset` has returned.
+    pub fn wrote(&self, account: Account, file: u16, offset: u64, bytes: u64) {
+        self.counts_write(account, bytes);
+        self.locked(|guarded| self.dirty(guarded, account, file, offset, bytes));
+    }
+
+    /// The same for a call that the scheduler admitted: its turn ends, too.
+    pub fn wrote_and_left(&self, ticket: Ticket, offset: u64, bytes: u64) {
+        let call = ticket.call;
+        self.counts_write(call.account, bytes);
+        let running = ticket.is_running(self);
+        self.locked(|guarded| {
+            let now = clock::now();
+            self.dirty(guarded, call.account, call.file as u16, offset, bytes);
+            if let Some(task) = ticket.task.filter(|_| running) {
+                returned(guarded, now, task, ticket.kind, &call, now.since(ticket.admitted));
+            }
+            self.pump(guarded, now);
+        });
+        if let Some(slot) = ticket.slot(self) {
+            slot.word.store(FREE, Release);
+        }
+    }
+
+    fn dirty(&self, guarded: &mut Guarded, account: Account, file: u16, offset: u64, bytes: u64) {
+        let device = DeviceCost::for_device(self.control.rotational());
+        let end = offset.saturating_add(bytes);
+        let marked = guarded.tally.mark(usize::from(file), offset, end, account);
+        let Some(state) = guarded.tally.state_mut(usize::from(file)) else { return };
+        let new_bytes = marked.new_pages * PAGE_BYTES;
+        // A page that was written in part goes on where it ended.
+        let cost = match new_bytes {
+            0 => Nanos(0),
+            new => device.access(state.last_end, offset, new.min(bytes.max(PAGE_BYTES))),
+        };
+        state.last_end = end;
+        state.charged += cost;
+        let dirtied =
+            Dirtied { account, previous: marked.previous, file: file.into(), new_bytes, cost };
+        guarded.split.scheduler().buffer_dirty(clock::now(), &dirtied);
+    }
+
+    /// A read went to the device without having asked.
+    pub fn read_unasked(&self, account: Account, bytes: u64, took: Nanos) {
+        let urgency = self.urgency(account);
+        let call = Call { account, bytes, urgency, ..Call::default() };
+        let now = clock::now();
+        if let Some(slot) = self.accounts.get(usize::from(account)) {
+            slot.reads.fetch_add(1, Relaxed);
+            slot.read_bytes.fetch_add(bytes, Relaxed);
+        }
+        self.locked(|guarded| {
+            returned(guarded, now, Task::MAX, CallKind::Read, &call, took);
+        });
+    }
+
+    /// The next dirty piece of a file from `offset` on.
+    pub fn take_piece(&self, file: u16, offset: u64) -> Piece {
+        self.locked(|guarded| guarded.tally.take_piece(usize::from(file), offset, 1 << 12))
+            .unwrap_or(Piece::End)
+    }
+
+    /// Pieces of the ticket's file that were ordered are on the device.
+    pub fn cleaned(&self, ticket: &Ticket, written: &Written) {
+        let now = clock::now();
+        if let Some(slot) = self.accounts.get(usize::from(ticket.call.account)) {
+            slot.written_back.fetch_add(written.pieces.into(), Relaxed);
+        }
+        if let Some(slot) = ticket.slot(self) {
+            slot.progress_ns.store(now.0, Relaxed);
+        }
+        self.locked(|guarded| {
+            self.clean(guarded, now, ticket.call.file, &written.taken);
+            let left = guarded.tally.state(ticket.call.file as usize).map_or(0, |file| file.pieces);
+            if let Some(task) = ticket.task {
+                let left = u32::try_from(left).unwrap_or(u32::MAX);
+                guarded.split.scheduler().written_back(now, task, written.pieces, left);
+            }
+            self.pump(guarded, now);
+        });
+    }
+
+    pub(super) fn clean(
+        &self,
+        guarded: &mut Guarded,
+        now: Nanos,
+        file: u32,
+        taken: &tally::Unmarked,
+    ) {
+        let device = DeviceCost::for_device(self.control.rotational());
+        let bytes = taken.pages * PAGE_BYTES;
+        let cleaned = Cleaned {
+            causes: taken.causes,
+            file,
+            bytes,
+            charged: taken.charged,
+            cost: device.runs(taken.pieces, bytes),
+        };
+        guarded.split.scheduler().buffer_clean(now, &cleaned);
+    }
+
+    /// A write of `bytes` at `offset` past the page cache has returned, or was submitted.
+    pub fn wrote_through(&self, account: Account, file: u16, offset: u64, bytes: u64) {
+        let device = DeviceCost::for_device(self.control.rotational());
+        self.counts_write(account, bytes);
+        self.locked(|guarded| {
+            let Some(state) = guarded.tally.state_mut(usize::from(file)) else { return };
+            let cost = device.access(state.last_end, offset, bytes);
+            state.last_end = offset.saturating_add(bytes);
+            let causes = CauseSet::of(account);
+            let (now, file) = (clock::now(), u32::from(file));
+            let previous = CauseSet::default();
+            let dirtied = Dirtied { account, previous, file, new_bytes: bytes, cost };
+            guarded.split.scheduler().buffer_dirty(now, &dirtied);
+            let taken = tally::Unmarked {
+                pages: bytes.div_ceil(PAGE_BYTES),
+                pieces: 1,
+                causes,
+                charged: cost,
+            };
+            self.clean(guarded, now, file, &taken);
+        });
+    }
+
+    pub(super) fn counts_write(&self, account: Account, bytes: u64) {
+        if let Some(slot) = self.accounts.get(usize::from(account)) {
+            slot.writes.fetch_add(1, Relaxed);
+            slot.written_bytes.fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// The program has begun to write a range of a file back by itself.
+    pub fn wrote_back(&self, file: u16, from: u64, to: u64) {
+        self.locked(|guarded| {
+            let taken = guarded.tally.unmark(usize::from(file), from, to);
+            if taken.pages > 0 {
+                let now = clock::now();
+                self.clean(guarded, now, file.into(), &taken);
+                self.pump(guarded, now);
+            }
+        });
+    }
+
+    /// A range of a file was cut off or punched out: its dirty pages are not written any more.
+    pub fn freed(&self, file: u16, from: u64, to: u64) {
+        self.locked(|guarded| {
+            let taken = if from == 0 && to == u64::MAX {
+                guarded.tally.flush(usize::from(file))
+            } else {
+                guarded.tally.unmark(usize::from(file), from, to)
+            };
+            if taken.pages == 0 {
+                return;
+            }
+            let freed = Freed {
+                causes: taken.causes,
+                file: file.into(),
+                bytes: taken.pages * PAGE_BYTES,
+                cost: taken.charged,
+            };
+            let now = clock::now();
+            guarded.split.scheduler().buffer_free(now, &freed);
+            self.pump(guarded, now);
+        });
+    }
+
+    /// A part of a batch may be submitted. Its turn ends, as nobody will tell of its end.
+    pub fn release(&self, ticket: Ticket) {
+        let now = clock::now();
+        let device = DeviceCost::for_device(self.control.rotational());
+        let took = match ticket.kind {
+            CallKind::Fsync => device.runs(ticket.call.pieces.into(), ticket.call.bytes),
+            _ => Nanos(0),
+        };
+        let running = ticket.is_running(self);
+        self.locked(|guarded| {
+            if let Some(task) = ticket.task.filter(|_| running) {
+                returned(guarded, now, task, ticket.kind, &ticket.call, took);
+            }
+            self.pump(guarded, now);
+        });
+        if let Some(slot) = ticket.slot(self) {
+            slot.word.store(FREE, Release);
+        }
+    }
+
+    /// A read of a batch was submitted.
+    pub fn read_submitted(&self, account: Account, file: u16, offset: u64, bytes: u64) {
+        let device = DeviceCost::for_device(self.control.rotational());
+        let cost = self.locked(|guarded| {
+            let state = guarded.tally.state_mut(usize::from(file))?;
+            let cost = device.access(state.last_end, offset, bytes);
+            state.last_end = offset.saturating_add(bytes);
+            Some(cost)
+        });
+        self.read_unasked(account, bytes, cost.flatten().unwrap_or_default());
+    }
+
+    /// An `fsync` of a batch was submitted.
+    pub fn flushed(&self, account: Account, file: u16) {
+        if let Some(slot) = self.accounts.get(usize::from(account)) {
+            slot.fsyncs.fetch_add(1, Relaxed);
+        }
+        self.locked(|guarded| {
+            let taken = guarded.tally.flush(usize::from(file));
+            if taken.pages > 0 {
+                self.clean(guarded, clock::now(), file.into(), &taken);
+            }
+        });
+    }
+}

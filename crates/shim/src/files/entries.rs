@@ -1,0 +1,31 @@
+//! Calls that make, move or remove names of files: each is a metadata call that waits its turn.
+
+use super::metadata;
+use crate::real;
+use core::ffi::c_char;
+use libc::{c_int, c_uint, mode_t, off_t};
+
+hooks! {
+    renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int =
+        |real| metadata(false, real);
+    renameat2(
+        from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_uint
+    ) -> c_int = |real| metadata(false, real);
+    link(from: *const c_char, to: *const c_char) -> c_int = |real| metadata(false, real);
+    linkat(
+        from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int
+    ) -> c_int = |real| metadata(false, real);
+    symlink(target: *const c_char, path: *const c_char) -> c_int = |real| metadata(false, real);
+    symlinkat(target: *const c_char, dir: c_int, path: *const c_char) -> c_int =
+        |real| metadata(false, real);
+    unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int =
+        |real| metadata(false, real);
+    remove(path: *const c_char) -> c_int = |real| metadata(false, real);
+    rmdir(path: *const c_char) -> c_int = |real| metadata(false, real);
+    mkdirat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int = |real| metadata(true, real);
+    truncate(path: *const c_char, length: off_t) -> c_int = |real| metadata(false, real);
+}
+
+aliases! {
+    truncate64 = truncate(path: *const c_char, length: off_t) -> c_int;
+}

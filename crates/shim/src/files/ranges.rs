@@ -1,0 +1,122 @@
+//! Calls on ranges of files, and on all of a file system at once.
+
+use super::{between, guarded, length, metadata, reading, writing};
+use crate::real;
+use headworks_hooks::files;
+use libc::{c_int, c_uint, iovec, off_t, size_t, ssize_t};
+
+/// `fallocate` gives pages up if it does not only allocate.
+pub(crate) fn allocating(
+    fd: c_int,
+    mode: c_int,
+    offset: off_t,
+    bytes: off_t,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    const MOVES: c_int = libc::FALLOC_FL_COLLAPSE_RANGE | libc::FALLOC_FL_INSERT_RANGE;
+    const FREES: c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_ZERO_RANGE;
+    let result = metadata(false, real);
+    if result == 0 && mode & (MOVES | FREES) != 0 && files::is_on() {
+        let bytes = if mode & MOVES != 0 { 0 } else { bytes };
+        guarded(|| files::freed(fd, offset, bytes));
+    }
+    result
+}
+
+/// `sync_file_range` is never held: it begins what a scheduler would order, of pages that are
+/// charged already.
+pub(crate) fn sync_range(
+    fd: c_int,
+    offset: off_t,
+    bytes: off_t,
+    flags: c_uint,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    let result = real();
+    if result == 0 && flags & libc::SYNC_FILE_RANGE_WRITE != 0 && files::is_on() {
+        guarded(|| files::wrote_back(fd, offset, bytes));
+    }
+    result
+}
+
+fn sync_all(real: impl FnOnce() -> c_int) -> c_int {
+    between(files::before_sync, real, |call, _| files::leave(call))
+}
+
+/// A write of up to `bytes` to a place that the call moves forward, or to the file's own position.
+///
+/// # Safety
+/// The place is null, or what the kernel will refuse, or writable.
+pub(crate) unsafe fn positioned_write(
+    fd: c_int,
+    at: *const i64,
+    bytes: usize,
+    real: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let after = |call, count: ssize_t| {
+        // SAFETY: once bytes were moved, the kernel has written to the place.
+        let moved = (count > 0 && !at.is_null()).then(|| unsafe { *at } - count as i64);
+        files::after_write(call, fd, moved, count);
+    };
+    between(|| files::before_write(fd, bytes), real, after)
+}
+
+/// With `RWF_NOWAIT` a call asks not to be delayed.
+const NOWAIT: c_int = 8;
+
+/// A call of the second generation, which passes if it asks for that.
+fn second<F: FnOnce() -> ssize_t>(
+    flags: c_int,
+    real: F,
+    governed: impl FnOnce(F) -> ssize_t,
+) -> ssize_t {
+    if flags & NOWAIT == 0 { governed(real) } else { real() }
+}
+
+/// The offset of the calls of the second generation: -1 is the file's own position.
+fn place(offset: off_t) -> Option<off_t> {
+    (offset != -1).then_some(offset)
+}
+
+hooks! {
+    fallocate(fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int =
+        |real| allocating(fd, mode, offset, bytes, real);
+    posix_fallocate(fd: c_int, offset: off_t, bytes: off_t) -> c_int =
+        |real| allocating(fd, 0, offset, bytes, real);
+    sync_file_range(fd: c_int, offset: off_t, bytes: off_t, flags: c_uint) -> c_int =
+        |real| sync_range(fd, offset, bytes, flags, real);
+    syncfs(fd: c_int) -> c_int = sync_all;
+    copy_file_range(
+        from: c_int, from_at: *mut off_t, to: c_int, to_at: *mut off_t, len: size_t, flags: c_uint
+    ) -> ssize_t =
+        // SAFETY: the arguments are the caller's.
+        |real| unsafe { positioned_write(to, to_at, len, real) };
+    preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t =
+        // SAFETY: the arguments are the caller's.
+        |real| second(flags, real, |real| reading(fd, place(offset), || unsafe { length(parts, count) }, real));
+    pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t =
+        // SAFETY: the arguments are the caller's.
+        |real| second(flags, real, |real| writing(fd, place(offset), || unsafe { length(parts, count) }, real));
+}
+
+/// # Safety
+/// As the C library's function.
+#[unsafe(no_mangle)]
+pub unsafe extern "C-unwind" fn sync() {
+    sync_all(|| {
+        // SAFETY: has no preconditions.
+        unsafe { real::sync() };
+        0
+    });
+}
+
+aliases! {
+    fallocate64 = fallocate(fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int;
+    posix_fallocate64 = posix_fallocate(fd: c_int, offset: off_t, bytes: off_t) -> c_int;
+    preadv64v2 = preadv2(
+        fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int
+    ) -> ssize_t;
+    pwritev64v2 = pwritev2(
+        fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int
+    ) -> ssize_t;
+}
