@@ -3,8 +3,8 @@
 //! libaio's is held before it is made. Rings of `io_uring` are charged and never held: the
 //! kernel may take what is in them at any time.
 
-use crate::files;
 use crate::real;
+use crate::{files, locks};
 use core::ffi::c_void;
 use headworks_hooks::files::{self as ops, batch, batch::Part};
 use headworks_region::io::CallKind;
@@ -259,6 +259,7 @@ unsafe fn governed(number: c_long, args: [c_long; 6]) -> c_long {
         libc::SYS_ftruncate => files::truncating(fd, b, narrow).into(),
         libc::SYS_fallocate => files::allocating(fd, b as c_int, c, d, narrow).into(),
         libc::SYS_sync_file_range => files::sync_range(fd, b, c, d as c_uint, narrow).into(),
+        libc::SYS_futex => locks::futex(a as usize, b as c_int, real),
         libc::SYS_renameat2 => files::metadata(false, narrow).into(),
         // SAFETY: the arguments are the caller's.
         libc::SYS_copy_file_range => unsafe {

@@ -7,8 +7,8 @@ use headworks_hooks::locks::{self, Blocker};
 use headworks_hooks::process::InHook;
 use headworks_region::thread::keeping_errno;
 use libc::{
-    c_int, clockid_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, sem_t, sembuf, size_t,
-    timespec,
+    c_int, c_long, clockid_t, pthread_cond_t, pthread_mutex_t, pthread_rwlock_t, sem_t, sembuf,
+    size_t, timespec,
 };
 
 /// Runs an operation so that nothing of it reaches the caller.
@@ -25,7 +25,7 @@ fn guarded(operation: impl FnOnce()) {
 /// be cancelled: nothing here has a destructor.
 #[cold]
 #[inline(never)]
-fn waiting(on: Blocker, address: usize, owner: u32, wait: impl FnOnce() -> c_int) -> c_int {
+fn waiting<T>(on: Blocker, address: usize, owner: u32, wait: impl FnOnce() -> T) -> T {
     guarded(|| locks::blocks(on, address, owner));
     let result = wait();
     guarded(locks::unblocks);
@@ -315,6 +315,22 @@ pub unsafe extern "C-unwind" fn semtimedop(
 ) -> c_int {
     // SAFETY: the arguments are the caller's.
     unsafe { operate(set, operations, count, || real::semtimedop(set, operations, count, time)) }
+}
+
+/// A program's own wait or wake-up by a futex: locks of InnoDB and of other languages' libraries.
+/// Where the call is inlined it is not seen.
+pub(crate) fn futex(address: usize, operation: c_int, real: impl FnOnce() -> c_long) -> c_long {
+    if !locks::wanted() {
+        return real();
+    }
+    match operation & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) {
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => waiting(Blocker::Futex, address, 0, real),
+        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => {
+            guarded(|| locks::signals(address));
+            real()
+        }
+        _ => real(),
+    }
 }
 
 /// What the program says of the calling thread (`headworks.h`): not zero if clients wait for what it
