@@ -13,7 +13,7 @@ use headworks_workload::tpcc::Mix;
 use headworks_workload::ycsb::Core;
 
 use super::figure::{Load, ServerKind, Users};
-use super::gate::{Gate, prefix};
+use super::gate;
 use super::measure::measure;
 use super::site::{Drive, Engine, Front, Place, Server, Site, whole};
 use super::workloads::{THROUGHPUT, compare};
@@ -232,7 +232,8 @@ impl Bench<'_> {
         let expected = Duration::from_secs(subject_s(self.pairs, self.window_s));
         self.progress.step(&format!("{} pairs on {}", self.pairs, site.title()), expected);
         let path = self.work.path().join("gate.toml");
-        let gate = prefix(&self.headworks, &path, CONFIG, site.profile())?;
+        let instance = gate::instance(&self.headworks);
+        let gate = instance.prefix_with_config(&path, CONFIG, site.profile())?;
         let fronts = [Front::default(), Front { gate, ..Front::default() }];
         let mut servers: Vec<Box<dyn Server>> = Vec::new();
         for (home, front) in homes.iter().zip(&fronts) {
@@ -251,7 +252,7 @@ impl Bench<'_> {
                 runs[arm].push(run);
             }
         }
-        Gate { headworks: &self.headworks, server: GATED }.look()?;
+        instance.enforcing_status()?;
         for server in &mut servers {
             server.check().context("after all windows")?;
             server.stop()?;

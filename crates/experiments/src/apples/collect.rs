@@ -12,7 +12,7 @@ use headworks_workload::driver::{RunOptions as Driving, Stop};
 use super::figure::{
     AROUND_S, Arm, BOUND_CV, BOUND_CV_PART, Figure, LOAD_S, QUICK, ServerKind, Time,
 };
-use super::gate::{Gate, prefix};
+use super::gate;
 use super::measure::{REQUEST_CV, add_search, add_status, measure, measure_before};
 use super::site::{Drive, Front, Place, Server, Site, whole};
 use super::trials::Trials;
@@ -220,7 +220,7 @@ impl Bench<'_> {
         };
         let stop = Stop::default();
         let gated = matches!(task.arm.server, ServerKind::Gate(_));
-        let gate = Gate { headworks: &self.headworks, server: task.arm.server };
+        let gate = gate::instance(&self.headworks);
         let (progress, mut found, mut refused) = (&mut self.progress, None, None);
         let warm_up = how.warm_up;
         let report = server.drive(Drive {
@@ -233,13 +233,14 @@ impl Bench<'_> {
                 let in_window = elapsed.saturating_sub(warm_up);
                 // While everybody is there, and before others are tried.
                 if gated && found.is_none() && in_window.as_secs() >= window_s {
-                    match gate.look() {
+                    match gate::look(&gate, task.arm.server) {
                         Ok(looked) => found = Some(looked),
                         Err(error) => refused = Some(error),
                     }
                 }
                 if let Some((point, seconds)) = trials.due(in_window) {
-                    refused = gate.try_out(point, seconds).err().or(refused.take());
+                    let tried = gate::try_out(&gate, point, seconds);
+                    refused = tried.err().or(refused.take());
                 }
                 if interrupt::check().is_err() || refused.is_some() {
                     stop.stop();
@@ -296,7 +297,8 @@ impl Bench<'_> {
                     let seen = task.seen_cv.context("no arm in mode observe has run before")?;
                     config = config.replace(BOUND_CV, &(BOUND_CV_PART * seen).to_string());
                 }
-                let gate = prefix(&self.headworks, &path, &config, self.site.profile())?;
+                let gate = gate::instance(&self.headworks);
+                let gate = gate.prefix_with_config(&path, &config, self.site.profile())?;
                 Front { gate, ..Front::default() }
             }
         };

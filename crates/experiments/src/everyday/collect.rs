@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use headworks_rig::SUPERUSER;
+use headworks_rig::gated::Status;
 use headworks_rig::machine::Load as MachineLoad;
 use headworks_workload::db::{Database, DbError};
 use headworks_workload::driver::{
@@ -234,7 +235,8 @@ impl Bench<'_> {
         interrupt::check()?;
         let prefix = match arm.front {
             Front::Gate(config) => {
-                gate::prefix(&self.headworks, &self.work.path().join("gate.toml"), config, &[])?
+                let path = self.work.path().join("gate.toml");
+                gate::instance(&self.headworks).prefix_with_config(&path, config, &[])?
             }
             _ => Vec::new(),
         };
@@ -332,7 +334,7 @@ fn places(case: &Case, window: Duration) -> Vec<Place> {
 
 /// The gate's state at the end of a run: `gate_p`, `gate_closed`, `gate_stall_bonus`.
 fn ask_gate(headworks: &Path) -> Result<BTreeMap<String, f64>> {
-    let status = gate::ask(headworks, &["status"])?;
+    let Status(status) = gate::instance(headworks).status()?;
     let mut numbers = BTreeMap::new();
     for (key, name) in [("gate_p", "parallelism"), ("gate_stall_bonus", "stall_bonus")] {
         if let Some(value) = status[name].as_f64() {

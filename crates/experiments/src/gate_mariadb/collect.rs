@@ -1,10 +1,10 @@
 //! Running the arms and writing down what happened. Nothing here judges a number.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
+use headworks_rig::gated::{Instance, Status};
 use headworks_rig::machine::Load;
 use headworks_rig::{Programs, Server, ServerBuilder};
 
@@ -21,9 +21,6 @@ use crate::work::Work;
 
 /// Options of the server in every arm; everything else is MariaDB's default.
 const SERVER_OPTIONS: [&str; 1] = ["--innodb-buffer-pool-size=1G"];
-
-/// The file name of our library, by which it is found in a server's memory map.
-const LIBRARY: &str = "libheadworks";
 
 /// How long an orderly shutdown of the server may take.
 const STOP_DEADLINE: Duration = Duration::from_secs(120);
@@ -157,13 +154,7 @@ impl Bench<'_> {
         let begun = Instant::now();
         let mut server = self.server(config).start()?;
         let server_start_s = begun.elapsed().as_secs_f64();
-        let library_mapped = server.has_mapped(LIBRARY)?;
-        ensure!(
-            library_mapped == config.is_gated(),
-            "{}: our library is{} in the server's memory",
-            config.name(),
-            if library_mapped { "" } else { " not" }
-        );
+        server.ensure_gated(config.is_gated())?;
         warm_buffer_pool(&server, &self.progress)?;
 
         let load_before = Load::read();
@@ -207,7 +198,7 @@ impl Bench<'_> {
             window_s: self.plan.window.as_secs_f64(),
             server_start_s,
             server_stop_s: stopped.took.as_secs_f64(),
-            library_mapped,
+            library_mapped: config.is_gated(),
             gate,
             load_before,
             load_at_window_begin,
@@ -216,23 +207,16 @@ impl Bench<'_> {
         })
     }
 
-    /// What the gate says of itself. An arm whose gate is not closed would measure nothing.
+    /// The gate of an arm, if it has one.
+    fn gate(&self, config: Config) -> Option<Instance> {
+        let program = self.options.headworks_exe.as_ref().filter(|_| config.is_gated())?;
+        Some(Instance::shared(program, instance(config)))
+    }
+
+    /// What the gate says of itself, without its sessions.
     fn gate_status(&self, config: Config) -> Result<Option<serde_json::Value>> {
-        let Some(program) = self.options.headworks_exe.as_ref().filter(|_| config.is_gated())
-        else {
-            return Ok(None);
-        };
-        let output = std::process::Command::new(program)
-            .args(["status", "--json", "--name", &instance(config)])
-            .output()?;
-        let mut status: serde_json::Value =
-            serde_json::from_slice(&output.stdout).context("the gate does not tell its state")?;
-        ensure!(
-            status["mode"] == "enforce" && status["gate"] == "closed",
-            "the gate is {} in mode {}: it does not hold anybody",
-            status["gate"],
-            status["mode"]
-        );
+        let Some(gate) = self.gate(config) else { return Ok(None) };
+        let Status(mut status) = gate.enforcing_status()?;
         if let Some(status) = status.as_object_mut() {
             status.remove("connections");
         }
@@ -247,25 +231,17 @@ impl Bench<'_> {
             .options(config.server_options().iter().copied())
             .remove_when_orphaned(self.work.path())
             .start_deadline(Duration::from_secs(120));
-        match &self.options.headworks_exe {
-            Some(program) if config.is_gated() => {
-                let mut prefix: Vec<OsString> = vec![program.into(), "run".into(), "--name".into()];
-                prefix.push(instance(config).into());
-                // Fixed: a search would still be under way in a window of seconds.
-                let parallelism = self.options.parallelism.unwrap_or_else(default_parallelism);
-                prefix.extend(["--parallelism".into(), parallelism.to_string().into()]);
-                if let Some(quota) = self.options.quota {
-                    prefix.extend(["--quota".into(), quota.to_string().into()]);
-                }
-                prefix.push("--".into());
-                builder.prefix(prefix)
+        let mut prefix = Vec::new();
+        if let Some(gate) = self.gate(config) {
+            // Fixed: a search would still be under way in a window of seconds.
+            let parallelism = self.options.parallelism.unwrap_or_else(default_parallelism);
+            let mut options = vec!["--parallelism".to_owned(), parallelism.to_string()];
+            if let Some(quota) = self.options.quota {
+                options.extend(["--quota".to_owned(), quota.to_string()]);
             }
-            // Not even a setting of ours reaches a server without the gate.
-            _ => std::env::vars_os()
-                .map(|(name, _)| name)
-                .filter(|name| name.to_string_lossy().starts_with("HEADWORKS"))
-                .fold(builder, ServerBuilder::env_remove),
+            prefix = gate.prefix(options);
         }
+        builder.behind(&prefix)
     }
 }
 

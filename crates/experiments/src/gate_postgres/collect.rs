@@ -1,12 +1,12 @@
 //! Running the arms and writing down what happened. Nothing here judges a number.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use headworks_rig::gated::{Instance, Status};
 use headworks_rig::machine::Load;
 use headworks_rig::{PostgresBuilder, PostgresServer, SUPERUSER, postgres_program};
 
@@ -24,9 +24,6 @@ use crate::work::Work;
 /// Settings of the server in every arm; everything else is PostgreSQL's default.
 const SETTINGS: [(&str, &str); 3] =
     [("fsync", "on"), ("shared_buffers", "512MB"), ("max_wal_size", "4GB")];
-
-/// The file name of our library, by which it is found in a server's memory map.
-const LIBRARY: &str = "libheadworks";
 
 const STOP_DEADLINE: Duration = Duration::from_secs(120);
 
@@ -162,12 +159,7 @@ impl Bench<'_> {
         interrupt::check()?;
         self.progress.step(&format!("{title} · starting"), Duration::from_millis(1_500));
         let mut server = self.server(arm.config).start()?;
-        let library_mapped = server.has_mapped(LIBRARY)?;
-        ensure!(
-            library_mapped == arm.config.is_gated(),
-            "our library is{} in the server's memory",
-            if library_mapped { "" } else { " not" }
-        );
+        server.ensure_gated(arm.config.is_gated())?;
         // Every run finds the same: no rows to be cleaned up, no checkpoint that is due.
         sql(server.port(), "VACUUM; CHECKPOINT; SELECT sum(abalance) FROM pgbench_accounts")?;
         let (_pooler, port) = if arm.config == Config::Pgbouncer {
@@ -203,7 +195,7 @@ impl Bench<'_> {
         Ok(Round {
             round,
             position_in_round: position,
-            library_mapped,
+            library_mapped: arm.config.is_gated(),
             gate,
             load_at_window_begin,
             load_at_window_end,
@@ -211,22 +203,16 @@ impl Bench<'_> {
         })
     }
 
-    /// What the gate says of itself. An arm whose gate is not closed would measure nothing.
+    /// The gate of an arm, if it has one.
+    fn gate(&self, config: Config) -> Option<Instance> {
+        let program = self.gate.as_ref().filter(|_| config.is_gated())?;
+        Some(Instance::shared(program, instance(config)))
+    }
+
+    /// What the gate says of itself, without its sessions.
     fn gate_status(&self, config: Config) -> Result<Option<serde_json::Value>> {
-        let Some(program) = self.gate.as_ref().filter(|_| config.is_gated()) else {
-            return Ok(None);
-        };
-        let output = Command::new(program)
-            .args(["status", "--json", "--name", &instance(config)])
-            .output()?;
-        let mut status: serde_json::Value =
-            serde_json::from_slice(&output.stdout).context("the gate does not tell its state")?;
-        ensure!(
-            status["mode"] == "enforce" && status["gate"] == "closed",
-            "the gate is {} in mode {}: it does not hold anybody",
-            status["gate"],
-            status["mode"]
-        );
+        let Some(gate) = self.gate(config) else { return Ok(None) };
+        let Status(mut status) = gate.enforcing_status()?;
         if let Some(status) = status.as_object_mut() {
             status.remove("connections");
         }
@@ -240,24 +226,17 @@ impl Bench<'_> {
         for (name, value) in SETTINGS {
             builder = builder.setting(name, value);
         }
-        match &self.gate {
-            Some(program) if config.is_gated() => {
-                let mut prefix: Vec<OsString> = vec![program.into(), "run".into(), "--name".into()];
-                prefix.push(instance(config).into());
-                // Fixed: a search would still be under way in a window of seconds.
-                prefix.extend(["--parallelism".into(), self.parallelism.to_string().into()]);
-                if let Some(quota) = self.options.quota {
-                    prefix.extend(["--quota".into(), quota.to_string().into()]);
-                }
-                prefix.push("--".into());
-                builder.prefix(prefix)
+        let mut prefix = Vec::new();
+        if let Some(gate) = self.gate(config) {
+            // Fixed: a search would still be under way in a window of seconds.
+            let parallelism = self.parallelism;
+            let mut options = vec!["--parallelism".to_owned(), parallelism.to_string()];
+            if let Some(quota) = self.options.quota {
+                options.extend(["--quota".to_owned(), quota.to_string()]);
             }
-            // Not even a setting of ours reaches a server without the gate.
-            _ => std::env::vars_os()
-                .map(|(name, _)| name)
-                .filter(|name| name.to_string_lossy().starts_with("HEADWORKS"))
-                .fold(builder, PostgresBuilder::env_remove),
+            prefix = gate.prefix(options);
         }
+        builder.behind(&prefix)
     }
 }
 

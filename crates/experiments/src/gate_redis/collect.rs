@@ -1,12 +1,11 @@
 //! Running both servers in turn and writing down what happened. Nothing here judges a number.
 
-use std::ffi::OsString;
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use headworks_rig::gated::Instance;
 use headworks_rig::machine::Load;
 use headworks_rig::{LoopKind, LoopServer, find_program};
 use headworks_workload::metrics::unfairness;
@@ -39,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 struct Bench<'a> {
     options: &'a RunOptions,
-    headworks: PathBuf,
+    gate: Instance,
     benchmark: PathBuf,
     work: Work,
     time: Time,
@@ -48,7 +47,8 @@ struct Bench<'a> {
 
 /// Runs the whole experiment.
 pub(super) fn collect(options: &RunOptions) -> Result<Record> {
-    let headworks = options.headworks()?;
+    let name = format!("gate-redis-{}", std::process::id());
+    let gate = Instance::shared(options.headworks()?, name);
     let benchmark = find_program("redis-benchmark")
         .context("redis-benchmark is not installed (apt-get install redis-tools)")?;
     let (rounds, window_s) = if options.quick { (1, 2) } else { (5, 10) };
@@ -61,7 +61,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let (began, recorded_at_unix_s, load_before) = (Instant::now(), unix_now_s(), Load::at_rest());
     let mut bench = Bench {
         options,
-        headworks,
+        gate,
         benchmark,
         work: Work::new(options, 1 << 20)?,
         time,
@@ -123,20 +123,14 @@ impl Bench<'_> {
 
     fn server(&self, arm: &str) -> Result<LoopServer> {
         let mut builder = LoopServer::builder(LoopKind::Redis)
-            .arguments(["--maxclients", "4000", "--tcp-backlog", "4096"])
+            .options(["--maxclients", "4000", "--tcp-backlog", "4096"])
             .remove_when_orphaned(self.work.path());
         if arm == GATE {
             let path = self.work.path().join("gate.toml");
-            fs::write(&path, self.config())?;
-            let words = ["run", "--name", &instance(), "--config"].map(OsString::from);
-            let prefix = std::iter::once(self.headworks.clone().into()).chain(words);
-            builder = builder.prefix(prefix.chain([path.into(), "--".into()]));
+            builder = builder.prefix(self.gate.prefix_with_config(&path, &self.config(), &[])?);
         }
         let server = builder.start()?;
-        ensure!(
-            server.has_mapped("libheadworks")? == (arm == GATE),
-            "the arm is not what it is called"
-        );
+        server.ensure_gated(arm == GATE)?;
         Ok(server)
     }
 
@@ -161,7 +155,8 @@ impl Bench<'_> {
         note("p50_ms", quantile_ms(&all[0], 0.5));
         note(P99, quantile_ms(&all[0], 0.99));
         if arm == GATE {
-            self.set_parallelism(PARALLELISM_FOR_TWO)?;
+            let p = PARALLELISM_FOR_TWO.to_string();
+            self.gate.order(&["set", "--parallelism", &p])?;
         }
         let small = Group { pause: PAUSE, ..group(Some("small"), SMALL, 1) };
         let alone = self.load(&server, std::slice::from_ref(&small), round)?;
@@ -174,14 +169,6 @@ impl Bench<'_> {
         note("small_share", sum(&beside[0]) / (sum(&beside[0]) + sum(&beside[1])));
         run.load = Some(Load::at_rest());
         Ok(run)
-    }
-
-    fn set_parallelism(&self, places: u32) -> Result<()> {
-        let output = Command::new(&self.headworks)
-            .args(["set", "--name", &instance(), "--parallelism", &places.to_string()])
-            .output()?;
-        ensure!(output.status.success(), "P = {places} was refused: {output:?}");
-        Ok(())
     }
 
     /// Commands per second that redis-benchmark measures: the mean of SET and GET.
@@ -225,9 +212,4 @@ fn group(account: Option<&str>, connections: usize, pipeline: usize) -> Group {
 
 fn quantile_ms(served: &Served, quantile: f64) -> f64 {
     served.latency_us.value_at_quantile(quantile) as f64 / 1_000.0
-}
-
-/// Name of the gate's instance.
-fn instance() -> String {
-    format!("gate-redis-{}", std::process::id())
 }

@@ -1,12 +1,10 @@
 //! Runs the arms in turn. Nothing here judges a number.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use headworks_rig::gated::{Instance, Status};
 use headworks_rig::machine::Load as MachineLoad;
 use headworks_workload::db::DbError;
 use headworks_workload::driver::{
@@ -126,13 +124,9 @@ fn one(
     work: &Work,
     progress: &Progress,
 ) -> Result<Run> {
-    let name = format!("neighbours-{}", std::process::id());
-    let path = work.path().join("gate.toml");
-    fs::write(&path, config(places(arm)))?;
-    let prefix: Vec<OsString> = if arm.gated {
-        let words = ["run", "--name", &name, "--config"].map(OsString::from);
-        let prefix = std::iter::once(headworks.into()).chain(words);
-        prefix.chain([path.into(), "--".into()]).collect()
+    let gate = Instance::shared(headworks, format!("neighbours-{}", std::process::id()));
+    let prefix = if arm.gated {
+        gate.prefix_with_config(&work.path().join("gate.toml"), &config(places(arm)), &[])?
     } else {
         Vec::new()
     };
@@ -162,13 +156,7 @@ fn one(
     ensure!(report.first_failure.is_none(), "a request failed: {:?}", report.first_failure);
     let mut run = measure(arm.guests, &report);
     if arm.gated {
-        let output =
-            Command::new(headworks).args(["status", "--json", "--name", &name]).output()?;
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-        ensure!(
-            status["mode"] == "enforce" && status["gate"] == "closed",
-            "the gate does not hold anybody"
-        );
+        let Status(status) = gate.enforcing_status()?;
         let active = status["cgroup"]["state"] == "active";
         run.numbers.insert("cpu_weights".to_owned(), f64::from(u8::from(active)));
     }

@@ -7,11 +7,10 @@ use std::time::Duration;
 use headworks_rig::wire::{command, packet};
 use headworks_rig::{Client, ClientError, Server};
 
-use crate::common::Gate;
+use crate::common::{Gate, Setup};
 use crate::conversation::Random;
 use crate::load::Load;
 use crate::owner::leave;
-use crate::setup::Setup;
 
 const PLACES: u32 = 4;
 const STEADY: usize = 20;

@@ -19,8 +19,7 @@ use super::{
     AROUND_S, AT, EXPERIMENT, GATE, ID, LOAD_S, PAIRS, Pair, QUICK_S, ROUNDS, USERS, WARM_UP_S,
     WINDOW_S, round_s,
 };
-use crate::apples::figure::ServerKind;
-use crate::apples::gate::{Gate, prefix};
+use crate::apples::gate;
 use crate::apples::measure::measure;
 use crate::interrupt;
 use crate::progress::Progress;
@@ -239,7 +238,7 @@ impl Bench<'_> {
         }
         let run = measure(&report, 0, round);
         if gated {
-            Gate { headworks: &self.headworks, server: ServerKind::Gate(GATE) }.look()?;
+            gate::instance(&self.headworks).enforcing_status()?;
         }
         server.stop(STOP_DEADLINE)?;
         Ok(run)
@@ -261,7 +260,8 @@ impl Bench<'_> {
             return Ok(builder);
         }
         let path = self.work.path().join("gate.toml");
-        Ok(builder.prefix(prefix(&self.headworks, &path, GATE, &[])?))
+        let gate = gate::instance(&self.headworks);
+        Ok(builder.prefix(gate.prefix_with_config(&path, GATE, &[])?))
     }
 }
 
