@@ -17,7 +17,7 @@ fn a_child_that_closes_what_it_inherited_ends_no_connection() {
     for round in 1..=3 {
         for (at, user) in held.iter_mut().enumerate() {
             user.tell(&["GET", "k"]);
-            gate.wait_state(&format!("held-{at}"), state::WAITING);
+            gate.wait_state(format!("held-{at}"), state::WAITING);
         }
         // In the midst of a transaction.
         owner.ask(&["VFORK"], "+QUEUED\r\n");

@@ -278,7 +278,7 @@ fn accounts_and_names_choose_the_class_and_lies_do_not() {
 
 #[test]
 fn a_thousand_held_users_cost_no_processor_time() {
-    let Some(gate) = Setup::redis(1).options(&["--maxclients", "2000"]).start() else { return };
+    let Some(gate) = Setup::redis(1).options(["--maxclients", "2000"]).start() else { return };
     let occupant = gate.occupy("occupant");
     let mut held: Vec<Wire> = (0..MANY).map(|_| gate.wire()).collect();
     for wire in &mut held {
@@ -300,7 +300,7 @@ fn a_thousand_held_users_cost_no_processor_time() {
 #[test]
 fn io_threads_read_and_write_past_the_loop() {
     let threads = ["--io-threads", "3", "--io-threads-do-reads", "yes"];
-    let Some(gate) = Setup::redis(4).options(&threads).start() else { return };
+    let Some(gate) = Setup::redis(4).options(threads).start() else { return };
     std::thread::scope(|scope| {
         for name in 0..24 {
             let gate = &gate;
