@@ -4,14 +4,14 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use crate::experiment::Experiment;
 use crate::html::{escape, mark, page, table};
 use crate::record::{Summary, read_json, utc, write_file};
-use crate::registry::list;
 
 /// Writes the index of a directory from the records that are there.
-pub(crate) fn write(directory: &Path) -> Result<()> {
+pub(crate) fn write(directory: &Path, list: &[Experiment]) -> Result<()> {
     let mut rows = Vec::new();
-    for experiment in list() {
+    for experiment in list {
         let path = directory.join(format!("{}.json", experiment.id));
         if path.exists() {
             rows.push((String::new(), row(directory, &read_json(&path)?)));

@@ -7,6 +7,7 @@
 mod apples;
 mod bound;
 mod everyday;
+mod experiment;
 mod gate_mariadb;
 mod gate_postgres;
 mod gate_redis;
@@ -27,7 +28,8 @@ mod table;
 mod tad;
 mod work;
 
+pub use experiment::{Experiment, Outcome, RunOptions};
 pub use interrupt::Interrupted;
-pub use record::{Header, Outcome, Verdict};
-pub use registry::{Experiment, RunOptions, find, list, report, run};
+pub use record::{Header, Verdict};
+pub use registry::{find, list, report, run};
 pub use split::file_load;

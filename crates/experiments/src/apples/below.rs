@@ -17,10 +17,10 @@ use super::gate;
 use super::measure::measure;
 use super::site::{Drive, Engine, Front, Place, Server, Site, whole};
 use super::workloads::{THROUGHPUT, compare};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::{Header, Outcome, unix_now_s};
-use crate::registry::{Experiment, RunOptions};
+use crate::record::unix_now_s;
 use crate::shuffle::SplitMix;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
@@ -204,7 +204,7 @@ fn collect(options: &RunOptions) -> Result<Record> {
         arms.extend(bench.measure(subject).with_context(|| subject.name)?);
     }
     Ok(Record {
-        header: Header::of(&EXPERIMENT, options, recorded_at_unix_s),
+        header: EXPERIMENT.header(options, recorded_at_unix_s),
         counted_s: window_s as f64,
         warmup_s: WARM_UP.as_secs_f64(),
         took_s: began.elapsed().as_secs_f64(),

@@ -39,8 +39,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::sweep::record::Record;
 use crate::sweep::{self, Presentation};
 use figure::Figure;

@@ -19,13 +19,13 @@ use super::client::{Board, Guest, Place};
 use super::windows::Windows;
 use super::{Arm, Case, Front, POOLED, tables};
 use crate::apples::gate;
+use crate::experiment::{Experiment, RunOptions};
 use crate::gate_postgres::pooler;
 use crate::interrupt;
 use crate::metrics::{median, percentile};
 use crate::neighbours::site::{Kind, Site};
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::registry::{Experiment, RunOptions};
+use crate::record::unix_now_s;
 use crate::running::Running;
 use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
@@ -149,7 +149,7 @@ pub(super) fn collect(plan: &Plan, options: &RunOptions) -> Result<Record> {
         ArmRecord { arm: arm.label.to_owned(), setup, points }
     });
     Ok(Record {
-        header: Header::of(experiment, options, recorded_at_unix_s),
+        header: experiment.header(options, recorded_at_unix_s),
         counted_s: plan.window_s as f64,
         warmup_s: plan.warm_up_s as f64,
         took_s: began.elapsed().as_secs_f64(),

@@ -6,11 +6,11 @@ use anyhow::Result;
 
 use super::collect::{Plan, Task};
 use super::{Arm, Case, Front, Group};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::gate_mariadb::thousands;
 use crate::html::escape;
 use crate::metrics::median;
-use crate::record::{Outcome, Verdict};
-use crate::registry::{Experiment, RunOptions};
+use crate::record::Verdict;
 use crate::sweep::found::point;
 use crate::sweep::panel::{Best, Panel};
 use crate::sweep::record::{Record, Run};

@@ -8,9 +8,8 @@ use super::client::Act;
 use super::collect::{AROUND_S, DATA_S, Plan, Task, collect};
 use super::judge::{self, Measure};
 use super::{AUTO, Arm, Case, Front, Group, P16, POOLED};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::neighbours::site::Kind;
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
 use crate::sweep::panel::Panel;
 use crate::sweep::{self, Bound, Presentation};
 

@@ -12,10 +12,10 @@ use super::arms::Config;
 use super::plan::Plan;
 use super::record::{Arm, Record, Round, Software, Workload};
 use super::workload::{DATABASE, Sysbench, TABLES, Window, read_notebooks};
+use crate::experiment::RunOptions;
 use crate::interrupt::{self, Interrupted, monotonic_us};
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
+use crate::record::unix_now_s;
 use crate::shuffle::SplitMix;
 use crate::work::Work;
 
@@ -33,7 +33,7 @@ pub(crate) fn collect(options: &RunOptions) -> Result<Record> {
     let work = Work::new(options, 2 << 30)?;
     let sysbench = Sysbench::find(work.path(), plan.rows_per_table)?;
     let mut record = Record {
-        header: Header::of(&super::EXPERIMENT, options, unix_now_s()),
+        header: super::EXPERIMENT.header(options, unix_now_s()),
         software: Software { mariadb: server_version(&programs)?, sysbench: sysbench.version.clone() },
         workload: Workload {
             description: "sysbench oltp_read_write, text protocol, Pareto distribution, TCP on the same machine"

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::arms::Config;
-use crate::registry::RunOptions;
+use crate::experiment::RunOptions;
 
 /// The sizes of one run, and how long its steps are expected to take.
 #[derive(Debug, Clone, Copy)]

@@ -14,10 +14,10 @@ use super::arms::{Arm, Config};
 use super::pgbench::{self, Window, wall_clock_us};
 use super::record::{ArmRecord, Record, Round, Software};
 use super::{ID, pooler};
+use crate::experiment::RunOptions;
 use crate::interrupt::{self, Interrupted, monotonic_us};
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
+use crate::record::unix_now_s;
 use crate::shuffle::SplitMix;
 use crate::work::Work;
 
@@ -77,7 +77,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let pgbouncer = pooler::program()?;
     let experiment = super::EXPERIMENT;
     let mut record = Record {
-        header: Header::of(&experiment, options, unix_now_s()),
+        header: experiment.header(options, unix_now_s()),
         software: Software {
             postgres: String::from_utf8_lossy(&version.stdout).trim().to_owned(),
             pgbench: pgbench::version(&pgbench)?,

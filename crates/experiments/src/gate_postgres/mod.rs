@@ -19,8 +19,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::record::{Outcome, read_json, write_file, write_json};
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::record::{read_json, write_file, write_json};
 use record::Record;
 
 const ID: &str = "gate-postgres";

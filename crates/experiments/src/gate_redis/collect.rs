@@ -14,10 +14,10 @@ use headworks_workload::redis::{self, Group, Served, Time};
 use super::{
     ALONE, AS_IS, BENCHMARK, BESIDE, GATE, ID, MANY, NOISY, P99, PIPELINES, SMALL, UNFAIRNESS,
 };
+use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
+use crate::record::unix_now_s;
 use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
@@ -96,7 +96,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
             .collect(),
     });
     Ok(Record {
-        header: Header::of(&experiment, options, recorded_at_unix_s),
+        header: experiment.header(options, recorded_at_unix_s),
         counted_s: window_s as f64,
         warmup_s: time.warm_up.as_secs_f64(),
         took_s: began.elapsed().as_secs_f64(),

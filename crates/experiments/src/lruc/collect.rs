@@ -9,10 +9,10 @@ use headworks_rig::machine::{Load, Machine};
 use super::data;
 use super::drive::{self, Setup, Stopped, Time};
 use super::figure::{AROUND_S, Arm, Figure, LOAD_S, PAPER, QUICK, Sweep, TIME, usual};
+use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
 use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 

@@ -25,8 +25,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::sweep::{self, Presentation};
 use figure::Figure;
 

@@ -14,11 +14,11 @@ use headworks_workload::driver::{
 use super::client::Reader;
 use super::site::{ACCOUNTS, Site};
 use super::{ARMS, AROUND_S, Arm, EXPERIMENT, Guests, ID, ROUNDS, WARM_UP_S, WINDOW_S};
+use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::metrics::percentile;
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
+use crate::record::unix_now_s;
 use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
@@ -92,7 +92,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
         }
     });
     Ok(Record {
-        header: Header::of(&EXPERIMENT, options, recorded_at_unix_s),
+        header: EXPERIMENT.header(options, recorded_at_unix_s),
         counted_s: window_s as f64,
         warmup_s: warm_up_s as f64,
         took_s: began.elapsed().as_secs_f64(),

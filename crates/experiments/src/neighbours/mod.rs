@@ -11,8 +11,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::{self, Bound, Claim, Presentation};

@@ -3,10 +3,10 @@
 
 use super::disk::{self, Disk, Stack};
 use super::load::Load;
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::{Header, Outcome, unix_now_s};
-use crate::registry::{Experiment, RunOptions};
+use crate::record::{Header, unix_now_s};
 use crate::shuffle::SplitMix;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};

@@ -19,7 +19,8 @@ use anyhow::Result;
 
 pub(crate) use claim::{Bound, Claim};
 
-use crate::record::{Outcome, Verdict, read_json, write_file, write_json};
+use crate::experiment::Outcome;
+use crate::record::{Verdict, read_json, write_file, write_json};
 use panel::Panel;
 use record::{Record, Run};
 

@@ -7,8 +7,7 @@ use headworks_tad::{file, systems};
 
 use super::panel::Panel;
 use super::record::Run;
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 pub(crate) use crate::sweep::{Bound, Claim};
 
 /// The papers' titles are long; readers know this one by the name of its two systems.

@@ -7,7 +7,7 @@ use headworks_tad::remedy::{Remedy, apply};
 use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 use super::{report, run};
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 
 pub(crate) const PREDICTIONS: Experiment =
     WRONG.experiment(|options| run(&WRONG, options), |directory| report(&WRONG, directory));

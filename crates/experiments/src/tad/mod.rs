@@ -39,10 +39,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use headworks_rig::machine::{Load, Machine};
 
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::html::escape;
 use crate::progress::Progress;
-use crate::record::{Header, Outcome, unix_now_s};
-use crate::registry::{Experiment, RunOptions};
+use crate::record::{Header, unix_now_s};
 use crate::sweep::{self, Presentation, found, panel, record};
 use figure::Figure;
 use record::Record;

@@ -3,7 +3,7 @@
 use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 use super::{report, run};
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 
 pub(crate) const EXPERIMENT: Experiment =
     FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));

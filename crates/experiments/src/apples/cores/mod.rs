@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use headworks_rig::machine::Load as MachineLoad;
 
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::html::{escape, table};
 use crate::interrupt;
 use crate::metrics::median;
 use crate::progress::Progress;
-use crate::record::{Header, Outcome, unix_now_s};
-use crate::registry::{Experiment, RunOptions};
+use crate::record::unix_now_s;
 use crate::sweep::analyse::significant;
 use crate::sweep::panel::{Best, Panel};
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
@@ -214,7 +214,7 @@ fn run(options: &RunOptions) -> Result<Outcome> {
         simulate_one(options.seed.wrapping_add(number as u64), &mut arms);
     }
     let record = Record {
-        header: Header::of(&EXPERIMENT, options, recorded_at_unix_s),
+        header: EXPERIMENT.header(options, recorded_at_unix_s),
         counted_s: simulate::WATCHED_S as f64,
         warmup_s: 0.0,
         took_s: began.elapsed().as_secs_f64(),

@@ -21,10 +21,10 @@ use super::{
 };
 use crate::apples::gate;
 use crate::apples::measure::measure;
+use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
+use crate::record::unix_now_s;
 use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
@@ -97,7 +97,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let runs = bench.rounds(&offered, rounds)?;
     bench.check()?;
     Ok(Record {
-        header: Header::of(&EXPERIMENT, options, recorded_at_unix_s),
+        header: EXPERIMENT.header(options, recorded_at_unix_s),
         counted_s: window_s as f64,
         warmup_s: warm_up_s as f64,
         took_s: began.elapsed().as_secs_f64(),

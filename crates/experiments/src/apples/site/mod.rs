@@ -19,8 +19,7 @@ use headworks_workload::sysbench::Oltp;
 use headworks_workload::ycsb::Core;
 
 use super::figure::{Figure, LOAD_S, Load};
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 
 /// Filling sysbench's tables, in seconds.
 const SYSBENCH_S: u64 = 60;
