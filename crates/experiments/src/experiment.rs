@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
+use headworks_rig::gated::Instance;
 use headworks_rig::machine::Machine;
 use serde::Serialize;
 
@@ -91,6 +92,27 @@ impl RunOptions {
             quota: None,
             without_gate: false,
         }
+    }
+
+    /// The gate that the demonstrations put in front of a server, and its options of `headworks run`:
+    /// P as asked for, or as usual. `None` if there is to be none.
+    pub(crate) fn gate(&self, id: &str) -> Result<Option<(Instance, Vec<String>)>> {
+        if self.without_gate {
+            return Ok(None);
+        }
+        let gate = Instance::shared(self.headworks()?, format!("{id}-{}", std::process::id()));
+        // Fixed: a search would still be under way in a window of seconds.
+        let mut front = vec!["--parallelism".to_owned(), self.parallelism().to_string()];
+        if let Some(quota) = self.quota {
+            front.extend(["--quota".to_owned(), quota.to_string()]);
+        }
+        Ok(Some((gate, front)))
+    }
+
+    /// P as asked for, or 8 for each processor.
+    pub(crate) fn parallelism(&self) -> u32 {
+        let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        self.parallelism.unwrap_or_else(|| 8 * cores())
     }
 
     /// The program that puts the gate in front of a server.

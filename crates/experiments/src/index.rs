@@ -14,7 +14,7 @@ pub(crate) fn write(directory: &Path, list: &[Experiment]) -> Result<()> {
     for experiment in list {
         let path = directory.join(format!("{}.json", experiment.id));
         if path.exists() {
-            rows.push((String::new(), row(directory, &read_json(&path)?)));
+            rows.push((String::new(), row(&read_json(&path)?)));
         }
     }
     let head = ["experiment", "paper", "verdicts", "recorded", "files"];
@@ -25,16 +25,12 @@ pub(crate) fn write(directory: &Path, list: &[Experiment]) -> Result<()> {
     write_file(&directory.join("index.html"), page("Headworks: experiments", &body).as_bytes())
 }
 
-fn row(directory: &Path, summary: &Summary) -> Vec<String> {
+fn row(summary: &Summary) -> Vec<String> {
     let header = &summary.header;
-    // The demo's page has a name of its own.
-    let page = format!("{}.html", header.id);
-    let page =
-        if directory.join(&page).exists() { escape(&page) } else { "report.html".to_owned() };
     let holding = summary.verdicts.iter().filter(|verdict| verdict.holds).count();
     let id = escape(&header.id);
     vec![
-        format!("<a href=\"{page}\"><b>{id}</b></a><br>{}", escape(&header.title)),
+        format!("<a href=\"{id}.html\"><b>{id}</b></a><br>{}", escape(&header.title)),
         format!(
             "{}<br><span class=\"faint\">{}</span>",
             escape(&header.paper),

@@ -5,7 +5,6 @@
 //! measured is kept raw in `DIR/ID.json`.
 
 mod apples;
-mod bound;
 mod everyday;
 mod experiment;
 mod gate_mariadb;
@@ -21,6 +20,7 @@ mod progress;
 mod record;
 mod registry;
 mod running;
+mod served;
 mod shuffle;
 mod split;
 mod sweep;

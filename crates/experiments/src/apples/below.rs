@@ -160,10 +160,9 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
         runs: "pairs",
         caption: format!("{USERS} users, windows of {} s", record.counted_s),
         quick: "little data, short windows and few pairs; it measures nothing well",
-        appendix: String::new(),
-        derive: |_| {},
         claims: CLAIMS,
         panels: panels(),
+        ..Presentation::default()
     };
     sweep::report(&show, record, directory, fresh)
 }

@@ -102,9 +102,8 @@ fn presentation(figure: &'static Figure, record: &Record) -> Presentation<'stati
         runs: "rounds",
         caption: format!("{}, windows of {} s", figure.setting(), record.counted_s),
         quick: "little data, short windows and one round; it measures nothing well",
-        appendix: String::new(),
-        derive: |_| {},
         claims: figure.claims,
         panels: (figure.panels)(),
+        ..Presentation::default()
     }
 }

@@ -157,9 +157,9 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
         ),
         quick: "few variants and rates, short windows and one round; it measures nothing well",
         appendix: format!("<h2>Figures</h2>\n<pre>{}</pre>", crate::html::escape(&figures)),
-        derive: |_| {},
         claims: &[],
         panels,
+        ..Presentation::default()
     };
     let mut outcome = sweep::report_judged(&show, record, judged, directory, fresh)?;
     outcome.text = format!("{figures}\n{}", outcome.text);

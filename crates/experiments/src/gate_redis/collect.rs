@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use headworks_rig::gated::Instance;
@@ -17,9 +17,8 @@ use super::{
 use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::unix_now_s;
-use crate::shuffle::SplitMix;
-use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{Arm, Rounds};
 use crate::work::Work;
 
 /// P of the gate if none is asked for: users served by one return of the event loop. With 4 the returns cost a quarter of
@@ -58,7 +57,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     // Two loads of our own, redis-benchmark for about as long, and the small account alone.
     let run = 4 * (time.warm_up + time.window);
     let expected = run * (rounds * 2 * PIPELINES.len()) as u32;
-    let (began, recorded_at_unix_s, load_before) = (Instant::now(), unix_now_s(), Load::at_rest());
+    let schedule = Rounds::begin(&super::EXPERIMENT, options);
     let mut bench = Bench {
         options,
         gate,
@@ -67,44 +66,12 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
         time,
         progress: Progress::new(ID, expected),
     };
-    let mut tasks: Vec<(&str, f64)> =
-        [AS_IS, GATE].iter().flat_map(|&arm| PIPELINES.map(|pipeline| (arm, pipeline))).collect();
-    let mut random = SplitMix::new(options.seed);
-    let mut runs: Vec<((&str, f64), Run)> = Vec::new();
-    for round in 1..=rounds {
-        random.shuffle(&mut tasks);
-        for &(arm, pipeline) in &tasks {
-            interrupt::check()?;
-            let title = format!("round {round}/{rounds} · {arm} · {pipeline}");
-            bench.progress.step(&title, run);
-            let found = bench
-                .run(arm, pipeline as usize, round as u64)
-                .with_context(|| format!("{arm} with {pipeline} under way in round {round}"))?;
-            runs.push(((arm, pipeline), found));
-        }
-    }
-    let experiment = super::EXPERIMENT;
-    let arms = [AS_IS, GATE].map(|arm| ArmRecord {
-        arm: arm.to_owned(),
-        setup: [("server".to_owned(), bench.describe(arm))].into(),
-        points: PIPELINES
-            .iter()
-            .map(|&at| {
-                let of = runs.iter().filter(|(task, _)| *task == (arm, at));
-                Point { at, runs: of.map(|(_, run)| run.clone()).collect() }
-            })
-            .collect(),
-    });
-    Ok(Record {
-        header: experiment.header(options, recorded_at_unix_s),
-        counted_s: window_s as f64,
-        warmup_s: time.warm_up.as_secs_f64(),
-        took_s: began.elapsed().as_secs_f64(),
-        load_before,
-        load_after: Load::at_rest(),
-        verdicts: Vec::new(),
-        sweep: "commands under way for each connection".to_owned(),
-        arms: arms.into(),
+    let arms = [AS_IS, GATE].map(|arm| Arm::new(arm, bench.describe(arm), &PIPELINES));
+    let seconds = (time.warm_up.as_secs_f64(), window_s as f64);
+    let sweep = "commands under way for each connection";
+    schedule.collect(rounds, seconds, sweep, arms.into(), |task| {
+        bench.progress.step(task.title, run);
+        bench.run(task.arm, task.at as usize, task.round)
     })
 }
 
@@ -136,7 +103,7 @@ impl Bench<'_> {
 
     fn run(&mut self, arm: &str, pipeline: usize, round: u64) -> Result<Run> {
         let server = self.server(arm)?;
-        let mut run = Run { seed: round, bucket_s: 1.0, ..Run::default() };
+        let mut run = Run { bucket_s: 1.0, ..Run::default() };
         let mut note = |key: &str, value: f64| run.numbers.insert(key.to_owned(), value);
         for account in ["small", "noisy"] {
             let words = ["ACL", "SETUSER", account, "on", "nopass", "+@all", "~*"];

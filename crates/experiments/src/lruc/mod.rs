@@ -72,10 +72,9 @@ fn report_on(figure: &'static Figure, directory: &Path, fresh: bool) -> Result<O
         runs: "rounds",
         caption: format!("Modelled device, windows of {} s", record.counted_s),
         quick: "a small database, short windows and one round; it measures nothing well",
-        appendix: String::new(),
-        derive: |_| {},
         claims: figure.claims,
         panels: (figure.panels)(),
+        ..Presentation::default()
     };
     sweep::report(&show, record, directory, fresh)
 }

@@ -1,7 +1,7 @@
 //! Runs the arms in turn. Nothing here judges a number.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use headworks_rig::gated::{Instance, Status};
@@ -18,9 +18,8 @@ use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::metrics::percentile;
 use crate::progress::Progress;
-use crate::record::unix_now_s;
-use crate::shuffle::SplitMix;
-use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{self, Rounds};
 use crate::work::Work;
 
 /// Connections of the small and of the large account, and of each of three.
@@ -59,48 +58,21 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let run_s = warm_up_s + window_s + AROUND_S;
     let expected = Duration::from_secs(run_s * (ARMS.len() * rounds) as u64);
     let mut progress = Progress::new(&format!("{ID}: {}", EXPERIMENT.title), expected);
-    let (began, recorded_at_unix_s, load_before) =
-        (Instant::now(), unix_now_s(), MachineLoad::at_rest());
-    let mut runs: Vec<(&str, Run)> = Vec::new();
-    let mut random = SplitMix::new(options.seed);
-    let mut order: Vec<Arm> = ARMS.to_vec();
-    for round in 1..=rounds {
-        random.shuffle(&mut order);
-        for arm in &order {
-            interrupt::check()?;
-            let title = format!("round {round}/{rounds} · {}", arm.label);
-            progress.step(&title, Duration::from_secs(run_s));
-            let how = Driving {
-                warm_up: Duration::from_secs(warm_up_s),
-                window: Duration::from_secs(window_s),
-                trace: true,
-                ..Driving::default()
-            };
-            let seed = options.seed.wrapping_add(round as u64);
-            let run = one(arm, &how, seed, &headworks, &work, &progress)
-                .with_context(|| format!("{} in round {round}", arm.label))?;
-            runs.push((arm.label, Run { seed: round as u64, ..run }));
-        }
-    }
-    let arms = ARMS.iter().map(|arm| {
-        let of = runs.iter().filter(|run| run.0 == arm.label).map(|run| run.1.clone());
-        let server = if arm.gated { config(places(arm)) } else { "as it is".to_owned() };
-        ArmRecord {
-            arm: arm.label.to_owned(),
-            setup: [("server".to_owned(), server)].into(),
-            points: vec![Point { at: 0.0, runs: of.collect() }],
-        }
-    });
-    Ok(Record {
-        header: EXPERIMENT.header(options, recorded_at_unix_s),
-        counted_s: window_s as f64,
-        warmup_s: warm_up_s as f64,
-        took_s: began.elapsed().as_secs_f64(),
-        load_before,
-        load_after: MachineLoad::at_rest(),
-        verdicts: Vec::new(),
-        sweep: "arm".to_owned(),
-        arms: arms.collect(),
+    let how = Driving {
+        warm_up: Duration::from_secs(warm_up_s),
+        window: Duration::from_secs(window_s),
+        trace: true,
+        ..Driving::default()
+    };
+    let server = |arm: &Arm| if arm.gated { config(places(arm)) } else { "as it is".to_owned() };
+    let arms = ARMS.iter().map(|arm| rounds::Arm::new(arm.label, server(arm), &[0.0]));
+    let seconds = (warm_up_s as f64, window_s as f64);
+    Rounds::begin(&EXPERIMENT, options).collect(rounds, seconds, "arm", arms.collect(), |task| {
+        progress.step(task.title, Duration::from_secs(run_s));
+        let arm =
+            ARMS.iter().find(|arm| arm.label == task.arm).context("an arm that is planned")?;
+        let seed = options.seed.wrapping_add(task.round);
+        one(arm, &how, seed, &headworks, &work, &progress)
     })
 }
 

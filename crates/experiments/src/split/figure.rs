@@ -264,10 +264,9 @@ pub(super) fn report(figure: &'static Figure, directory: &Path, fresh: bool) -> 
         runs: "rounds",
         caption: format!("Modelled device, ext4, windows of {} s", record.counted_s),
         quick: "short windows and one round; it measures nothing well",
-        appendix: String::new(),
-        derive: |_| {},
         claims: figure.claims,
         panels: (figure.panels)(),
+        ..Presentation::default()
     };
     sweep::report(&show, record, directory, fresh)
 }

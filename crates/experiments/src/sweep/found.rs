@@ -23,6 +23,13 @@ pub(crate) struct Seed<'a> {
     pub(super) index: usize,
 }
 
+impl<'a> Seed<'a> {
+    /// What the run of this number found.
+    pub(crate) fn of(record: &'a Record, index: usize) -> Self {
+        Self { record, index }
+    }
+}
+
 impl Seed<'_> {
     fn run(&self, arm: &str, at: f64) -> Option<&Run> {
         point(self.record, arm, at)?.runs.get(self.index)

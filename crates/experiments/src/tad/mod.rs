@@ -133,6 +133,7 @@ fn report_on(figure: &'static Figure, directory: &Path, fresh: bool) -> Result<O
         derive: figure.derive,
         claims: figure.claims,
         panels: (figure.panels)(),
+        ..Presentation::default()
     };
     sweep::report(&show, record, directory, fresh)
 }

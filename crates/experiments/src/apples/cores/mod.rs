@@ -296,9 +296,9 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
             "<h2>Medians of the seeds, and from the lowest tenth to the highest</h2>\n{}",
             table(&head, &rows, 1)
         ),
-        derive: |_| {},
         claims: CLAIMS,
         panels: panels(),
+        ..Presentation::default()
     };
     let mut outcome = sweep::report(&show, record, directory, fresh)?;
     outcome.text += &format!("\n{}", align(&cells));

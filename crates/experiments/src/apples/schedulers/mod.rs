@@ -167,9 +167,9 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
             .iter()
             .map(|why| format!("<p>{}</p>\n", crate::html::escape(why)))
             .collect(),
-        derive: |_| {},
         claims: CLAIMS,
         panels: panels(),
+        ..Presentation::default()
     };
     let mut outcome = sweep::report(&show, record, directory, fresh)?;
     for why in skipped {
