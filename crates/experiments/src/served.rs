@@ -2,8 +2,8 @@
 
 use headworks_rig::machine::Load;
 
-use crate::metrics::{coefficient_of_variation, mean, percentile, unfairness};
 use crate::sweep::record::Run;
+use headworks_policy::metrics::{mean, percentile, unfairness, variation_of};
 
 /// Transactions per second, and their latency.
 pub(crate) const TPS: &str = "throughput_tps";
@@ -43,7 +43,7 @@ pub(crate) fn measure(clients: &[Client], window_s: f64, loads: [Load; 2]) -> Ru
     let retries: u64 = clients.iter().map(|client| client.retries).sum();
     let variation = |client: &Client| {
         let latencies: Vec<f64> = client.latencies_us.iter().map(|&us| f64::from(us)).collect();
-        coefficient_of_variation(&latencies)
+        variation_of(&latencies)
     };
     let variations: Vec<f64> = clients.iter().filter_map(variation).collect();
     let waited_us = loads[1].cpu.some_total_us.saturating_sub(loads[0].cpu.some_total_us);
@@ -54,7 +54,7 @@ pub(crate) fn measure(clients: &[Client], window_s: f64, loads: [Load; 2]) -> Ru
         (P95, at_ms(0.95)),
         (P99, at_ms(0.99)),
         (MAX, at_ms(1.0)),
-        (UNFAIRNESS, unfairness(&requests)),
+        (UNFAIRNESS, unfairness(requests.iter().copied())),
         (VARIATION, mean(&variations)),
         (REQUESTS, Some(requests.iter().sum::<f64>() / window_s)),
         (RETRIES, Some(100.0 * retries as f64 / latencies.len().max(1) as f64)),

@@ -21,12 +21,12 @@ use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::record::unix_now_s;
-use crate::shuffle::SplitMix;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::sweep::{self, Bound, Claim, Presentation};
 use crate::work::Work;
+use headworks_policy::random::Random;
 
 const ID: &str = "apples-below";
 
@@ -174,7 +174,7 @@ struct Bench<'a> {
     work: Work,
     pairs: usize,
     window_s: u64,
-    random: SplitMix,
+    random: Random,
     progress: Progress,
 }
 
@@ -190,7 +190,7 @@ fn collect(options: &RunOptions) -> Result<Record> {
         work: Work::new(options, 8 << 30)?,
         pairs,
         window_s,
-        random: SplitMix::new(options.seed),
+        random: Random::new(options.seed),
         progress: Progress::new(
             &format!("{ID}: {}", EXPERIMENT.title),
             Duration::from_secs(expected_s),

@@ -20,9 +20,9 @@ use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::record::{Header, unix_now_s};
-use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
+use headworks_policy::random::Random;
 
 struct Bench<'a> {
     site: Site,
@@ -144,7 +144,7 @@ impl Bench<'_> {
         let mut tasks: Vec<Task<'_>> = arms
             .flat_map(|arm| arm.points.iter().map(move |&at| Task { arm, at, seen_cv: None }))
             .collect();
-        let mut random = SplitMix::new(self.options.seed);
+        let mut random = Random::new(self.options.seed);
         let mut runs: Vec<(&str, f64, Run)> = Vec::new();
         for round in 1..=self.time.rounds {
             random.shuffle(&mut tasks);
@@ -185,7 +185,7 @@ impl Bench<'_> {
         task: Task<'f>,
         round: u64,
         title: &str,
-        random: &mut SplitMix,
+        random: &mut Random,
     ) -> Result<Vec<(&'f str, f64, Run)>>
     where
         Self: 'f,

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use headworks_policy::random::Random;
 use headworks_rig::SUPERUSER;
 use headworks_rig::gated::Status;
 use headworks_rig::machine::Load as MachineLoad;
@@ -13,7 +14,6 @@ use headworks_workload::db::{Database, DbError};
 use headworks_workload::driver::{
     self, Answer, Arrivals, Progress as Told, Report, RunOptions as Driving, Stop,
 };
-use headworks_workload::random::Random;
 
 use super::client::{Board, Guest, Place};
 use super::windows::Windows;
@@ -22,14 +22,13 @@ use crate::apples::gate;
 use crate::experiment::{Experiment, RunOptions};
 use crate::gate_postgres::pooler;
 use crate::interrupt;
-use crate::metrics::{median, percentile};
 use crate::neighbours::site::{Kind, Site};
 use crate::progress::Progress;
 use crate::record::unix_now_s;
 use crate::running::Running;
-use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
+use headworks_policy::metrics::{median, percentile};
 
 /// The time to start and stop a server, about.
 pub(super) const AROUND_S: u64 = 4;
@@ -109,7 +108,7 @@ pub(super) fn collect(plan: &Plan, options: &RunOptions) -> Result<Record> {
     for arm in &plan.arms {
         bench.prepare(arm.kind).with_context(|| arm.kind.name())?;
     }
-    let mut random = SplitMix::new(options.seed);
+    let mut random = Random::new(options.seed);
     let mut found: Vec<(&str, f64, Run)> = Vec::new();
     for round in 1..=plan.rounds {
         for task in &plan.tasks {
@@ -294,7 +293,7 @@ impl Bench<'_> {
         let names: Vec<&str> = case.groups.iter().map(|group| group.name).collect();
         let places: Vec<Place> = places(case, how.window);
         let connect = |number: usize| -> Result<Guest<'_>, DbError> {
-            Guest::connect(places[number], database, board, Random::new(how.seed, number as u64))
+            Guest::connect(places[number], database, board, Random::stream(how.seed, number as u64))
         };
         let stop = Stop::default();
         let mut gate_says = BTreeMap::new();

@@ -8,7 +8,6 @@ use super::collect::{Plan, Task};
 use super::{Arm, Case, Front, Group};
 use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::html::escape;
-use crate::metrics::median;
 use crate::record::Verdict;
 use crate::sweep::found::point;
 use crate::sweep::panel::{Best, Panel};
@@ -16,6 +15,7 @@ use crate::sweep::record::{Record, Run};
 use crate::sweep::{self, Bound, Presentation};
 use crate::table::align;
 use crate::table::thousands;
+use headworks_policy::metrics::median;
 
 /// An experiment that is a list of cases.
 pub(super) struct Spec {

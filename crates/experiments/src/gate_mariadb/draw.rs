@@ -6,10 +6,10 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::{AS_IS, GATED, POOL, USERS_MANY, draw_fairness};
-use crate::metrics::median;
 use crate::served::{MAX, P50, P95, P99, TPS};
 use crate::sweep::record::{Point, Record};
 use crate::table::thousands;
+use headworks_policy::metrics::median;
 
 /// A picture that is written to a string.
 pub(super) type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;

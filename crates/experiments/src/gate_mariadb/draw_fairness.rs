@@ -4,9 +4,9 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
 use super::draw::{Canvas, FAINT, GRID, INK, Row, colour, text};
-use crate::metrics::median;
 use crate::served::{SHARES, UNFAIRNESS};
 use crate::sweep::record::Run;
+use headworks_policy::metrics::median;
 
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 

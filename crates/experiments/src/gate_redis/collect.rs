@@ -5,10 +5,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use headworks_policy::metrics::unfairness;
 use headworks_rig::gated::Instance;
 use headworks_rig::machine::Load;
 use headworks_rig::{LoopKind, LoopServer, find_program};
-use headworks_workload::metrics::unfairness;
 use headworks_workload::redis::{self, Group, Served, Time};
 
 use super::{

@@ -16,11 +16,11 @@ use super::site::{ACCOUNTS, Site};
 use super::{ARMS, AROUND_S, Arm, EXPERIMENT, Guests, ID, ROUNDS, WARM_UP_S, WINDOW_S};
 use crate::experiment::RunOptions;
 use crate::interrupt;
-use crate::metrics::percentile;
 use crate::progress::Progress;
 use crate::sweep::record::{Record, Run};
 use crate::sweep::rounds::{self, Rounds};
 use crate::work::Work;
+use headworks_policy::metrics::percentile;
 
 /// Connections of the small and of the large account, and of each of three.
 const SMALL: usize = 4;

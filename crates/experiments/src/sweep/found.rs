@@ -1,7 +1,7 @@
 //! A view on a record: what was found at an arm and a point.
 
 use super::record::{Point, Record, Run};
-use crate::metrics::median;
+use headworks_policy::metrics::median;
 
 /// Runs of all seeds at an arm and a point, if they are in the record.
 pub(crate) fn point<'a>(record: &'a Record, arm: &str, at: f64) -> Option<&'a Point> {

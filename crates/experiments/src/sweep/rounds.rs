@@ -10,7 +10,7 @@ use super::record::{ArmRecord, Point, Record, Run};
 use crate::experiment::{Experiment, RunOptions};
 use crate::interrupt::{self, Interrupted};
 use crate::record::unix_now_s;
-use crate::shuffle::SplitMix;
+use headworks_policy::random::Random;
 
 /// An arm that is to run.
 #[derive(Debug, Clone)]
@@ -71,7 +71,7 @@ impl<'a> Rounds<'a> {
         let mut order: Vec<(&'static str, f64)> =
             arms.iter().flat_map(|arm| points(arm).map(|at| (arm.label, at))).collect();
         let several = arms.iter().any(|arm| arm.points.len() > 1);
-        let mut random = SplitMix::new(self.options.seed);
+        let mut random = Random::new(self.options.seed);
         let mut runs: Vec<(&str, f64, Run)> = Vec::new();
         for round in 1..=rounds as u64 {
             random.shuffle(&mut order);

@@ -73,7 +73,7 @@ fn act(client: &mut Client, random: &mut Random) -> Result<bool, ClientError> {
 
 /// Connects again and again. Errors are part of the life of who is killed or in a deadlock.
 fn restless(server: &Server, number: usize, stop: &AtomicBool) {
-    let mut random = Random(SEED + number as u64);
+    let mut random = Random::new(SEED + number as u64);
     while !stop.load(Ordering::Relaxed) {
         let Ok(mut client) = server.connect() else {
             continue;

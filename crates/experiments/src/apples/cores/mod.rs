@@ -1,7 +1,6 @@
 //! What the gate would do on machines with more cores than this one: a simulation, and nothing but that.
 
 mod model;
-mod random;
 mod simulate;
 
 use std::collections::BTreeMap;
@@ -14,7 +13,6 @@ use headworks_rig::machine::Load as MachineLoad;
 use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::html::{escape, table};
 use crate::interrupt;
-use crate::metrics::median;
 use crate::progress::Progress;
 use crate::record::unix_now_s;
 use crate::sweep::analyse::significant;
@@ -22,8 +20,9 @@ use crate::sweep::panel::{Best, Panel};
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::sweep::{self, Bound, Claim, Presentation};
 use crate::table::align;
+use headworks_policy::metrics::median;
+use headworks_policy::random::Random;
 use model::{Database, MEASURED};
-use random::Random;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "apples-cores",

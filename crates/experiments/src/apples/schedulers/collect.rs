@@ -25,9 +25,9 @@ use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::record::unix_now_s;
-use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
+use headworks_policy::random::Random;
 
 const MODEL: &str = "ssd-c";
 const DATABASE: &str = "tpcc";
@@ -178,7 +178,7 @@ impl Bench<'_> {
         let there = PAIRS.iter().filter(|pair| offered.iter().any(|name| name == pair.scheduler));
         let mut tasks: Vec<(&Pair, bool)> =
             there.flat_map(|pair| [(pair, false), (pair, true)]).collect();
-        let mut random = SplitMix::new(self.options.seed);
+        let mut random = Random::new(self.options.seed);
         let mut runs = Vec::new();
         for round in 1..=rounds {
             random.shuffle(&mut tasks);
