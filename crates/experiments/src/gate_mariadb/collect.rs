@@ -15,6 +15,7 @@ use crate::progress::Progress;
 use crate::served::measure;
 use crate::sweep::record::{Record, Run};
 use crate::sweep::rounds::{Arm, Rounds, Task};
+use crate::table::thousands;
 use crate::work::Work;
 
 /// Options of the server in every arm; everything else is MariaDB's default.
@@ -100,7 +101,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let mut arms = arms(gate.is_some());
     let workload = format!(
         "sysbench oltp_read_write, text protocol, Pareto distribution, TCP on the same machine, {TABLES} × {} rows",
-        plan.rows_per_table
+        thousands(f64::from(plan.rows_per_table))
     );
     let software = format!("{}, {}", server_version(&programs)?, sysbench.version);
     for arm in &mut arms {
