@@ -97,8 +97,7 @@ pub(crate) struct Time {
 }
 
 impl Figure {
-    /// What the registry knows of it. Functions cannot be made for a value, so the two that say which figure it is come
-    /// from the figure's module.
+    /// What the registry knows of it.
     pub(crate) const fn experiment(
         &self,
         run: fn(&RunOptions) -> Result<Outcome>,
