@@ -73,12 +73,6 @@ impl<'p> ReadGuard<'p> {
     pub fn lsn(&self) -> Lsn {
         page::page_lsn(&self.bytes)
     }
-
-    /// Gives the latch back and keeps the pin.
-    #[must_use]
-    pub fn unlatch(self) -> PagePin<'p> {
-        self.pin
-    }
 }
 
 impl Deref for ReadGuard<'_> {

@@ -192,10 +192,4 @@ impl PoolStats {
     pub fn pages_written(&self) -> u64 {
         self.writes.iter().sum::<u64>() - self.writes[IoKind::Doublewrite.index()]
     }
-
-    /// Bytes read and written, with doublewrite copies.
-    #[must_use]
-    pub fn io_bytes(&self) -> u64 {
-        (self.pages_read() + self.writes.iter().sum::<u64>()) * self.page_size
-    }
 }

@@ -1,13 +1,11 @@
 //! A self-signed certificate for the servers of a suite.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use headworks_rig::find_program;
-
-use crate::gate::fresh_directory;
+use headworks_rig::gated::RunDirectory;
 
 /// The account that servers started by root run as.
 const NOBODY: u32 = 65_534;
@@ -15,7 +13,7 @@ const NOBODY: u32 = 65_534;
 /// A certificate and its key in a directory of their own, which is removed when this is dropped.
 #[derive(Debug)]
 pub struct Certificate {
-    directory: PathBuf,
+    _directory: RunDirectory,
     certificate: String,
     key: String,
 }
@@ -24,10 +22,10 @@ impl Certificate {
     /// Makes one, valid for two days.
     pub fn make() -> Result<Certificate> {
         let openssl = find_program("openssl").context("openssl is not installed")?;
-        let directory = fresh_directory()?;
+        let directory = RunDirectory::new()?;
         let path = |name: &str| directory.join(name).to_string_lossy().into_owned();
         let (certificate, key) = (path("certificate.pem"), path("key.pem"));
-        let it = Certificate { directory, certificate, key };
+        let it = Certificate { _directory: directory, certificate, key };
         let output = Command::new(openssl)
             .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"])
             .args(["-subj", "/CN=localhost", "-keyout", &it.key, "-out", &it.certificate])
@@ -55,11 +53,5 @@ impl Certificate {
     /// The key's file.
     pub fn key(&self) -> &str {
         &self.key
-    }
-}
-
-impl Drop for Certificate {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }

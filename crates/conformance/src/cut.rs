@@ -6,13 +6,14 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use headworks_rig::gated::RunDirectory;
 
 use crate::asker::Asker;
 use crate::behaviour;
 use crate::clients;
 use crate::crowd::Crowd;
 use crate::database::{Database, Place, Subject};
-use crate::gate::{Gated, fresh_directory};
+use crate::gate::{self, DEADLINE};
 use crate::kills::free_places;
 use crate::relay::Relay;
 
@@ -50,7 +51,7 @@ pub fn run(options: &Options) -> Result<bool> {
 
 fn on(database: Database, options: &Options) -> Result<()> {
     let talks = record(database)?;
-    let gated = Gated::start(database, PLACES, SETTINGS, 400, None)?;
+    let gated = gate::start(database, PLACES, SETTINGS, 400, None)?;
     let crowd = Crowd::gather(database, gated.server.port(), CROWD)?;
     let begun = Instant::now();
     let mut cuts = 0;
@@ -61,19 +62,21 @@ fn on(database: Database, options: &Options) -> Result<()> {
             cuts += 1;
         }
     }
-    gated.wait("only the crowd is left", |status| status.number("users") == CROWD as u64)?;
+    gated.wait("only the crowd is left", DEADLINE, |status| {
+        status.number("users") == CROWD as u64
+    })?;
     let before = crowd.requests();
     let moves = Instant::now();
     while crowd.requests() < before + 10 * CROWD as u64 {
-        ensure!(moves.elapsed() < crate::gate::DEADLINE, "the crowd is stuck");
+        ensure!(moves.elapsed() < DEADLINE, "the crowd is stuck");
         std::thread::sleep(Duration::from_millis(5));
     }
     crowd.leave()?;
-    gated.wait("nobody is left", |status| status.number("users") == 0)?;
+    gated.wait("nobody is left", DEADLINE, |status| status.number("users") == 0)?;
     if database.keeps_places() {
         free_places(database, &gated, PLACES)?;
     }
-    gated.wait("all places are free", |status| status.number("inside") == 0)?;
+    gated.wait("all places are free", DEADLINE, |status| status.number("inside") == 0)?;
     Asker::connect(database, gated.server.port(), "checker")?.check()?;
     let status = gated.status()?;
     ensure!(status.counter("panic") == 0, "a panic inside the library: {:#}", status.0);
@@ -88,7 +91,7 @@ fn on(database: Database, options: &Options) -> Result<()> {
 fn record(database: Database) -> Result<Vec<Vec<u8>>> {
     let subject = Subject { database, tls: false };
     let server = database.start(&Place::default(), 50)?;
-    let scratch = fresh_directory()?;
+    let scratch = RunDirectory::new()?;
     let mut talks = Vec::new();
     let names = if database == Database::MongoDb { &BY_HAND[..] } else { &CONVERSATIONS[..] };
     for behaviour in behaviour::of(subject)? {
@@ -100,7 +103,6 @@ fn record(database: Database) -> Result<Vec<Vec<u8>>> {
             talks.extend(relay.finish().into_iter().map(|talk| talk.client));
         }
     }
-    std::fs::remove_dir_all(&scratch)?;
     ensure!(talks.iter().any(|talk| talk.len() > 100), "nothing was recorded");
     Ok(talks)
 }

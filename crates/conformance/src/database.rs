@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::Path;
 use std::str::FromStr;
 
 use anyhow::{Result, bail};
+use headworks_rig::gated::Instance;
 use headworks_rig::{
-    LoopKind, LoopServer, PostgresServer, Server, find_program, mariadb_or_skip, postgres_or_skip,
+    Builder, Kind, LoopKind, LoopServer, PostgresServer, Server, find_program, mariadb_or_skip,
+    postgres_or_skip,
 };
 
 use crate::certificate::Certificate;
@@ -140,14 +141,7 @@ impl Database {
             }
             _ => {}
         }
-        let mut builder =
-            LoopServer::builder(kind).arguments(arguments).prefix(place.prefix.clone());
-        for (name, value) in &place.environment {
-            builder = builder.env(name, value);
-        }
-        if let Some(directory) = place.directory {
-            builder = builder.remove_when_orphaned(directory);
-        }
+        let builder = place.front(LoopServer::builder(kind).options(arguments));
         Ok(Running::EventLoops { server: Box::new(builder.start()?), other })
     }
 }
@@ -160,41 +154,27 @@ fn mariadb(place: &Place, connections: u32, threads: &str) -> Result<Running> {
         .option("--max-allowed-packet=64M")
         .option("--log-bin=log")
         .option("--server-id=1")
-        .option("--binlog-format=ROW")
-        .prefix(place.prefix.clone());
+        .option("--binlog-format=ROW");
     if let Some(certificate) = place.certificate {
         builder = builder
             .option(format!("--ssl-cert={}", certificate.certificate()))
             .option(format!("--ssl-key={}", certificate.key()));
     }
-    for (name, value) in &place.environment {
-        builder = builder.env(name, value);
-    }
-    if let Some(directory) = place.directory {
-        builder = builder.remove_when_orphaned(directory);
-    }
-    Ok(Running::MariaDb(Box::new(builder.start()?)))
+    Ok(Running::MariaDb(Box::new(place.front(builder).start()?)))
 }
 
 fn postgresql(place: &Place, connections: u32) -> Result<Running> {
     let mut builder = PostgresServer::builder()
         .setting("max_connections", &connections.to_string())
         .setting("max_prepared_transactions", "10")
-        .setting("wal_level", "logical")
-        .prefix(place.prefix.clone());
+        .setting("wal_level", "logical");
     if let Some(certificate) = place.certificate {
         builder = builder
             .setting("ssl", "on")
             .setting("ssl_cert_file", certificate.certificate())
             .setting("ssl_key_file", certificate.key());
     }
-    for (name, value) in &place.environment {
-        builder = builder.env(name, value);
-    }
-    if let Some(directory) = place.directory {
-        builder = builder.remove_when_orphaned(directory);
-    }
-    Ok(Running::PostgreSql(Box::new(builder.start()?)))
+    Ok(Running::PostgreSql(Box::new(place.front(builder).start()?)))
 }
 
 impl FromStr for Database {
@@ -252,12 +232,17 @@ impl fmt::Display for Subject {
 /// What a server is started behind.
 #[derive(Debug, Default)]
 pub struct Place<'a> {
-    /// Command in front of the server's own.
-    pub prefix: Vec<OsString>,
-    /// Environment of the server.
-    pub environment: Vec<(OsString, OsString)>,
-    /// To be removed if this process is killed.
-    pub directory: Option<&'a Path>,
+    /// The gate in front of it, and its options.
+    pub gate: Option<(&'a Instance, Vec<OsString>)>,
     /// With this it offers TLS.
     pub certificate: Option<&'a Certificate>,
+}
+
+impl Place<'_> {
+    fn front<K: Kind>(&self, builder: Builder<K>) -> Builder<K> {
+        match &self.gate {
+            Some((gate, options)) => gate.before(builder, options),
+            None => builder,
+        }
+    }
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::asker::Asker;
 use crate::database::Database;
-use crate::gate::{DEADLINE, Gated};
+use crate::gate::{self, DEADLINE, Gated};
 use crate::running::Running;
 use crate::worker::{self, ACCOUNTS};
 
@@ -113,7 +113,7 @@ impl Random {
 }
 
 fn on(database: Database, options: &Options) -> Result<bool> {
-    let mut gated = Gated::start(database, options.places, SETTINGS, 400, None)?;
+    let mut gated = gate::start(database, options.places, SETTINGS, 400, None)?;
     let port = gated.server.port();
     worker::prepare(database, &mut Asker::connect(database, port, "setup")?, AMOUNT)?;
     let mut workers = Vec::new();
@@ -251,7 +251,7 @@ fn everybody_moves(workers: &mut [Worker]) -> Result<()> {
 
 /// All are gone: nobody is left in the region, all places are free, the sum is what it was.
 fn finish(database: Database, gated: &Gated, options: &Options) -> Result<()> {
-    gated.wait("nobody is left", |status| status.number("users") == 0)?;
+    gated.wait("nobody is left", DEADLINE, |status| status.number("users") == 0)?;
     let status = gated.status()?;
     for (name, most) in [("hold_limit", 0), ("panic", 0)] {
         let count = status.counter(name);
@@ -260,7 +260,7 @@ fn finish(database: Database, gated: &Gated, options: &Options) -> Result<()> {
     if database.keeps_places() {
         free_places(database, gated, options.places)?;
     }
-    gated.wait("all places are free", |status| status.number("inside") == 0)?;
+    gated.wait("all places are free", DEADLINE, |status| status.number("inside") == 0)?;
     let mut asker = Asker::connect(database, gated.server.port(), "checker")?;
     if let Some(sum) = worker::sum(database, &mut asker)? {
         ensure!(sum == i64::from(ACCOUNTS * AMOUNT), "the accounts have {sum}");
@@ -279,7 +279,7 @@ pub fn free_places(database: Database, gated: &Gated, places: u32) -> Result<()>
             Ok(spawn(move || asker.stay(Duration::from_secs(3))))
         })
         .collect::<Result<_>>()?;
-    let seen = gated.wait("all places taken, and one user waits", |status| {
+    let seen = gated.wait("all places taken, and one user waits", DEADLINE, |status| {
         status.number("inside") == u64::from(places) && status.number("waiting") == 1
     });
     for user in users {
@@ -288,5 +288,5 @@ pub fn free_places(database: Database, gated: &Gated, places: u32) -> Result<()>
             Err(_) => bail!("a user panicked"),
         }
     }
-    seen.context("a place was lost")
+    seen.map(drop).context("a place was lost")
 }

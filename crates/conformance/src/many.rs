@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use crate::asker::Asker;
 use crate::crowd::Crowd;
 use crate::database::Database;
-use crate::gate::Gated;
+use crate::gate::{self, DEADLINE};
 
 /// Arguments of `many`.
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     raise_descriptors()?;
     let all = options.connections + options.busy as u32 + 50;
-    let gated = Gated::start(options.database, options.places, "", all, None)?;
+    let gated = gate::start(options.database, options.places, "", all, None)?;
     let port = gated.server.port();
     let begun = Instant::now();
     let mut idle = Vec::new();
@@ -46,7 +46,8 @@ pub fn run(options: &Options) -> Result<bool> {
     }
     let connected = begun.elapsed();
     let crowd = Crowd::gather(options.database, port, options.busy)?;
-    gated.wait("all are users", |status| status.number("users") >= u64::from(all - 50))?;
+    gated
+        .wait("all are users", DEADLINE, |status| status.number("users") >= u64::from(all - 50))?;
     std::thread::sleep(Duration::from_secs(options.seconds));
     let status = gated.status()?;
     let requests = crowd.requests();
@@ -69,7 +70,7 @@ pub fn run(options: &Options) -> Result<bool> {
     );
     ensure!(status.counter("slot_table_full") == 0, "the table of users was full");
     drop(idle);
-    gated.wait("nobody is left", |status| status.number("users") == 0)?;
+    gated.wait("nobody is left", DEADLINE, |status| status.number("users") == 0)?;
     Ok(true)
 }
 

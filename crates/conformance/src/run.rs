@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use headworks_rig::gated::RunDirectory;
 use serde::Serialize;
 
 use crate::asker::{Asker, CROWD_ADDRESS};
@@ -17,7 +18,7 @@ use crate::certificate::Certificate;
 use crate::clients::{self, Printed};
 use crate::crowd::Crowd;
 use crate::database::{Database, Place, Subject};
-use crate::gate::{Gated, fresh_directory};
+use crate::gate::{self, DEADLINE, Gated};
 use crate::relay::{Conversation, Relay};
 use crate::running::Running;
 
@@ -120,7 +121,7 @@ struct Pair {
     crowds: [Crowd; 2],
     plain: Running,
     gated: Gated,
-    scratch: Scratch,
+    scratch: RunDirectory,
     _certificate: Option<Certificate>,
 }
 
@@ -130,13 +131,13 @@ impl Pair {
         let certificate = subject.tls.then(Certificate::make).transpose()?;
         let place = Place { certificate: certificate.as_ref(), ..Place::default() };
         let plain = database.start(&place, 200)?;
-        let gated = Gated::start(database, PLACES, &settings(), 200, certificate.as_ref())?;
+        let gated = gate::start(database, PLACES, &settings(), 200, certificate.as_ref())?;
         let crowds = [
             Crowd::gather(database, plain.port(), CROWD)?,
             Crowd::gather(database, gated.server.port(), CROWD)?,
         ];
         crowds.iter().for_each(|crowd| crowd.rest(true));
-        let scratch = Scratch(fresh_directory()?);
+        let scratch = RunDirectory::new()?;
         Ok(Pair { crowds, plain, gated, scratch, _certificate: certificate })
     }
 }
@@ -222,7 +223,7 @@ fn leave(database: Database, pair: Pair) -> Result<()> {
             sleep(Duration::from_millis(50));
         }
     }
-    pair.gated.wait("nobody is left", |status| status.number("users") == 0)?;
+    pair.gated.wait("nobody is left", DEADLINE, |status| status.number("users") == 0)?;
     let status = pair.gated.status()?;
     for name in ["panic", "hold_limit", "concurrent_use"] {
         ensure!(status.counter(name) == 0, "{name}: {:#}", status.0);
@@ -254,15 +255,6 @@ fn show(row: &Row) {
         println!("    {line}");
     }
 }
-
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 type Heard = (Printed, Vec<Conversation>);
 
 fn hear(subject: Subject, behaviour: &Behaviour, port: u16, scratch: &Path) -> Result<Heard> {
@@ -295,7 +287,7 @@ fn compare(
     framings: &mut BTreeSet<String>,
 ) -> Result<Verdict> {
     let Pair { crowds: [plain_crowd, gated_crowd], plain, gated, .. } = pair;
-    let scratch = pair.scratch.0.join("run");
+    let scratch = pair.scratch.join("run");
     let hear = |server: &Running, crowd: &Crowd| {
         crowd.rest(false);
         let heard = hear(subject, behaviour, server.port_for(subject.tls), &scratch);

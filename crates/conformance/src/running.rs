@@ -48,12 +48,12 @@ impl Running {
         }
     }
 
-    /// Whether the library is in it.
-    pub fn is_gated(&self) -> Result<bool> {
+    /// An error if the library is not in it.
+    pub fn ensure_gated(&self) -> Result<()> {
         match self {
-            Running::MariaDb(server) => server.has_mapped("libheadworks"),
-            Running::PostgreSql(server) => server.has_mapped("libheadworks"),
-            Running::EventLoops { server, .. } => server.has_mapped("libheadworks"),
+            Running::MariaDb(server) => server.ensure_gated(true),
+            Running::PostgreSql(server) => server.ensure_gated(true),
+            Running::EventLoops { server, .. } => server.ensure_gated(true),
         }
     }
 

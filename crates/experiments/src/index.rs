@@ -4,17 +4,17 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use crate::experiment::Experiment;
 use crate::html::{escape, mark, page, table};
 use crate::record::{Summary, read_json, utc, write_file};
-use crate::registry::list;
 
 /// Writes the index of a directory from the records that are there.
-pub(crate) fn write(directory: &Path) -> Result<()> {
+pub(crate) fn write(directory: &Path, list: &[Experiment]) -> Result<()> {
     let mut rows = Vec::new();
-    for experiment in list() {
+    for experiment in list {
         let path = directory.join(format!("{}.json", experiment.id));
         if path.exists() {
-            rows.push((String::new(), row(directory, &read_json(&path)?)));
+            rows.push((String::new(), row(&read_json(&path)?)));
         }
     }
     let head = ["experiment", "paper", "verdicts", "recorded", "files"];
@@ -25,16 +25,12 @@ pub(crate) fn write(directory: &Path) -> Result<()> {
     write_file(&directory.join("index.html"), page("Headworks: experiments", &body).as_bytes())
 }
 
-fn row(directory: &Path, summary: &Summary) -> Vec<String> {
+fn row(summary: &Summary) -> Vec<String> {
     let header = &summary.header;
-    // The demo's page has a name of its own.
-    let page = format!("{}.html", header.id);
-    let page =
-        if directory.join(&page).exists() { escape(&page) } else { "report.html".to_owned() };
     let holding = summary.verdicts.iter().filter(|verdict| verdict.holds).count();
     let id = escape(&header.id);
     vec![
-        format!("<a href=\"{page}\"><b>{id}</b></a><br>{}", escape(&header.title)),
+        format!("<a href=\"{id}.html\"><b>{id}</b></a><br>{}", escape(&header.title)),
         format!(
             "{}<br><span class=\"faint\">{}</span>",
             escape(&header.paper),

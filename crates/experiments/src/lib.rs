@@ -5,8 +5,8 @@
 //! measured is kept raw in `DIR/ID.json`.
 
 mod apples;
-mod bound;
 mod everyday;
+mod experiment;
 mod gate_mariadb;
 mod gate_postgres;
 mod gate_redis;
@@ -14,20 +14,20 @@ mod html;
 mod index;
 mod interrupt;
 mod lruc;
-pub mod metrics;
 mod neighbours;
 mod progress;
 mod record;
 mod registry;
 mod running;
-mod shuffle;
+mod served;
 mod split;
 mod sweep;
 mod table;
 mod tad;
 mod work;
 
+pub use experiment::{Experiment, Outcome, RunOptions};
 pub use interrupt::Interrupted;
-pub use record::{Header, Outcome, Verdict};
-pub use registry::{Experiment, RunOptions, find, list, report, run};
+pub use record::{Header, Verdict};
+pub use registry::{find, list, report, run};
 pub use split::file_load;

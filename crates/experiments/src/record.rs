@@ -2,15 +2,13 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use headworks_rig::machine::Machine;
 use serde::{Deserialize, Serialize};
 use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
-
-use crate::registry::{Experiment, RunOptions};
 
 /// The head of every `ID.json`: what was run, when and where.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -31,26 +29,6 @@ pub struct Header {
     pub seed: u64,
     /// Where it ran.
     pub machine: Machine,
-}
-
-impl Header {
-    /// That of an experiment's run that began at this time, on this machine.
-    pub(crate) fn of(
-        experiment: &Experiment,
-        options: &RunOptions,
-        recorded_at_unix_s: u64,
-    ) -> Header {
-        Header {
-            id: experiment.id.to_owned(),
-            title: experiment.title.to_owned(),
-            paper: experiment.paper.to_owned(),
-            figure: experiment.figure.to_owned(),
-            recorded_at_unix_s,
-            quick: options.quick,
-            seed: options.seed,
-            machine: Machine::describe(),
-        }
-    }
 }
 
 /// One claim held against what was measured.
@@ -76,19 +54,6 @@ pub(crate) struct Summary {
     #[serde(flatten)]
     pub(crate) header: Header,
     pub(crate) verdicts: Vec<Verdict>,
-}
-
-/// What one experiment produced.
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// The experiment's id.
-    pub id: &'static str,
-    /// The verdicts, in the order of the record.
-    pub verdicts: Vec<Verdict>,
-    /// The files written.
-    pub files: Vec<PathBuf>,
-    /// Table, verdicts and paths, for a terminal.
-    pub text: String,
 }
 
 /// Seconds since 1970.

@@ -1,39 +1,36 @@
-//! Tables and verdicts on a terminal.
+//! Tables on a terminal.
 
-use crate::record::Verdict;
-
-/// One line for each verdict: whether it holds, what it says, what was measured.
-pub(crate) fn verdict_lines(verdicts: &[Verdict], quick: bool) -> String {
+/// `1,234`; small numbers keep one digit behind the point.
+pub(crate) fn thousands(value: f64) -> String {
+    if value < 10.0 && value.fract() != 0.0 {
+        return format!("{value:.1}");
+    }
+    let digits = format!("{value:.0}");
     let mut out = String::new();
-    for verdict in verdicts {
-        let mark = match verdict.ours {
-            None => '–',
-            Some(_) if verdict.holds => '✓',
-            Some(_) => '✗',
-        };
-        let ours = verdict.ours.map_or("–".to_owned(), |value| format!("{value:.3}"));
-        let note = match (verdict.ours, quick) {
-            (Some(_), false) => String::new(),
-            _ => format!(" ({})", verdict.note),
-        };
-        out += &format!("  {mark} {}: {ours}{note}\n", verdict.statement);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
     }
     out
 }
 
 /// Columns as wide as their widest cell; the first to the left, numbers to the right.
-pub(crate) fn align<const N: usize>(lines: &[[String; N]]) -> String {
-    let width =
-        |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..N).map(width).collect();
+pub(crate) fn align(lines: &[impl AsRef<[String]>]) -> String {
+    let columns = lines.first().map_or(0, |line| line.as_ref().len());
+    let cell = |line: &[String], column: usize| line[column].chars().count();
+    let width = |at: usize| lines.iter().map(|line| cell(line.as_ref(), at)).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut out = String::new();
     for (number, line) in lines.iter().enumerate() {
-        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
-            if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
+        let cells =
+            line.as_ref().iter().zip(&widths).enumerate().map(|(column, (cell, &width))| {
+                if column == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+            });
         out += &format!("  {}\n", cells.collect::<Vec<_>>().join("  "));
         if number == 0 {
-            out += &format!("  {}\n", "─".repeat(widths.iter().sum::<usize>() + 2 * (N - 1)));
+            out += &format!("  {}\n", "─".repeat(widths.iter().sum::<usize>() + 2 * (columns - 1)));
         }
     }
     out

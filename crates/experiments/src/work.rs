@@ -11,7 +11,7 @@ use std::process;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::registry::RunOptions;
+use crate::experiment::RunOptions;
 
 /// A directory that is removed with everything in it when this is dropped.
 #[derive(Debug)]

@@ -28,6 +28,7 @@ mod tad;
 mod top;
 mod tuning;
 #[cfg(test)]
+#[path = "../tests/fixtures/views.rs"]
 mod views;
 mod volume;
 

@@ -3,6 +3,7 @@
 mod counterfactual;
 mod format;
 #[cfg(test)]
+#[path = "../tests/fixtures/render.rs"]
 pub(crate) mod sample;
 mod table;
 #[cfg(test)]

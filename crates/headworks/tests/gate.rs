@@ -22,8 +22,9 @@ mod conversation;
 mod conversations;
 #[path = "gate/crowd.rs"]
 mod crowd;
-#[path = "gate/directory.rs"]
-mod directory;
+#[path = "gate/gated.rs"]
+#[allow(dead_code)] // each suite uses a part of it
+mod gated;
 #[path = "gate/keeping.rs"]
 mod keeping;
 #[path = "gate/lending.rs"]
@@ -46,12 +47,8 @@ mod relay;
 mod replication;
 #[path = "gate/script.rs"]
 mod script;
-#[path = "gate/setup.rs"]
-mod setup;
 #[path = "gate/stall.rs"]
 mod stall;
-#[path = "gate/status.rs"]
-mod status;
 #[path = "gate/tls.rs"]
 mod tls;
 #[path = "gate/transactions.rs"]

@@ -12,19 +12,17 @@ mod children;
 mod common;
 #[path = "victims/compile.rs"]
 mod compile;
-#[path = "gate/directory.rs"]
-mod directory;
 #[path = "gate_loops/failures.rs"]
 mod failures;
+#[path = "gate/gated.rs"]
+#[allow(dead_code)] // each suite uses a part of it
+mod gated;
 #[path = "gate_loops/memcached.rs"]
 mod memcached;
 #[path = "gate_loops/redis.rs"]
 mod redis;
 #[path = "gate_loops/shares.rs"]
 mod shares;
-#[path = "gate/status.rs"]
-#[allow(dead_code)] // the other crates of tests use the rest
-mod status;
 #[path = "gate_loops/tls.rs"]
 mod tls;
 #[path = "gate_loops/tls_edges.rs"]

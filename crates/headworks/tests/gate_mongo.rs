@@ -8,14 +8,12 @@ mod common;
 #[path = "victims/compile.rs"]
 #[allow(dead_code)] // the victims use the rest
 mod compile;
-#[path = "gate/directory.rs"]
-mod directory;
 #[path = "gate_mongo/drivers.rs"]
 mod drivers;
+#[path = "gate/gated.rs"]
+#[allow(dead_code)] // each suite uses a part of it
+mod gated;
 #[path = "gate_mongo/holds.rs"]
 mod holds;
 #[path = "../../hooks/tests/mongo_support/mod.rs"]
 mod mongo_support;
-#[path = "gate/status.rs"]
-#[allow(dead_code)] // the other crates of tests use the rest
-mod status;

@@ -14,8 +14,9 @@ mod certificate;
 mod common;
 #[path = "victims/compile.rs"]
 mod compile;
-#[path = "gate/directory.rs"]
-mod directory;
+#[path = "gate/gated.rs"]
+#[allow(dead_code)] // each suite uses a part of it
+mod gated;
 #[path = "gate_pg/held.rs"]
 mod held;
 #[path = "gate_pg/lending.rs"]
@@ -30,9 +31,6 @@ mod pooler;
 mod script;
 #[path = "gate_pg/start.rs"]
 mod start;
-#[path = "gate/status.rs"]
-#[allow(dead_code)] // the other crate of tests uses the rest
-mod status;
 #[path = "gate_pg/tls.rs"]
 mod tls;
 #[path = "gate_pg/wire.rs"]

@@ -18,8 +18,9 @@ mod conversation;
 mod conversations;
 #[path = "gate/crowd.rs"]
 mod crowd;
-#[path = "gate/directory.rs"]
-mod directory;
+#[path = "gate/gated.rs"]
+#[allow(dead_code)] // each suite uses a part of it
+mod gated;
 #[path = "gate/keeping.rs"]
 mod keeping;
 #[path = "gate/lending.rs"]
@@ -39,14 +40,8 @@ mod relay;
 #[path = "gate/script.rs"]
 #[allow(dead_code)] // the other crate of tests uses the rest
 mod script;
-#[path = "gate/setup.rs"]
-#[allow(dead_code)] // the other crate of tests uses the rest
-mod setup;
 #[path = "gate/stall.rs"]
 mod stall;
-#[path = "gate/status.rs"]
-#[allow(dead_code)] // the other crate of tests uses the rest
-mod status;
 #[path = "gate/tls.rs"]
 mod tls;
 #[path = "gate/transactions.rs"]

@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod permit;
 pub mod quota;
 pub mod ramp;
+pub mod random;
 pub mod slo;
 pub mod split;
 pub mod stall;

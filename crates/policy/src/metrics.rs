@@ -26,12 +26,42 @@ pub fn coefficient_of_variation(count: u64, sum: f64, sum_of_squares: f64) -> Op
     Some(variance.sqrt() / mean)
 }
 
+/// The same of values themselves. `None` for fewer than two, which cannot vary, or a mean of 0.
+pub fn variation_of(values: &[f64]) -> Option<f64> {
+    let mean = mean(values).filter(|mean| values.len() > 1 && *mean > 0.0)?;
+    let squares = values.iter().map(|value| (value - mean).powi(2));
+    Some((squares.sum::<f64>() / values.len() as f64).sqrt() / mean)
+}
+
 /// Latency variability `V_l`: the coefficient of variation of each user's latencies, averaged
 /// over users (AppleS, section 3.1). `None` when no user has one.
 pub fn latency_variability(users: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let (sum, count) =
         users.into_iter().flatten().fold((0.0, 0u64), |(sum, count), cv| (sum + cv, count + 1));
     (count > 0).then(|| sum / count as f64)
+}
+
+/// Arithmetic mean; `None` of nothing.
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// Median: the middle value, or the mean of the two in the middle; `None` of nothing.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        odd if odd % 2 == 1 => Some(sorted[middle]),
+        _ => Some(f64::midpoint(sorted[middle - 1], sorted[middle])),
+    }
+}
+
+/// The value that a share `quantile` (0 to 1) of the ascending values does not exceed (nearest rank); `None` of nothing.
+pub fn percentile(ascending: &[u32], quantile: f64) -> Option<u32> {
+    let rank = (quantile * ascending.len() as f64).ceil() as usize;
+    ascending.get(rank.clamp(1, ascending.len().max(1)) - 1).copied()
 }
 
 #[cfg(test)]
@@ -61,5 +91,36 @@ mod tests {
     fn variability_averages_over_the_users_that_have_one() {
         assert_eq!(latency_variability([Some(0.5), None, Some(1.5)]), Some(1.0));
         assert_eq!(latency_variability([None]), None);
+    }
+
+    fn close(a: Option<f64>, b: f64) {
+        assert!((a.unwrap() - b).abs() < 1e-12, "{a:?} is not {b}");
+    }
+
+    #[test]
+    fn variation_is_deviation_over_mean() {
+        // Mean 4, deviations -2 and 2, variance (4 + 4) / 2 = 4, standard deviation 2; 2 / 4.
+        close(variation_of(&[2.0, 6.0]), 0.5);
+        close(variation_of(&[3.0, 3.0, 3.0]), 0.0);
+        assert_eq!(variation_of(&[3.0]), None);
+    }
+
+    #[test]
+    fn medians_take_the_middle() {
+        close(median(&[3.0, 1.0, 2.0]), 2.0);
+        close(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn percentiles_take_the_nearest_rank() {
+        let hundred: Vec<u32> = (1..=100).collect();
+        assert_eq!(percentile(&hundred, 0.50), Some(50));
+        assert_eq!(percentile(&hundred, 0.95), Some(95));
+        assert_eq!(percentile(&hundred, 1.0), Some(100));
+        // Rank ceil(0.5 × 3) = 2.
+        assert_eq!(percentile(&[10, 20, 30], 0.5), Some(20));
+        assert_eq!(percentile(&[7], 0.01), Some(7));
+        assert_eq!(percentile(&[], 0.5), None);
     }
 }

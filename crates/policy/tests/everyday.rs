@@ -6,6 +6,7 @@
 //! `HEADWORKS_SEEDS=2000 cargo test --release -p headworks-policy --test everyday -- --nocapture`.
 
 use headworks_policy::Nanos;
+use headworks_policy::random::Random;
 use headworks_policy::tuner::{Limits, Phase, Sight, Tuner};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,23 +17,6 @@ const OPEN: u32 = 1_024;
 const CHANGE_S: f64 = 120.0;
 const END_S: f64 = 300.0;
 const WINDOW_S: f64 = 10.0;
-
-struct Random(u64);
-
-impl Random {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Between these two, each factor as often.
-    fn between(&mut self, least: f64, most: f64) -> f64 {
-        least * (most / least).powf(self.unit())
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
@@ -117,7 +101,7 @@ impl Site {
         Site {
             load,
             users,
-            random: Random(seed),
+            random: Random::new(seed),
             noise,
             state: seed,
             inside: BinaryHeap::new(),
@@ -134,7 +118,7 @@ impl Site {
     fn run(&mut self, parallelism: u32) {
         let until = self.now + LOOK_S;
         let noisy = {
-            let mut random = Random(self.state);
+            let mut random = Random::new(self.state);
             self.state = self.state.wrapping_add(1);
             1.0 + self.noise * (random.unit() + random.unit() - 1.0) * 3.0
         };
@@ -217,7 +201,7 @@ struct Day {
 }
 
 fn day(seed: u64, kind: Kind, change: Change) -> Day {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let load = Load::drawn(kind, &mut random);
     let noise = 0.01 + 0.09 * random.unit();
     let users = match change {

@@ -10,6 +10,7 @@ use headworks_policy::gate::{Gate, Next};
 use headworks_policy::histogram::{BUCKETS, bucket_of, percentile};
 use headworks_policy::metrics::unfairness;
 use headworks_policy::quota::{QuotaControl, QuotaLimits, QuotaSight};
+use headworks_policy::random::Random;
 use headworks_policy::slo::{SloControl, SloLimits, SloSight, Standing, Target};
 use headworks_policy::tuner::{Decision, Limits, Sight, Tuner};
 use headworks_policy::wrr::{ClassShare, Sharing};
@@ -24,22 +25,6 @@ const LOOKS_OF_A_TICK: u64 = 10;
 /// Until the load changes, and until the end; what comes before `LEARNT_S` after either is learning.
 const HALF_S: f64 = 210.0;
 const LEARNT_S: f64 = 90.0;
-
-struct Random(u64);
-
-impl Random {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn exponential(&mut self) -> f64 {
-        -(1.0 - self.unit()).ln()
-    }
-}
 
 /// What transactions are like, and how fast so many of them are served together.
 #[derive(Clone, Copy)]
@@ -129,7 +114,7 @@ struct Site {
 
 impl Site {
     fn new(seed: u64) -> Site {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let work = Work::drawn(&mut random);
         let others = 80 + (120.0 * random.unit()) as u32;
         let users = SENSITIVE + others;
@@ -172,7 +157,7 @@ impl Site {
     /// The next transaction of a user that is inside begins.
     fn begin(&mut self, user: u32, part: f64) {
         let drawn = (self.work.turn * (0.5 + self.random.unit())).round().max(1.0);
-        let demand = drawn / self.work.turn * (0.5 + 0.5 * self.random.exponential()) * part;
+        let demand = drawn / self.work.turn * (0.5 + 0.5 * self.random.exponential(1.0)) * part;
         self.users[user as usize].requests = drawn as u32;
         self.inside.push(at(self.given + demand, user));
     }
@@ -211,7 +196,7 @@ impl Site {
         self.gate.wrr.withdraw(number);
         self.gate.wrr.end_turn(number, used);
         if number < SENSITIVE {
-            let pause = self.work.pause_s * self.random.exponential();
+            let pause = self.work.pause_s * self.random.exponential(1.0);
             self.away.push(at(now + pause, number));
             self.pump();
         } else {

@@ -1,11 +1,12 @@
 //! The tuner against a simulated database: thousands of seeds, each a database of its own.
 
 use headworks_policy::Nanos;
+use headworks_policy::random::Random;
 use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner};
 
 /// A database: throughput as a function of P, with noise, stalls and a shift on the way.
 struct Database {
-    state: u64,
+    random: Random,
     /// Rising part: requests a second of each user while nobody is in the way, and capacity.
     each: f64,
     capacity: f64,
@@ -24,16 +25,12 @@ struct Database {
 
 impl Database {
     fn random(&mut self) -> f64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+        self.random.unit()
     }
 
     fn new(seed: u64) -> Database {
         let mut new = Database {
-            state: seed,
+            random: Random::new(seed),
             each: 0.0,
             capacity: 0.0,
             knee: 0.0,

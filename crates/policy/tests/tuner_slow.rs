@@ -4,6 +4,7 @@
 //! before what is inside has turned over counts something else. Each seed is a database of its own.
 
 use headworks_policy::Nanos;
+use headworks_policy::random::Random;
 use headworks_policy::tuner::{Decision, Lack, Limits, Phase, Sight, Tuner};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,23 +12,6 @@ use std::collections::BinaryHeap;
 const LOOK_S: f64 = 0.1;
 const OPEN: u32 = 1_024;
 const USERS: u32 = 200;
-
-struct Random(u64);
-
-impl Random {
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Between these two, each factor as often.
-    fn between(&mut self, least: f64, most: f64) -> f64 {
-        least * (most / least).powf(self.unit())
-    }
-}
 
 struct Database {
     random: Random,
@@ -52,7 +36,7 @@ struct Database {
 
 impl Database {
     fn new(seed: u64, least_s: f64, most_s: f64) -> Database {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let width = random.between(6.0, 48.0);
         Database {
             turn_s: random.between(least_s, most_s),

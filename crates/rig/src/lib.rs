@@ -7,27 +7,34 @@
 //! * [`Client`] speaks the MySQL wire protocol byte by byte, so that a test can send what no driver would send.
 //! * [`machine`] says where a measurement was made and how busy the machine was meanwhile.
 //!
-//! Nothing here touches the machine's own databases, and nothing here knows the gate: a gate is only a command put in
-//! front of the server's own ([`ServerBuilder::prefix`]).
+//! * [`gated`] puts the program `headworks` in front of any of them, and asks it.
+//!
+//! Nothing here touches the machine's own databases. Of the gate, only its program is known: a command in front of the
+//! server's own ([`Builder::prefix`]).
 
+mod builder;
 pub mod client;
+pub mod gated;
 mod guard;
 mod loops;
 pub mod machine;
+mod mariadb;
 mod postgres;
+mod process;
 mod programs;
-mod server;
 mod template;
 pub mod wire;
 
+pub use builder::{Builder, Kind};
 pub use client::{Address, Answer, Client, ClientError, ConnectOptions};
 pub use loops::{LoopBuilder, LoopKind, LoopServer, java_class_path, java_directory};
+pub use mariadb::{ACCOUNT, DATABASE, MariaDb, Server, ServerBuilder};
 pub use postgres::{
-    POSTGRES_SKIPPED, PostgresBuilder, PostgresServer, SUPERUSER, postgres_or_skip,
+    POSTGRES_SKIPPED, PostgreSql, PostgresBuilder, PostgresServer, SUPERUSER, postgres_or_skip,
     postgres_program,
 };
+pub use process::{Process, Stopped};
 pub use programs::{Programs, SKIPPED, find_program};
-pub use server::{ACCOUNT, DATABASE, Server, ServerBuilder, Stopped};
 
 /// Whether a server started by this process could keep its data in `directory` (which need not exist): started by root
 /// it runs as an unprivileged account, which has to be able to enter every parent.

@@ -4,8 +4,6 @@ use crate::client::ClientError;
 
 /// Capability flags of the handshake.
 pub mod capability {
-    /// The server reports rows found, not rows changed.
-    pub const FOUND_ROWS: u32 = 1 << 1;
     /// The handshake names a database.
     pub const CONNECT_WITH_DB: u32 = 1 << 3;
     /// `LOAD DATA LOCAL` is understood.
@@ -26,8 +24,6 @@ pub mod capability {
     pub const PLUGIN_AUTH: u32 = 1 << 19;
     /// Connection attributes.
     pub const CONNECT_ATTRS: u32 = 1 << 20;
-    /// Changes of the session's state are told in OK packets.
-    pub const SESSION_TRACK: u32 = 1 << 23;
     /// Result sets end with an OK packet instead of EOF packets.
     pub const DEPRECATE_EOF: u32 = 1 << 24;
 }
@@ -42,8 +38,6 @@ pub mod status {
     pub const MORE_RESULTS: u16 = 8;
     /// A cursor is open on the server.
     pub const CURSOR_EXISTS: u16 = 64;
-    /// The cursor has no more rows.
-    pub const LAST_ROW_SENT: u16 = 128;
 }
 
 /// Command bytes.

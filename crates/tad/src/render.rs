@@ -29,6 +29,7 @@ mod text;
 mod theme;
 
 #[cfg(test)]
+#[path = "../tests/fixtures/render.rs"]
 mod fixtures;
 #[cfg(test)]
 mod tests;

@@ -7,7 +7,6 @@
 mod delay;
 mod error;
 mod powercut;
-pub(crate) mod random;
 mod rate;
 mod record;
 mod settings;

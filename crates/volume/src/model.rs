@@ -10,14 +10,12 @@ pub mod device;
 mod file;
 pub mod hdd;
 mod parameters;
-mod random;
 pub mod raw;
 pub mod ssd;
 
 pub use device::{Device, PRESETS};
 pub use file::DeviceError;
 pub use parameters::{Field, Form};
-pub use random::Random;
 
 use headworks_policy::Nanos;
 use headworks_policy::block::Operation;

@@ -7,9 +7,9 @@
 
 use crate::buffer::{ALIGN_BYTES, Buffer};
 use crate::clock;
-use crate::model::Random;
 use crate::model::calibrate::{Mixed, Probes};
 use headworks_policy::Nanos;
+use headworks_policy::random::Random;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

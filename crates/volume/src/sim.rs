@@ -7,11 +7,12 @@
 //! Merging is part of it: requests that the scheduler joined complete together. Flushes go past the
 //! scheduler, as in the engine, which orders them itself.
 
-use crate::model::{Command, Model, Random};
+use crate::model::{Command, Model};
 use headworks_policy::Nanos;
 use headworks_policy::block::{
     BlockScheduler, Dispatch, Index, IoClass, Operation, REQUESTS, Request, SECTOR_BYTES,
 };
+use headworks_policy::random::Random;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 

@@ -186,7 +186,7 @@ impl<'a> Worker<'a> {
         Ok(Worker {
             task,
             file,
-            random: Random::new(1, stream),
+            random: Random::stream(1, stream),
             buffer: vec![0xA5; STREAM],
             position,
             made: 0,

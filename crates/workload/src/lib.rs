@@ -17,7 +17,6 @@ mod condition;
 pub mod db;
 pub mod driver;
 pub mod files;
-pub mod metrics;
 pub mod priority;
 pub mod random;
 pub mod redis;

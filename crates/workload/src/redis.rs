@@ -127,7 +127,7 @@ fn load(
         priority::go_ahead();
     }
     let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let mut random = Random::new(seed, 0);
+    let mut random = Random::stream(seed, 0);
     let connected = connect(&set, address, group, &mut random);
     ready.wait();
     let mut connections = connected?;

@@ -175,7 +175,7 @@ fn no_update_of_a_value_is_lost() {
 fn users_say_who_they_are() {
     if LoopKind::Redis.is_here_or_skip() {
         let acl = ["--user", "ls", "on", "nopass", "~*", "&*", "+@all"];
-        let server = LoopServer::builder(LoopKind::Redis).arguments(acl).start().unwrap();
+        let server = LoopServer::builder(LoopKind::Redis).options(acl).start().unwrap();
         let host = server.address();
         let named: Address = format!("redis://ls:any@{host}").parse().unwrap();
         let nameless: Address = format!("redis://{host}").parse().unwrap();

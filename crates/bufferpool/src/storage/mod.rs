@@ -87,12 +87,6 @@ impl IoKind {
             IoKind::Log => 7,
         }
     }
-
-    /// Whether a foreground thread waits for the request, or a commit.
-    #[must_use]
-    pub fn is_foreground(self) -> bool {
-        matches!(self, IoKind::Miss | IoKind::StallFlush | IoKind::Log)
-    }
 }
 
 /// What a storage may know of a request besides its page, to order it.

@@ -13,20 +13,20 @@ use headworks_workload::tpcc::Mix;
 use headworks_workload::ycsb::Core;
 
 use super::figure::{Load, ServerKind, Users};
-use super::gate::{Gate, prefix};
+use super::gate;
 use super::measure::measure;
 use super::site::{Drive, Engine, Front, Place, Server, Site, whole};
 use super::workloads::{THROUGHPUT, compare};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::{Header, Outcome, unix_now_s};
-use crate::registry::{Experiment, RunOptions};
-use crate::shuffle::SplitMix;
+use crate::record::unix_now_s;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::sweep::{self, Bound, Claim, Presentation};
 use crate::work::Work;
+use headworks_policy::random::Random;
 
 const ID: &str = "apples-below";
 
@@ -160,10 +160,9 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
         runs: "pairs",
         caption: format!("{USERS} users, windows of {} s", record.counted_s),
         quick: "little data, short windows and few pairs; it measures nothing well",
-        appendix: String::new(),
-        derive: |_| {},
         claims: CLAIMS,
         panels: panels(),
+        ..Presentation::default()
     };
     sweep::report(&show, record, directory, fresh)
 }
@@ -175,7 +174,7 @@ struct Bench<'a> {
     work: Work,
     pairs: usize,
     window_s: u64,
-    random: SplitMix,
+    random: Random,
     progress: Progress,
 }
 
@@ -191,7 +190,7 @@ fn collect(options: &RunOptions) -> Result<Record> {
         work: Work::new(options, 8 << 30)?,
         pairs,
         window_s,
-        random: SplitMix::new(options.seed),
+        random: Random::new(options.seed),
         progress: Progress::new(
             &format!("{ID}: {}", EXPERIMENT.title),
             Duration::from_secs(expected_s),
@@ -204,7 +203,7 @@ fn collect(options: &RunOptions) -> Result<Record> {
         arms.extend(bench.measure(subject).with_context(|| subject.name)?);
     }
     Ok(Record {
-        header: Header::of(&EXPERIMENT, options, recorded_at_unix_s),
+        header: EXPERIMENT.header(options, recorded_at_unix_s),
         counted_s: window_s as f64,
         warmup_s: WARM_UP.as_secs_f64(),
         took_s: began.elapsed().as_secs_f64(),
@@ -232,7 +231,8 @@ impl Bench<'_> {
         let expected = Duration::from_secs(subject_s(self.pairs, self.window_s));
         self.progress.step(&format!("{} pairs on {}", self.pairs, site.title()), expected);
         let path = self.work.path().join("gate.toml");
-        let gate = prefix(&self.headworks, &path, CONFIG, site.profile())?;
+        let instance = gate::instance(&self.headworks);
+        let gate = instance.prefix_with_config(&path, CONFIG, site.profile())?;
         let fronts = [Front::default(), Front { gate, ..Front::default() }];
         let mut servers: Vec<Box<dyn Server>> = Vec::new();
         for (home, front) in homes.iter().zip(&fronts) {
@@ -251,7 +251,7 @@ impl Bench<'_> {
                 runs[arm].push(run);
             }
         }
-        Gate { headworks: &self.headworks, server: GATED }.look()?;
+        instance.enforcing_status()?;
         for server in &mut servers {
             server.check().context("after all windows")?;
             server.stop()?;

@@ -5,7 +5,7 @@ use headworks_workload::tpcc::Mix;
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
 use super::measure::REQUEST_CV;
 use super::site::Site;
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 

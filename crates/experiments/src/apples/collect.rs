@@ -12,17 +12,17 @@ use headworks_workload::driver::{RunOptions as Driving, Stop};
 use super::figure::{
     AROUND_S, Arm, BOUND_CV, BOUND_CV_PART, Figure, LOAD_S, QUICK, ServerKind, Time,
 };
-use super::gate::{Gate, prefix};
+use super::gate;
 use super::measure::{REQUEST_CV, add_search, add_status, measure, measure_before};
 use super::site::{Drive, Front, Place, Server, Site, whole};
 use super::trials::Trials;
+use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
-use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
+use headworks_policy::random::Random;
 
 struct Bench<'a> {
     site: Site,
@@ -144,7 +144,7 @@ impl Bench<'_> {
         let mut tasks: Vec<Task<'_>> = arms
             .flat_map(|arm| arm.points.iter().map(move |&at| Task { arm, at, seen_cv: None }))
             .collect();
-        let mut random = SplitMix::new(self.options.seed);
+        let mut random = Random::new(self.options.seed);
         let mut runs: Vec<(&str, f64, Run)> = Vec::new();
         for round in 1..=self.time.rounds {
             random.shuffle(&mut tasks);
@@ -185,7 +185,7 @@ impl Bench<'_> {
         task: Task<'f>,
         round: u64,
         title: &str,
-        random: &mut SplitMix,
+        random: &mut Random,
     ) -> Result<Vec<(&'f str, f64, Run)>>
     where
         Self: 'f,
@@ -220,7 +220,7 @@ impl Bench<'_> {
         };
         let stop = Stop::default();
         let gated = matches!(task.arm.server, ServerKind::Gate(_));
-        let gate = Gate { headworks: &self.headworks, server: task.arm.server };
+        let gate = gate::instance(&self.headworks);
         let (progress, mut found, mut refused) = (&mut self.progress, None, None);
         let warm_up = how.warm_up;
         let report = server.drive(Drive {
@@ -233,13 +233,14 @@ impl Bench<'_> {
                 let in_window = elapsed.saturating_sub(warm_up);
                 // While everybody is there, and before others are tried.
                 if gated && found.is_none() && in_window.as_secs() >= window_s {
-                    match gate.look() {
+                    match gate::look(&gate, task.arm.server) {
                         Ok(looked) => found = Some(looked),
                         Err(error) => refused = Some(error),
                     }
                 }
                 if let Some((point, seconds)) = trials.due(in_window) {
-                    refused = gate.try_out(point, seconds).err().or(refused.take());
+                    let tried = gate::try_out(&gate, point, seconds);
+                    refused = tried.err().or(refused.take());
                 }
                 if interrupt::check().is_err() || refused.is_some() {
                     stop.stop();
@@ -296,7 +297,8 @@ impl Bench<'_> {
                     let seen = task.seen_cv.context("no arm in mode observe has run before")?;
                     config = config.replace(BOUND_CV, &(BOUND_CV_PART * seen).to_string());
                 }
-                let gate = prefix(&self.headworks, &path, &config, self.site.profile())?;
+                let gate = gate::instance(&self.headworks);
+                let gate = gate.prefix_with_config(&path, &config, self.site.profile())?;
                 Front { gate, ..Front::default() }
             }
         };

@@ -9,8 +9,7 @@ use headworks_workload::ycsb::Core;
 
 use super::site::Site;
 use super::trials::Trials;
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::sweep::panel::Panel;
 use crate::sweep::record::Record;
 pub(super) use crate::sweep::{Bound, Claim};

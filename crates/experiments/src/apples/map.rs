@@ -8,16 +8,15 @@ use headworks_workload::tpcc::Mix;
 use super::collect;
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::html::{escape, table};
-use crate::metrics::median;
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
 use crate::sweep::analyse::significant;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::{Best, Panel};
 use crate::sweep::record::Record;
 use crate::sweep::{self, Presentation};
 use crate::table::align;
+use headworks_policy::metrics::median;
 
 pub(super) const EXPERIMENT: Experiment = MAP.experiment(run, |directory| report(directory, false));
 

@@ -8,7 +8,7 @@ use headworks_workload::ycsb::Core;
 
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::{Engine, Site};
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use model::MODEL;

@@ -7,8 +7,8 @@ use headworks_rig::machine::Load as MachineLoad;
 use headworks_workload::driver::{Report, UserReport};
 
 use super::trials::Trials;
-use crate::metrics::{percentile, unfairness};
 use crate::sweep::record::Run;
+use headworks_policy::metrics::{percentile, unfairness};
 
 /// Shortest windows in which the bound of unfairness is judged, and requests (transactions) that a mean user should have
 /// in one: with fewer, one more or less is most of what there is.
@@ -40,7 +40,7 @@ pub(super) fn measure(report: &Report, sensitive: usize, round: u64) -> Run {
     put("latency_p999_ms", ms(report.latency.p999_us));
     put("latency_max_ms", ms(report.latency.max_us));
     let requests: Vec<f64> = report.users.iter().map(|user| user.requests as f64).collect();
-    put("unfairness", unfairness(&requests).unwrap_or(f64::NAN));
+    put("unfairness", unfairness(requests.iter().copied()).unwrap_or(f64::NAN));
     put("unfairness_transactions", report.unfairness.unwrap_or(f64::NAN));
     put("latency_cv", report.latency_cv.unwrap_or(f64::NAN));
     put("retries_per_s", report.retries.values().sum::<u64>() as f64 / window_s);
@@ -69,7 +69,7 @@ pub(super) fn measure(report: &Report, sensitive: usize, round: u64) -> Run {
             tail(&mut ls.iter().flat_map(|user| &user.trace).map(|a| a.latency_us)),
         );
         let variations: Vec<f64> = ls.iter().filter_map(|user| user.latency_cv).collect();
-        put("ls_latency_cv", crate::metrics::mean(&variations).unwrap_or(f64::NAN));
+        put("ls_latency_cv", headworks_policy::metrics::mean(&variations).unwrap_or(f64::NAN));
     }
     Run {
         seed: round,
@@ -116,7 +116,7 @@ fn held(report: &Report) -> f64 {
             answers.map(|answer| f64::from(answer.requests)).sum()
         };
         let counts: Vec<f64> = report.users.iter().map(requests).collect();
-        unfairness(&counts).is_some_and(|unfairness| unfairness <= UNFAIRNESS_MAX)
+        unfairness(counts.iter().copied()).is_some_and(|unfairness| unfairness <= UNFAIRNESS_MAX)
     };
     (0..windows).filter(fair).count() as f64 / f64::from(windows)
 }

@@ -39,8 +39,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::sweep::record::Record;
 use crate::sweep::{self, Presentation};
 use figure::Figure;
@@ -103,9 +102,8 @@ fn presentation(figure: &'static Figure, record: &Record) -> Presentation<'stati
         runs: "rounds",
         caption: format!("{}, windows of {} s", figure.setting(), record.counted_s),
         quick: "little data, short windows and one round; it measures nothing well",
-        appendix: String::new(),
-        derive: |_| {},
         claims: figure.claims,
         panels: (figure.panels)(),
+        ..Presentation::default()
     }
 }

@@ -5,7 +5,7 @@ use headworks_workload::ycsb::Core;
 
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
 

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use headworks_workload::driver::{Answer, Report};
 
-use crate::metrics::{percentile, unfairness};
-use crate::shuffle::SplitMix;
+use headworks_policy::metrics::{percentile, unfairness};
+use headworks_policy::random::Random;
 
 /// Length of a moment, the part of it that does not count (what is inside at its begin has been let in with another P),
 /// both in seconds, and passes: of full and of quick runs.
@@ -36,7 +36,7 @@ pub(super) struct Trials {
 
 impl Trials {
     /// Trials of `points`, after a window.
-    pub(super) fn new(points: &[f64], window_s: u64, quick: bool, random: &mut SplitMix) -> Self {
+    pub(super) fn new(points: &[f64], window_s: u64, quick: bool, random: &mut Random) -> Self {
         let (length_s, skipped_s, passes) = if quick { QUICK } else { FULL };
         let mut points = points.to_vec();
         let mut moments = Vec::new();
@@ -111,7 +111,7 @@ fn within(report: &Report, times: &[Range<u32>]) -> BTreeMap<String, f64> {
         ("latency_p50_ms", tail(0.50)),
         ("latency_p95_ms", tail(0.95)),
         ("latency_p99_ms", tail(0.99)),
-        ("unfairness", unfairness(&requests).unwrap_or(f64::NAN)),
+        ("unfairness", unfairness(requests.iter().copied()).unwrap_or(f64::NAN)),
     ];
     let finite = numbers.into_iter().filter(|(_, value)| value.is_finite());
     finite.map(|(key, value)| (key.to_owned(), value)).collect()
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn each_point_has_its_turn_in_each_pass_and_ours_comes_between() {
         let points = [4.0, 8.0, 16.0];
-        let mut trials = Trials::new(&points, 20, false, &mut SplitMix::new(1));
+        let mut trials = Trials::new(&points, 20, false, &mut Random::new(1));
         assert_eq!(trials.moments.len() as u64 * 5, Trials::duration_s(3, false));
         for pass in trials.moments.chunks(5) {
             assert_eq!((pass[0], pass[3]), (None, None));

@@ -4,7 +4,7 @@ use headworks_workload::tpcc::Mix;
 
 use super::figure::{Arm, Bound, Claim, Figure, Load, ServerKind, Time, Users};
 use super::site::Site;
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 

@@ -5,9 +5,9 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use headworks_policy::random::Random;
 use headworks_workload::db::{Connection, Database, DbError, Session, Value};
 use headworks_workload::driver::{Client, Request};
-use headworks_workload::random::Random;
 
 use super::tables;
 use crate::neighbours::site::ROWS;

@@ -6,29 +6,29 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use headworks_policy::random::Random;
 use headworks_rig::SUPERUSER;
+use headworks_rig::gated::Status;
 use headworks_rig::machine::Load as MachineLoad;
 use headworks_workload::db::{Database, DbError};
 use headworks_workload::driver::{
     self, Answer, Arrivals, Progress as Told, Report, RunOptions as Driving, Stop,
 };
-use headworks_workload::random::Random;
 
 use super::client::{Board, Guest, Place};
 use super::windows::Windows;
 use super::{Arm, Case, Front, POOLED, tables};
 use crate::apples::gate;
+use crate::experiment::{Experiment, RunOptions};
 use crate::gate_postgres::pooler;
 use crate::interrupt;
-use crate::metrics::{median, percentile};
 use crate::neighbours::site::{Kind, Site};
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::registry::{Experiment, RunOptions};
+use crate::record::unix_now_s;
 use crate::running::Running;
-use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
+use headworks_policy::metrics::{median, percentile};
 
 /// The time to start and stop a server, about.
 pub(super) const AROUND_S: u64 = 4;
@@ -108,7 +108,7 @@ pub(super) fn collect(plan: &Plan, options: &RunOptions) -> Result<Record> {
     for arm in &plan.arms {
         bench.prepare(arm.kind).with_context(|| arm.kind.name())?;
     }
-    let mut random = SplitMix::new(options.seed);
+    let mut random = Random::new(options.seed);
     let mut found: Vec<(&str, f64, Run)> = Vec::new();
     for round in 1..=plan.rounds {
         for task in &plan.tasks {
@@ -148,7 +148,7 @@ pub(super) fn collect(plan: &Plan, options: &RunOptions) -> Result<Record> {
         ArmRecord { arm: arm.label.to_owned(), setup, points }
     });
     Ok(Record {
-        header: Header::of(experiment, options, recorded_at_unix_s),
+        header: experiment.header(options, recorded_at_unix_s),
         counted_s: plan.window_s as f64,
         warmup_s: plan.warm_up_s as f64,
         took_s: began.elapsed().as_secs_f64(),
@@ -234,7 +234,8 @@ impl Bench<'_> {
         interrupt::check()?;
         let prefix = match arm.front {
             Front::Gate(config) => {
-                gate::prefix(&self.headworks, &self.work.path().join("gate.toml"), config, &[])?
+                let path = self.work.path().join("gate.toml");
+                gate::instance(&self.headworks).prefix_with_config(&path, config, &[])?
             }
             _ => Vec::new(),
         };
@@ -292,7 +293,7 @@ impl Bench<'_> {
         let names: Vec<&str> = case.groups.iter().map(|group| group.name).collect();
         let places: Vec<Place> = places(case, how.window);
         let connect = |number: usize| -> Result<Guest<'_>, DbError> {
-            Guest::connect(places[number], database, board, Random::new(how.seed, number as u64))
+            Guest::connect(places[number], database, board, Random::stream(how.seed, number as u64))
         };
         let stop = Stop::default();
         let mut gate_says = BTreeMap::new();
@@ -332,7 +333,7 @@ fn places(case: &Case, window: Duration) -> Vec<Place> {
 
 /// The gate's state at the end of a run: `gate_p`, `gate_closed`, `gate_stall_bonus`.
 fn ask_gate(headworks: &Path) -> Result<BTreeMap<String, f64>> {
-    let status = gate::ask(headworks, &["status"])?;
+    let Status(status) = gate::instance(headworks).status()?;
     let mut numbers = BTreeMap::new();
     for (key, name) in [("gate_p", "parallelism"), ("gate_stall_bonus", "stall_bonus")] {
         if let Some(value) = status[name].as_f64() {

@@ -6,9 +6,8 @@ use super::client::Act;
 use super::collect::{AROUND_S, DATA_S, collect};
 use super::judge::{self, Measure, Spec, View};
 use super::{AUTO, Arm, Case, Front, Group, P16};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::neighbours::site::Kind;
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
 use crate::sweep::found::largest;
 use crate::sweep::{self, Bound};
 

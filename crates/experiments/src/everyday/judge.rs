@@ -6,16 +6,16 @@ use anyhow::Result;
 
 use super::collect::{Plan, Task};
 use super::{Arm, Case, Front, Group};
-use crate::gate_mariadb::thousands;
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::html::escape;
-use crate::metrics::median;
-use crate::record::{Outcome, Verdict};
-use crate::registry::{Experiment, RunOptions};
+use crate::record::Verdict;
 use crate::sweep::found::point;
 use crate::sweep::panel::{Best, Panel};
 use crate::sweep::record::{Record, Run};
 use crate::sweep::{self, Bound, Presentation};
 use crate::table::align;
+use crate::table::thousands;
+use headworks_policy::metrics::median;
 
 /// An experiment that is a list of cases.
 pub(super) struct Spec {
@@ -196,9 +196,9 @@ pub(super) fn report(spec: &Spec, directory: &Path, fresh: bool) -> Result<Outco
         ),
         quick: "few cases, short windows and one round; it measures nothing well",
         appendix: format!("<h2>Cases</h2>\n<pre>{}</pre>", escape(&figures)),
-        derive: |_| {},
         claims: &[],
         panels: maps.collect(),
+        ..Presentation::default()
     };
     let mut outcome = sweep::report_judged(&show, record, judged, directory, fresh)?;
     outcome.text = format!("{figures}\n{}", outcome.text);

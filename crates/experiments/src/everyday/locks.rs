@@ -8,9 +8,8 @@ use super::client::Act;
 use super::collect::{AROUND_S, DATA_S, collect};
 use super::judge::{self, Measure, Spec, View};
 use super::{AUTO, Arm, Case, Front, Group, P4, P16};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::neighbours::site::Kind;
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
 use crate::sweep::{self, Bound};
 
 /// Seconds of a run, rounds, and seconds of a window; for a full and for a quick run.

@@ -13,8 +13,8 @@ mod open;
 mod tables;
 mod windows;
 
+use crate::experiment::Experiment;
 use crate::neighbours::site::Kind;
-use crate::registry::Experiment;
 use client::Act;
 
 /// The experiments.

@@ -8,9 +8,8 @@ use super::client::Act;
 use super::collect::{AROUND_S, DATA_S, Plan, Task, collect};
 use super::judge::{self, Measure};
 use super::{AUTO, Arm, Case, Front, Group, P16, POOLED};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::neighbours::site::Kind;
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
 use crate::sweep::panel::Panel;
 use crate::sweep::{self, Bound, Presentation};
 
@@ -158,9 +157,9 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
         ),
         quick: "few variants and rates, short windows and one round; it measures nothing well",
         appendix: format!("<h2>Figures</h2>\n<pre>{}</pre>", crate::html::escape(&figures)),
-        derive: |_| {},
         claims: &[],
         panels,
+        ..Presentation::default()
     };
     let mut outcome = sweep::report_judged(&show, record, judged, directory, fresh)?;
     outcome.text = format!("{figures}\n{}", outcome.text);

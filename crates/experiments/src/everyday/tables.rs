@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use anyhow::{Context, Result};
+use headworks_policy::random::Random;
 use headworks_workload::db::{Dialect, Session};
-use headworks_workload::random::Random;
 
 /// Rows of the table that gets an index.
 const WIDE_ROWS: i64 = 300_000;
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn statements_have_what_they_are_asked_for() {
-        let batch = batch(&mut Random::new(1, 1), 3);
+        let batch = batch(&mut Random::stream(1, 1), 3);
         assert_eq!(batch.matches("),(").count(), 2, "{batch}");
         assert_eq!(long(Dialect::MariaDb, 2.6), "SELECT BENCHMARK(3, MD5('headworks'))");
         assert!(long(Dialect::PostgreSql, 0.0).contains("(1, 1::bigint)"));

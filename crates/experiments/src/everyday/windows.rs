@@ -2,7 +2,7 @@
 
 use headworks_workload::driver::Answer;
 
-use crate::metrics::percentile;
+use headworks_policy::metrics::percentile;
 
 /// Throughput and latency of one group in each window.
 #[derive(Debug, PartialEq)]

@@ -1,82 +1,122 @@
 //! Running the arms and writing down what happened. Nothing here judges a number.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
+use headworks_rig::gated::Instance;
 use headworks_rig::machine::Load;
 use headworks_rig::{Programs, Server, ServerBuilder};
 
-use super::arms::Config;
-use super::plan::Plan;
-use super::record::{Arm, Record, Round, Software, Workload};
 use super::workload::{DATABASE, Sysbench, TABLES, Window, read_notebooks};
-use crate::interrupt::{self, Interrupted, monotonic_us};
+use super::{AS_IS, EXPERIMENT, GATED, POOL, USERS_FEW, USERS_MANY};
+use crate::experiment::RunOptions;
+use crate::interrupt::{self, monotonic_us};
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
-use crate::shuffle::SplitMix;
+use crate::served::measure;
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{Arm, Rounds, Task};
+use crate::table::thousands;
 use crate::work::Work;
 
 /// Options of the server in every arm; everything else is MariaDB's default.
 const SERVER_OPTIONS: [&str; 1] = ["--innodb-buffer-pool-size=1G"];
 
-/// The file name of our library, by which it is found in a server's memory map.
-const LIBRARY: &str = "libheadworks";
+/// What every arm but one serves its connections by, and that one.
+const THREADS: &str = "--thread-handling=one-thread-per-connection";
+const THREAD_POOL: &str = "--thread-handling=pool-of-threads";
 
 /// How long an orderly shutdown of the server may take.
-const STOP_DEADLINE: Duration = Duration::from_secs(120);
+const STOP_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long clients may take to end.
+const CLIENTS_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// The sizes of one run.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    rounds: usize,
+    rows_per_table: u32,
+    /// Load without counting, after all clients are connected.
+    warm_up: Duration,
+    /// The time in which clients count.
+    window: Duration,
+    /// What filling the tables takes, and what a run takes beside its clients.
+    prepare: Duration,
+    around: Duration,
+}
+
+impl Plan {
+    fn new(options: &RunOptions) -> Self {
+        let (rounds, rows_per_table, warm_up_s, window_s) =
+            if options.quick { (1, 25_000, 2, 5) } else { (3, 250_000, 6, 20) };
+        let window_s = options.window_s.map_or(window_s, |asked| asked.max(1));
+        Self {
+            rounds: options.repeat.unwrap_or(rounds).max(1),
+            rows_per_table,
+            warm_up: Duration::from_secs(warm_up_s.min(window_s)),
+            window: Duration::from_secs(window_s),
+            prepare: Duration::from_secs(if options.quick { 2 } else { 12 }),
+            around: Duration::from_secs(if options.quick { 3 } else { 4 }),
+        }
+    }
+
+    /// From the start of the clients to the begin of the window: half a second and 10 ms for each
+    /// to connect, and the warm-up.
+    fn lead(&self, users: f64) -> Duration {
+        Duration::from_millis(500 + 10 * users as u64) + self.warm_up
+    }
+
+    /// How long a run will take.
+    fn run(&self, users: f64) -> Duration {
+        self.lead(users) + self.window + self.around
+    }
+
+    /// How long all rounds of these arms will take.
+    fn expected(&self, arms: &[Arm]) -> Duration {
+        let users = arms.iter().flat_map(|arm| &arm.points);
+        self.prepare + users.map(|users| self.run(*users)).sum::<Duration>() * self.rounds as u32
+    }
+}
+
+/// The arms, each with its numbers of users. Without a gate only if that was asked for.
+fn arms(with_gate: bool) -> Vec<Arm> {
+    let both = [USERS_MANY, USERS_FEW];
+    let mut arms = vec![
+        Arm::new(AS_IS, THREADS.to_owned(), &both),
+        Arm::new(POOL, THREAD_POOL.to_owned(), &both[..1]),
+    ];
+    if with_gate {
+        arms.push(Arm::new(GATED, THREADS.to_owned(), &both));
+    }
+    arms
+}
 
 /// Runs the whole experiment.
-pub(crate) fn collect(options: &RunOptions) -> Result<Record> {
+pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let programs = Programs::find()?;
-    let arms = arms(options)?;
+    let gate = options.gate(EXPERIMENT.id)?;
     let plan = Plan::new(options);
     let work = Work::new(options, 2 << 30)?;
     let sysbench = Sysbench::find(work.path(), plan.rows_per_table)?;
-    let mut record = Record {
-        header: Header::of(&super::EXPERIMENT, options, unix_now_s()),
-        software: Software { mariadb: server_version(&programs)?, sysbench: sysbench.version.clone() },
-        workload: Workload {
-            description: "sysbench oltp_read_write, text protocol, Pareto distribution, TCP on the same machine"
-                .to_owned(),
-            tables: TABLES,
-            rows_per_table: plan.rows_per_table,
-            warm_up_s: plan.warm_up.as_secs_f64(),
-            window_s: plan.window.as_secs_f64(),
-            server_options: SERVER_OPTIONS.map(str::to_owned).to_vec(),
-            parallelism: Some(options.parallelism.unwrap_or_else(default_parallelism)),
-            quota: options.quota,
-        },
-        verdicts: Vec::new(),
-        arms: Vec::new(),
-    };
-    let mut bench = Bench {
-        progress: Progress::new(super::EXPERIMENT.id, plan.expected(&arms)),
-        options,
-        plan,
-        work,
-        sysbench,
-    };
+    let mut arms = arms(gate.is_some());
+    let workload = format!(
+        "sysbench oltp_read_write, text protocol, Pareto distribution, TCP on the same machine, {TABLES} × {} rows",
+        thousands(f64::from(plan.rows_per_table))
+    );
+    let software = format!("{}, {}", server_version(&programs)?, sysbench.version);
+    for arm in &mut arms {
+        arm.setup.insert("workload".to_owned(), workload.clone());
+        arm.setup.insert("software".to_owned(), software.clone());
+        if let Some((_, front)) = gate.as_ref().filter(|_| arm.label == GATED) {
+            arm.setup.insert("gate".to_owned(), front.join(" "));
+        }
+    }
+    let progress = Progress::new(EXPERIMENT.id, plan.expected(&arms));
+    let rounds = Rounds::begin(&EXPERIMENT, options);
+    let mut bench = Bench { progress, options, plan, sysbench, work, gate };
     bench.prepare()?;
-    let rounds = bench.run_rounds(&arms)?;
-    record.arms = Config::ALL
-        .into_iter()
-        .filter_map(|config| {
-            Some(Arm {
-                config,
-                users: config.users(),
-                server_options: config
-                    .server_options()
-                    .iter()
-                    .map(|&option| option.to_owned())
-                    .collect(),
-                rounds: rounds.get(config.name())?.clone(),
-            })
-        })
-        .collect();
-    Ok(record)
+    let time = (plan.warm_up.as_secs_f64(), plan.window.as_secs_f64());
+    rounds.collect(plan.rounds, time, "users", arms, |task| bench.run(task))
 }
 
 /// The version without the path that `--version` begins with.
@@ -85,193 +125,79 @@ fn server_version(programs: &Programs) -> Result<String> {
     Ok(version.split_once("Ver ").map_or(version.as_str(), |(_, version)| version).to_owned())
 }
 
-/// The arms that can run; without a gate only if that was asked for.
-fn arms(options: &RunOptions) -> Result<Vec<Config>> {
-    match &options.headworks_exe {
-        _ if options.without_gate => {
-            Ok(Config::ALL.into_iter().filter(|config| !config.is_gated()).collect())
-        }
-        None => bail!("no `headworks` program was given to put the gate in front of the server"),
-        Some(program) => {
-            ensure!(
-                program.is_file(),
-                "{} does not exist; build it first (cargo build --release)",
-                program.display()
-            );
-            Ok(Config::ALL.to_vec())
-        }
-    }
-}
-
 struct Bench<'a> {
     progress: Progress,
     options: &'a RunOptions,
     plan: Plan,
     sysbench: Sysbench,
     work: Work,
+    gate: Option<(Instance, Vec<String>)>,
 }
 
 impl Bench<'_> {
     fn prepare(&mut self) -> Result<()> {
-        let rows = self.plan.rows_per_table;
-        self.progress
-            .step(&format!("loading {TABLES} tables of {rows} rows"), self.plan.expected_prepare);
-        let mut server = self.server(Config::Ungated).start()?;
+        let title = format!("loading {TABLES} tables of {} rows", self.plan.rows_per_table);
+        self.progress.step(&title, self.plan.prepare);
+        let mut server = self.server(AS_IS).start()?;
         server.sql(&format!("CREATE DATABASE {DATABASE}"))?;
         self.sysbench.prepare(server.port(), &self.progress)?;
-        server.stop(STOP_DEADLINE)?;
+        server.stop(STOP_TIMEOUT)?;
         Ok(())
     }
 
-    fn run_rounds(&mut self, arms: &[Config]) -> Result<BTreeMap<&'static str, Vec<Round>>> {
-        let mut rounds: BTreeMap<&'static str, Vec<Round>> = BTreeMap::new();
-        let mut random = SplitMix::new(self.options.seed);
-        let mut order = arms.to_vec();
-        for round in 1..=self.plan.rounds {
-            random.shuffle(&mut order);
-            for (place, config) in order.iter().enumerate() {
-                let title = format!("round {round}/{} · {}", self.plan.rounds, config.name());
-                let run = self.run_arm(*config, round, place + 1, &title).map_err(|error| {
-                    // Who interrupts does not need to be told where.
-                    if error.is::<Interrupted>() {
-                        error
-                    } else {
-                        error.context(format!("{} in round {round}", config.name()))
-                    }
-                })?;
-                rounds.entry(config.name()).or_default().push(run);
-            }
-        }
-        Ok(rounds)
-    }
-
-    fn run_arm(
-        &mut self,
-        config: Config,
-        round: usize,
-        position: usize,
-        title: &str,
-    ) -> Result<Round> {
-        interrupt::check()?;
-        self.progress.step(&format!("{title} · starting"), self.plan.expected_start);
-        let begun = Instant::now();
-        let mut server = self.server(config).start()?;
-        let server_start_s = begun.elapsed().as_secs_f64();
-        let library_mapped = server.has_mapped(LIBRARY)?;
-        ensure!(
-            library_mapped == config.is_gated(),
-            "{}: our library is{} in the server's memory",
-            config.name(),
-            if library_mapped { "" } else { " not" }
-        );
+    fn run(&mut self, task: Task<'_>) -> Result<Run> {
+        let users = task.at as usize;
+        self.progress.step(task.title, self.plan.run(task.at));
+        let mut server = self.server(task.arm).start()?;
+        server.ensure_gated(task.arm == GATED)?;
         warm_buffer_pool(&server, &self.progress)?;
 
-        let load_before = Load::read();
-        let lead = self.plan.lead(config.users());
+        let lead = self.plan.lead(task.at);
         let begin_us = monotonic_us() + lead.as_micros() as u64;
         let window = Window { begin_us, end_us: begin_us + self.plan.window.as_micros() as u64 };
         let notebooks = self.work.path().join("notebooks");
         // Every arm of a round draws the same keys.
-        let seed = (self.options.seed as u32).wrapping_add(round as u32);
+        let seed = (self.options.seed as u32).wrapping_add(task.round as u32);
         // sysbench counts its time from when all clients are connected, so that this always outlasts the window.
         let time = lead + self.plan.window + Duration::from_secs(1);
-        self.progress.step(&format!("{title} · warming up"), lead);
         let mut clients =
-            self.sysbench.start(server.port(), config.users(), seed, window, time, &notebooks)?;
+            self.sysbench.start(server.port(), users, seed, window, time, &notebooks)?;
         let measured = (|| {
             clients.wait_until(window.begin_us, &self.progress)?;
-            let load_at_window_begin = Load::read();
-            self.progress.step(&format!("{title} · measuring"), self.plan.window);
+            let begin = Load::read();
             clients.wait_until(window.end_us, &self.progress)?;
-            let load_at_window_end = Load::read();
-            let gate = self.gate_status(config)?;
-            self.progress.step(&format!("{title} · stopping"), self.plan.expected_stop);
-            clients.wait(Duration::from_secs(120), &self.progress)?;
-            Ok((load_at_window_begin, load_at_window_end, gate))
+            let end = Load::read();
+            if let Some((gate, _)) = self.gate.as_ref().filter(|_| task.arm == GATED) {
+                gate.enforcing_status()?;
+            }
+            clients.wait(CLIENTS_TIMEOUT, &self.progress)?;
+            Ok([begin, end])
         })();
-        let (load_at_window_begin, load_at_window_end, gate) =
-            measured.map_err(|error: anyhow::Error| {
-                if server.is_running() {
-                    error
-                } else {
-                    error.context(format!(
-                        "the server died; its log ends with:\n{}",
-                        server.log_tail()
-                    ))
-                }
-            })?;
-        let stopped = server.stop(STOP_DEADLINE)?;
-        Ok(Round {
-            round,
-            position_in_round: position,
-            window_s: self.plan.window.as_secs_f64(),
-            server_start_s,
-            server_stop_s: stopped.took.as_secs_f64(),
-            library_mapped,
-            gate,
-            load_before,
-            load_at_window_begin,
-            load_at_window_end,
-            clients: read_notebooks(&notebooks, config.users(), window)?,
-        })
+        let loads = measured.map_err(|error: anyhow::Error| {
+            if server.is_running() {
+                error
+            } else {
+                let tail = server.log_tail();
+                error.context(format!("the server died; its log ends with:\n{tail}"))
+            }
+        })?;
+        server.stop(STOP_TIMEOUT)?;
+        let clients = read_notebooks(&notebooks, users, window).context("the clients")?;
+        Ok(measure(&clients, self.plan.window.as_secs_f64(), loads))
     }
 
-    /// What the gate says of itself. An arm whose gate is not closed would measure nothing.
-    fn gate_status(&self, config: Config) -> Result<Option<serde_json::Value>> {
-        let Some(program) = self.options.headworks_exe.as_ref().filter(|_| config.is_gated())
-        else {
-            return Ok(None);
-        };
-        let output = std::process::Command::new(program)
-            .args(["status", "--json", "--name", &instance(config)])
-            .output()?;
-        let mut status: serde_json::Value =
-            serde_json::from_slice(&output.stdout).context("the gate does not tell its state")?;
-        ensure!(
-            status["mode"] == "enforce" && status["gate"] == "closed",
-            "the gate is {} in mode {}: it does not hold anybody",
-            status["gate"],
-            status["mode"]
-        );
-        if let Some(status) = status.as_object_mut() {
-            status.remove("connections");
-        }
-        Ok(Some(status))
-    }
-
-    fn server(&self, config: Config) -> ServerBuilder {
-        let builder = Server::builder()
+    fn server(&self, arm: &str) -> ServerBuilder {
+        let gate = self.gate.as_ref().filter(|_| arm == GATED);
+        let prefix = gate.map_or(Vec::new(), |(gate, options)| gate.prefix(options));
+        Server::builder()
             .data_directory(self.work.path().join("data"))
             .cache(self.work.path().join("template"))
             .options(SERVER_OPTIONS)
-            .options(config.server_options().iter().copied())
+            .option(if arm == POOL { THREAD_POOL } else { THREADS })
             .remove_when_orphaned(self.work.path())
-            .start_deadline(Duration::from_secs(120));
-        match &self.options.headworks_exe {
-            Some(program) if config.is_gated() => {
-                let mut prefix: Vec<OsString> = vec![program.into(), "run".into(), "--name".into()];
-                prefix.push(instance(config).into());
-                // Fixed: a search would still be under way in a window of seconds.
-                let parallelism = self.options.parallelism.unwrap_or_else(default_parallelism);
-                prefix.extend(["--parallelism".into(), parallelism.to_string().into()]);
-                if let Some(quota) = self.options.quota {
-                    prefix.extend(["--quota".into(), quota.to_string().into()]);
-                }
-                prefix.push("--".into());
-                builder.prefix(prefix)
-            }
-            // Not even a setting of ours reaches a server without the gate.
-            _ => std::env::vars_os()
-                .map(|(name, _)| name)
-                .filter(|name| name.to_string_lossy().starts_with("HEADWORKS"))
-                .fold(builder, ServerBuilder::env_remove),
-        }
+            .start_deadline(Duration::from_secs(120))
+            .behind(&prefix)
     }
-}
-
-/// Name of the gate's instance in an arm.
-fn instance(config: Config) -> String {
-    format!("demo-{}-{}", std::process::id(), config.name())
 }
 
 /// Reads every page that the clients will, and lets the server finish what the last arm left to be purged.
@@ -300,7 +226,25 @@ fn warm_buffer_pool(server: &Server, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// P of the gated arms: 8 × cores.
-fn default_parallelism() -> u32 {
-    std::thread::available_parallelism().map_or(8, |cores| 8 * cores.get() as u32)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_registry_promises_what_the_plan_expects() {
+        let mut options = RunOptions::new("");
+        let full = Plan::new(&options).expected(&arms(true)).as_secs();
+        assert!(full.abs_diff(EXPERIMENT.expected_s) <= 30, "{full}");
+        options.quick = true;
+        let quick = Plan::new(&options).expected(&arms(true)).as_secs();
+        assert!(quick.abs_diff(EXPERIMENT.expected_quick_s) <= 10, "{quick}");
+    }
+
+    #[test]
+    fn a_short_window_shortens_the_warm_up() {
+        let options = RunOptions { window_s: Some(1), ..RunOptions::new("") };
+        assert_eq!(Plan::new(&options).warm_up, Duration::from_secs(1));
+        let options = RunOptions { window_s: Some(60), ..RunOptions::new("") };
+        assert_eq!(Plan::new(&options).warm_up, Duration::from_secs(6));
+    }
 }

@@ -5,10 +5,11 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::analyse::{Row, ratio};
-use super::arms::{Config, MANY};
-use super::draw_fairness;
-use super::record::Record;
+use super::{AS_IS, GATED, POOL, USERS_MANY, draw_fairness};
+use crate::served::{MAX, P50, P95, P99, TPS};
+use crate::sweep::record::{Point, Record};
+use crate::table::thousands;
+use headworks_policy::metrics::median;
 
 /// A picture that is written to a string.
 pub(super) type Canvas<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -33,14 +34,52 @@ const GROUP_GAP: i32 = 26;
 /// From the last row of arms to the title of the lower panel.
 const FAIRNESS_GAP: i32 = 62;
 
+/// A row of the picture: an arm with a number of users.
+pub(super) struct Row<'a> {
+    pub(super) label: &'a str,
+    pub(super) point: &'a Point,
+}
+
+impl Row<'_> {
+    /// What each round found.
+    pub(super) fn rounds(&self, key: &str) -> Vec<f64> {
+        self.point.runs.iter().filter_map(|run| run.numbers.get(key).copied()).collect()
+    }
+
+    /// The median of them; 0 if nobody was served.
+    fn median(&self, key: &str) -> f64 {
+        median(&self.rounds(key)).unwrap_or_default()
+    }
+
+    pub(super) fn is_gated(&self) -> bool {
+        self.label == GATED
+    }
+
+    /// Whether it belongs to the picture's lower panel.
+    pub(super) fn is_crowded(&self) -> bool {
+        self.point.at == USERS_MANY
+    }
+}
+
+/// Arms with many users first.
+fn rows(record: &Record) -> Vec<Row<'_>> {
+    let arms = || record.arms.iter();
+    let all = arms().flat_map(|arm| arm.points.iter().map(|point| Row { label: &arm.arm, point }));
+    let mut rows: Vec<Row<'_>> = all.collect();
+    rows.sort_by(|a, b| b.point.at.total_cmp(&a.point.at));
+    rows
+}
+
 /// Draws the picture as SVG.
-pub(crate) fn picture(record: &Record, rows: &[Row]) -> Result<String> {
+pub(super) fn picture(record: &Record) -> Result<String> {
+    let rows = rows(record);
     let mut svg = String::new();
-    let height = bottom(&places(rows)) + FAIRNESS_GAP + draw_fairness::TOTAL_HEIGHT;
+    let height = bottom(&places(&rows)) + FAIRNESS_GAP + draw_fairness::TOTAL_HEIGHT;
     let size = (WIDTH as u32, height as u32);
     {
         let canvas = SVGBackend::with_string(&mut svg, size).into_drawing_area();
-        draw(&canvas, record, rows).map_err(|error| anyhow!("cannot draw the picture: {error}"))?;
+        draw(&canvas, record, &rows)
+            .map_err(|error| anyhow!("cannot draw the picture: {error}"))?;
         canvas.present().map_err(|error| anyhow!("cannot draw the picture: {error}"))?;
     }
     Ok(svg)
@@ -48,19 +87,17 @@ pub(crate) fn picture(record: &Record, rows: &[Row]) -> Result<String> {
 
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
-fn draw(canvas: &Canvas<'_>, record: &Record, rows: &[Row]) -> Drawn {
+fn draw(canvas: &Canvas<'_>, record: &Record, rows: &[Row<'_>]) -> Drawn {
     canvas.fill(&WHITE)?;
     text(canvas, (32, 40), &headline(rows), 24, INK, HPos::Left, true)?;
-    let workload = &record.workload;
+    let rounds = rows.iter().map(|row| row.point.runs.len()).max().unwrap_or(0);
+    let workload = record.arms.first().and_then(|arm| arm.setup.get("workload"));
     let caption = format!(
-        "{}, {} × {} rows, {} cores, {} round{} of {} s{}",
-        workload.description,
-        workload.tables,
-        thousands(f64::from(workload.rows_per_table)),
+        "{}, {} cores, {rounds} round{} of {} s{}",
+        workload.map_or("", String::as_str),
         record.header.machine.cores,
-        rows.iter().map(|row| row.rounds.len()).max().unwrap_or(0),
-        if rows.iter().any(|row| row.rounds.len() > 1) { "s" } else { "" },
-        workload.window_s,
+        if rounds > 1 { "s" } else { "" },
+        record.counted_s,
         if record.header.quick { " (quick run, no measurement)" } else { "" },
     );
     text(canvas, (32, 68), &caption, 15, FAINT, HPos::Left, false)?;
@@ -80,13 +117,17 @@ fn draw(canvas: &Canvas<'_>, record: &Record, rows: &[Row]) -> Drawn {
     labels(canvas, rows, &places)?;
     bars(canvas, rows, &places)?;
     latencies(canvas, rows, &places)?;
-    draw_fairness::draw(canvas, record, rows, bottom(&places) + FAIRNESS_GAP)
+    draw_fairness::draw(canvas, rows, bottom(&places) + FAIRNESS_GAP)
 }
 
 /// The result in the picture's title, whatever it is.
-fn headline(rows: &[Row]) -> String {
-    let tps = ratio(rows, Config::Gated, Config::Ungated, |n| n.throughput_tps);
-    let p95 = ratio(rows, Config::Gated, Config::Ungated, |n| n.p95_ms);
+fn headline(rows: &[Row<'_>]) -> String {
+    let of = |label: &str, key: &str| {
+        let row = rows.iter().find(|row| row.is_crowded() && row.label == label)?;
+        Some(row.median(key)).filter(|value| *value > 0.0)
+    };
+    let ratio = |key: &str| Some(of(GATED, key)? / of(AS_IS, key)?);
+    let (tps, p95) = (ratio(TPS), ratio(P95));
     match (tps, p95) {
         (Some(tps), Some(p95)) => {
             format!(
@@ -98,15 +139,15 @@ fn headline(rows: &[Row]) -> String {
 }
 
 /// The vertical middle of every row; arms with few users stand apart.
-fn places(rows: &[Row]) -> Vec<i32> {
+fn places(rows: &[Row<'_>]) -> Vec<i32> {
     let mut y = ROWS_TOP + ROW_HEIGHT / 2;
     let mut before = None;
     rows.iter()
         .map(|row| {
-            if before.is_some_and(|users| users != row.users) {
+            if before.is_some_and(|users| users != row.point.at) {
                 y += GROUP_GAP;
             }
-            before = Some(row.users);
+            before = Some(row.point.at);
             let place = y;
             y += ROW_HEIGHT;
             place
@@ -118,22 +159,14 @@ fn bottom(places: &[i32]) -> i32 {
     places.last().map_or(ROWS_TOP, |y| y + ROW_HEIGHT / 2)
 }
 
-fn labels(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
+fn labels(canvas: &Canvas<'_>, rows: &[Row<'_>], places: &[i32]) -> Drawn {
     for (row, &y) in rows.iter().zip(places) {
         let right = BARS.0 - 14;
-        text(
-            canvas,
-            (right, y - 8),
-            row.config.label(),
-            16,
-            INK,
-            HPos::Right,
-            row.config.is_gated(),
-        )?;
+        text(canvas, (right, y - 8), row.label, 16, INK, HPos::Right, row.is_gated())?;
         text(
             canvas,
             (right, y + 11),
-            &format!("{} users", row.users),
+            &format!("{} users", row.point.at),
             13,
             FAINT,
             HPos::Right,
@@ -143,28 +176,23 @@ fn labels(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
     Ok(())
 }
 
-fn bars(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
-    let largest = rows
-        .iter()
-        .flat_map(|row| {
-            row.rounds.iter().map(|round| round.throughput_tps).chain([row.median.throughput_tps])
-        })
-        .fold(1.0, f64::max);
+fn bars(canvas: &Canvas<'_>, rows: &[Row<'_>], places: &[i32]) -> Drawn {
+    let largest = rows.iter().flat_map(|row| row.rounds(TPS)).fold(1.0, f64::max);
     // Room for the number behind the longest bar.
     let scale = f64::from(BARS.1 - 70) / largest;
     for (row, &y) in rows.iter().zip(places) {
         let colour = colour(row);
-        let end = BARS.0 + (row.median.throughput_tps * scale) as i32;
+        let end = BARS.0 + (row.median(TPS) * scale) as i32;
         canvas.draw(&Rectangle::new([(BARS.0, y - 17), (end, y + 17)], colour.filled()))?;
         let mut rightmost = end;
-        for round in &row.rounds {
-            let x = BARS.0 + (round.throughput_tps * scale) as i32;
+        for tps in row.rounds(TPS) {
+            let x = BARS.0 + (tps * scale) as i32;
             rightmost = rightmost.max(x + 5);
             canvas.draw(&Circle::new((x, y), 5, WHITE.filled()))?;
             canvas.draw(&Circle::new((x, y), 5, INK.stroke_width(2)))?;
         }
-        let label = thousands(row.median.throughput_tps);
-        text(canvas, (rightmost + 8, y), &label, 17, INK, HPos::Left, row.config.is_gated())?;
+        let label = thousands(row.median(TPS));
+        text(canvas, (rightmost + 8, y), &label, 17, INK, HPos::Left, row.is_gated())?;
     }
     let top = ROWS_TOP;
     canvas.draw(&PathElement::new(
@@ -174,10 +202,9 @@ fn bars(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
     Ok(())
 }
 
-fn latencies(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
-    let values = || {
-        rows.iter().flat_map(|row| [row.median.p50_ms, row.median.max_ms]).filter(|ms| *ms > 0.0)
-    };
+fn latencies(canvas: &Canvas<'_>, rows: &[Row<'_>], places: &[i32]) -> Drawn {
+    let values =
+        || rows.iter().flat_map(|row| [row.median(P50), row.median(MAX)]).filter(|ms| *ms > 0.0);
     let low = values().fold(f64::INFINITY, f64::min).min(10.0).log10().floor();
     let high = values().fold(100.0, f64::max).log10() + 0.08;
     let x = |ms: f64| {
@@ -197,14 +224,11 @@ fn latencies(canvas: &Canvas<'_>, rows: &[Row], places: &[i32]) -> Drawn {
     legend(canvas)?;
     for (row, &y) in rows.iter().zip(places) {
         let colour = colour(row);
-        let m = &row.median;
-        canvas.draw(&PathElement::new(
-            vec![(x(m.p50_ms), y), (x(m.max_ms), y)],
-            colour.stroke_width(3),
-        ))?;
-        marks(canvas, [x(m.p50_ms), x(m.p95_ms), x(m.p99_ms), x(m.max_ms)], y, colour)?;
-        let label = format!("p95 {}", thousands(m.p95_ms));
-        text(canvas, (x(m.p95_ms), y - 19), &label, 14, INK, HPos::Center, row.config.is_gated())?;
+        let [p50, p95, p99, max] = [P50, P95, P99, MAX].map(|key| x(row.median(key)));
+        canvas.draw(&PathElement::new(vec![(p50, y), (max, y)], colour.stroke_width(3)))?;
+        marks(canvas, [p50, p95, p99, max], y, colour)?;
+        let label = format!("p95 {}", thousands(row.median(P95)));
+        text(canvas, (p95, y - 19), &label, 14, INK, HPos::Center, row.is_gated())?;
     }
     Ok(())
 }
@@ -245,9 +269,15 @@ fn mark(canvas: &Canvas<'_>, name: &str, x: i32, y: i32, colour: RGBColor) -> Dr
     Ok(())
 }
 
-pub(super) fn colour(row: &Row) -> RGBColor {
-    let (red, green, blue) = row.config.colour();
-    RGBColor(red, green, blue)
+/// Colours that people with any colour vision can tell apart (after Okabe and Ito).
+pub(super) fn colour(row: &Row<'_>) -> RGBColor {
+    match (row.label, row.is_crowded()) {
+        (GATED, true) => RGBColor(0x00, 0x72, 0xb2),
+        (GATED, false) => RGBColor(0x56, 0xb4, 0xe9),
+        (POOL, _) => RGBColor(0xe6, 0x9f, 0x00),
+        (_, true) => RGBColor(0xd5, 0x5e, 0x00),
+        (_, false) => RGBColor(0x8c, 0x8c, 0x8c),
+    }
 }
 
 /// Writes text whose anchor is at the given side and at half its height.
@@ -266,25 +296,4 @@ pub(super) fn text(
         .pos(Pos::new(side, VPos::Center));
     canvas.draw_text(content, &style, at)?;
     Ok(())
-}
-
-/// `1,234`; small numbers keep one digit behind the point.
-pub(crate) fn thousands(value: f64) -> String {
-    if value < 10.0 && value.fract() != 0.0 {
-        return format!("{value:.1}");
-    }
-    let digits = format!("{value:.0}");
-    let mut out = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// Whether an arm belongs to the picture's lower panel.
-pub(super) fn is_crowded(row: &Row) -> bool {
-    row.users == MANY
 }

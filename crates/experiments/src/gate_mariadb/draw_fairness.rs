@@ -3,9 +3,10 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 
-use super::analyse::Row;
-use super::draw::{Canvas, FAINT, GRID, INK, colour, is_crowded, text};
-use super::record::{Record, Round};
+use super::draw::{Canvas, FAINT, GRID, INK, Row, colour, text};
+use crate::served::{SHARES, UNFAIRNESS};
+use crate::sweep::record::Run;
+use headworks_policy::metrics::median;
 
 type Drawn = std::result::Result<(), Box<dyn std::error::Error>>;
 
@@ -21,14 +22,16 @@ const HEIGHT: i32 = 200;
 const LABEL_DISTANCE: f64 = 21.0;
 
 /// Draws the panel with its title at `top`.
-pub(super) fn draw(canvas: &Canvas<'_>, record: &Record, rows: &[Row], top: i32) -> Drawn {
+pub(super) fn draw(canvas: &Canvas<'_>, rows: &[Row<'_>], top: i32) -> Drawn {
     text(canvas, (LEFT, top), "Service per user, 256 users", 17, INK, HPos::Left, true)?;
     let caption = "requests of each user relative to the mean, from the least to the best served; flat is fair";
     text(canvas, (LEFT, top + 20), caption, 13, FAINT, HPos::Left, false)?;
-    let curves: Vec<(&Row, Vec<f64>)> = rows
+    let curves: Vec<(&Row<'_>, &Vec<f64>)> = rows
         .iter()
-        .filter(|row| is_crowded(row))
-        .filter_map(|row| Some((row, curve(middle_round(record, row)?)?)))
+        .filter(|row| row.is_crowded())
+        .filter_map(|row| {
+            Some((row, middle_round(row)?.series.get(SHARES).filter(|all| !all.is_empty())?))
+        })
         .collect();
     let all = || curves.iter().flat_map(|(_, shares)| shares.iter().copied());
     let low = (all().fold(0.9, f64::min) * 10.0).floor() / 10.0;
@@ -61,7 +64,7 @@ pub(super) fn draw(canvas: &Canvas<'_>, record: &Record, rows: &[Row], top: i32)
             .collect();
         canvas.draw(&PathElement::new(
             line,
-            colour(row).stroke_width(if row.config.is_gated() { 4 } else { 3 }),
+            colour(row).stroke_width(if row.is_gated() { 4 } else { 3 }),
         ))?;
     }
     text(canvas, (LEFT, lower + 16), "least served user", 13, FAINT, HPos::Left, false)?;
@@ -70,18 +73,18 @@ pub(super) fn draw(canvas: &Canvas<'_>, record: &Record, rows: &[Row], top: i32)
 }
 
 /// Labels stand at the ends of their curves, moved apart where those are close.
-fn labels(canvas: &Canvas<'_>, curves: &[(&Row, Vec<f64>)], y: impl Fn(f64) -> i32) -> Drawn {
+fn labels(canvas: &Canvas<'_>, curves: &[(&Row<'_>, &Vec<f64>)], y: impl Fn(f64) -> i32) -> Drawn {
     let wanted: Vec<f64> = curves
         .iter()
         .map(|(_, shares)| f64::from(y(shares.last().copied().unwrap_or(1.0))))
         .collect();
     for ((row, _), place) in curves.iter().zip(spread(&wanted, LABEL_DISTANCE)) {
         let unfairness =
-            row.median.unfairness.map_or("–".to_owned(), |value| format!("{value:.3}"));
-        let label = format!("{}: U_f {unfairness}", row.config.label());
+            median(&row.rounds(UNFAIRNESS)).map_or("–".to_owned(), |value| format!("{value:.3}"));
+        let label = format!("{}: U_f {unfairness}", row.label);
         let (x, y) = (RIGHT + 16, place as i32);
         canvas.draw(&Circle::new((x, y), 6, colour(row).filled()))?;
-        text(canvas, (x + 12, y), &label, 14, INK, HPos::Left, row.config.is_gated())?;
+        text(canvas, (x + 12, y), &label, 14, INK, HPos::Left, row.is_gated())?;
     }
     Ok(())
 }
@@ -98,24 +101,11 @@ fn spread(wanted: &[f64], distance: f64) -> Vec<f64> {
 }
 
 /// The round whose unfairness is the median one.
-fn middle_round<'a>(record: &'a Record, row: &Row) -> Option<&'a Round> {
-    let arm = record.arms.iter().find(|arm| arm.config == row.config)?;
-    let mut order: Vec<usize> = (0..arm.rounds.len()).collect();
-    order.sort_by(|&a, &b| {
-        let unfairness = |round: usize| {
-            row.rounds.get(round).and_then(|round| round.unfairness).unwrap_or(f64::MAX)
-        };
-        unfairness(a).total_cmp(&unfairness(b))
-    });
-    arm.rounds.get(*order.get(order.len() / 2)?)
-}
-
-fn curve(round: &Round) -> Option<Vec<f64>> {
-    let requests: Vec<f64> = round.clients.iter().map(|client| client.requests as f64).collect();
-    let mean = crate::metrics::mean(&requests).filter(|mean| *mean > 0.0)?;
-    let mut shares: Vec<f64> = requests.iter().map(|requests| requests / mean).collect();
-    shares.sort_by(f64::total_cmp);
-    Some(shares)
+fn middle_round<'a>(row: &Row<'a>) -> Option<&'a Run> {
+    let unfairness = |run: &Run| run.numbers.get(UNFAIRNESS).copied().unwrap_or(f64::MAX);
+    let mut runs: Vec<&Run> = row.point.runs.iter().collect();
+    runs.sort_by(|a, b| unfairness(a).total_cmp(&unfairness(b)));
+    runs.get(runs.len() / 2).copied()
 }
 
 #[cfg(test)]

@@ -3,27 +3,23 @@
 //! Five arms, run in turn on the same data: 256 users on MariaDB as it is, on MariaDB's own pool of threads, and
 //! behind the gate; and 16 users with and without the gate, where there is nothing to win and little to lose.
 
-mod analyse;
-mod arms;
 mod collect;
 mod draw;
 mod draw_fairness;
-mod plan;
-mod record;
-mod report;
-mod text;
-mod verdicts;
+#[cfg(test)]
+mod tests;
 mod workload;
 
 use std::path::Path;
 
 use anyhow::Result;
 
-use crate::record::{Outcome, read_json, write_file, write_json};
-use crate::registry::{Experiment, RunOptions};
-use record::Record;
-
-pub(crate) use draw::thousands;
+use crate::experiment::{Experiment, Outcome, RunOptions};
+use crate::served::{
+    CPU_WAITED, MAX, P50, P95, P99, REQUESTS, RETRIES, TPS, UNFAIRNESS, VARIATION,
+};
+use crate::sweep::found::Seed;
+use crate::sweep::{self, Bound, Claim, Presentation};
 
 const ID: &str = "gate-mariadb";
 
@@ -40,32 +36,106 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     report: |directory| report_on(directory, false),
 };
 
+/// The arms.
+const AS_IS: &str = "MariaDB as it is";
+const POOL: &str = "its own thread pool";
+const GATED: &str = "behind the gate";
+
+/// Users that overload the server, and users that do not.
+const USERS_MANY: f64 = 256.0;
+const USERS_FEW: f64 = 16.0;
+
+/// What the paper says about throughput.
+const PAPER_THROUGHPUT: &str = "1.10 to 1.28 × from 64 to 512 users (MySQL 8.0.15, TPC-C, Fig. 9)";
+
+fn over(seed: &Seed<'_>, key: &str, under: &'static str, users: f64) -> f64 {
+    seed.get(GATED, users, key) / seed.get(under, users, key)
+}
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        statement: "256 users: at least 1.10 × the throughput of MariaDB as it is",
+        paper: PAPER_THROUGHPUT,
+        unit: "ratio of tx/s",
+        ours: |seed| over(seed, TPS, AS_IS, USERS_MANY),
+        bound: Bound::AtLeast(1.10),
+        note: "",
+    },
+    Claim {
+        statement: "256 users: at least 1.10 × the throughput of MariaDB's own thread pool",
+        paper: "not compared",
+        unit: "ratio of tx/s",
+        ours: |seed| over(seed, TPS, POOL, USERS_MANY),
+        bound: Bound::AtLeast(1.10),
+        note: "",
+    },
+    Claim {
+        statement: "256 users: p95 latency at most 0.4 × that of MariaDB as it is",
+        paper: "not reported for MySQL",
+        unit: "ratio of ms",
+        ours: |seed| over(seed, P95, AS_IS, USERS_MANY),
+        bound: Bound::AtMost(0.4),
+        note: "",
+    },
+    Claim {
+        statement: "256 users: p95 latency at most 0.4 × that of MariaDB's own thread pool",
+        paper: "not compared",
+        unit: "ratio of ms",
+        ours: |seed| over(seed, P95, POOL, USERS_MANY),
+        bound: Bound::AtMost(0.4),
+        note: "",
+    },
+    Claim {
+        statement: "256 users: unfairness U_f at most 0.05",
+        paper: "at most 0.15 wanted; 0.17 at 512 users (Fig. 9)",
+        unit: "U_f over requests",
+        ours: |seed| seed.get(GATED, USERS_MANY, UNFAIRNESS),
+        bound: Bound::AtMost(0.05),
+        note: "",
+    },
+    Claim {
+        statement: "16 users: at least 0.99 × the throughput without the gate",
+        paper: "not reported; interception costs about 100 ns a call",
+        unit: "ratio of tx/s",
+        ours: |seed| over(seed, TPS, AS_IS, USERS_FEW),
+        bound: Bound::AtLeast(0.99),
+        note: "",
+    },
+];
+
 fn run(options: &RunOptions) -> Result<Outcome> {
-    let record = collect::collect(options)?;
-    write_json(&options.out.join(format!("{ID}.json")), &record)?;
+    sweep::write(&options.out, &collect::collect(options)?)?;
     report_on(&options.out, true)
 }
 
 /// Analyses and draws from what was recorded; `fresh` says that the record was made in this very run.
 fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
-    let record_path = directory.join(format!("{ID}.json"));
-    let mut record: Record = read_json(&record_path)?;
-    let rows = analyse::rows(&record)?;
-    record.verdicts = verdicts::verdicts(&rows, record.header.quick);
-    let svg = draw::picture(&record, &rows)?;
-    let page = report::page_file(&record, &rows, &svg);
-
-    let files = ["result.json", "gate-mariadb.svg", "report.html"].map(|name| directory.join(name));
-    write_json(&record_path, &record)?;
-    write_json(&files[0], &analyse::Result { rows: rows.clone() })?;
-    write_file(&files[1], svg.as_bytes())?;
-    write_file(&files[2], page.as_bytes())?;
-    let mut files = Vec::from(files);
-    files.insert(0, record_path);
-    files.push(directory.join("index.html"));
-    let text = text::summary(&record, &rows, &files, fresh);
-    Ok(Outcome { id: ID, verdicts: record.verdicts, files, text })
+    let record = sweep::read(directory, ID)?;
+    let show = Presentation {
+        id: ID,
+        figure: EXPERIMENT.figure,
+        about: "sysbench's oltp_read_write against one MariaDB, whose users are served as it serves them, by its own \
+                pool of threads, and behind the gate. Latency runs from the begin of a transaction's first attempt to \
+                the answer to its COMMIT, as the client sees it, so retries and waiting in the gate are part of it. \
+                U_f is the largest deviation of one user's requests from the mean of all users, relative to that mean; \
+                CV is the coefficient of variation of each user's latencies, averaged over users.",
+        sweep_label: "users",
+        caption: format!("windows of {} s", record.counted_s),
+        columns: &[
+            ("tx/s", TPS),
+            ("p50 ms", P50),
+            ("p95 ms", P95),
+            ("p99 ms", P99),
+            ("max ms", MAX),
+            ("U_f", UNFAIRNESS),
+            ("CV", VARIATION),
+            ("statements/s", REQUESTS),
+            ("repeated, %", RETRIES),
+            ("waited for a processor, %", CPU_WAITED),
+        ],
+        claims: CLAIMS,
+        own_picture: Some(draw::picture),
+        ..Presentation::default()
+    };
+    sweep::report(&show, record, directory, fresh)
 }
-
-#[cfg(test)]
-mod tests;

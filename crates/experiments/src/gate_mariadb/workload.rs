@@ -8,10 +8,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use headworks_rig::{ACCOUNT, find_program};
 
-use super::record::Client;
-
 use crate::progress::Progress;
 use crate::running::Running;
+use crate::served::Client;
 
 const SCRIPT: &str = include_str!("workload.lua");
 

@@ -1,34 +1,35 @@
-//! Running the arms and writing down what happened. Nothing here judges a number.
+//! Runs the arms in turn. Nothing here judges a number.
 
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use headworks_rig::gated::Instance;
 use headworks_rig::machine::Load;
 use headworks_rig::{PostgresBuilder, PostgresServer, SUPERUSER, postgres_program};
 
-use super::arms::{Arm, Config};
 use super::pgbench::{self, Window, wall_clock_us};
-use super::record::{ArmRecord, Record, Round, Software};
-use super::{ID, pooler};
-use crate::interrupt::{self, Interrupted, monotonic_us};
+use super::{AS_IS, AS_IS_16, EXPERIMENT, GATED, GATED_16, PGBOUNCER, POINTS, pooler};
+use crate::experiment::RunOptions;
+use crate::interrupt::monotonic_us;
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
-use crate::shuffle::SplitMix;
+use crate::served::measure;
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{Arm, Rounds, Task};
 use crate::work::Work;
 
 /// Settings of the server in every arm; everything else is PostgreSQL's default.
 const SETTINGS: [(&str, &str); 3] =
     [("fsync", "on"), ("shared_buffers", "512MB"), ("max_wal_size", "4GB")];
 
-/// The file name of our library, by which it is found in a server's memory map.
-const LIBRARY: &str = "libheadworks";
+const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 
-const STOP_DEADLINE: Duration = Duration::from_secs(120);
+/// How long clients may take to end.
+const CLIENTS_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// What a run takes beside its clients.
+const AROUND: Duration = Duration::from_millis(2_500);
 
 /// The sizes of a run.
 struct Plan {
@@ -56,62 +57,71 @@ impl Plan {
         Duration::from_millis(500 + 10 * users as u64) + self.warm_up
     }
 
-    fn expected(&self, arms: &[Arm]) -> Duration {
-        let around = Duration::from_millis(2_500);
-        let run = |arm: &Arm| self.lead(arm.config.users()) + self.window + around;
-        arms.iter().map(run).sum::<Duration>() * self.rounds as u32
+    fn run(&self, users: usize) -> Duration {
+        self.lead(users) + self.window + AROUND
     }
+
+    fn expected(&self, arms: &[Arm]) -> Duration {
+        let runs = arms.iter().map(|arm| self.run(users(arm.label)) * arm.points.len() as u32);
+        runs.sum::<Duration>() * self.rounds as u32
+    }
+}
+
+/// Clients of an arm.
+fn users(arm: &str) -> usize {
+    if [AS_IS_16, GATED_16].contains(&arm) { 16 } else { 256 }
+}
+
+fn is_gated(arm: &str) -> bool {
+    [GATED, GATED_16].contains(&arm)
+}
+
+/// All arms that can run.
+fn arms(with_gate: bool) -> Vec<Arm> {
+    let arms = [AS_IS, PGBOUNCER, GATED, AS_IS_16, GATED_16].into_iter();
+    arms.filter(|arm| with_gate || !is_gated(arm))
+        .map(|arm| {
+            let possible = |at: &usize| arm != PGBOUNCER || POINTS[*at].1 != "prepared";
+            let points = (0..POINTS.len()).filter(possible).map(|at| at as f64);
+            Arm::new(arm, format!("{} clients", users(arm)), &points.collect::<Vec<_>>())
+        })
+        .collect()
 }
 
 /// Runs the whole experiment.
 pub(super) fn collect(options: &RunOptions) -> Result<Record> {
-    let gate = match &options.headworks_exe {
-        _ if options.without_gate => None,
-        Some(program) if program.is_file() => Some(program.clone()),
-        _ => bail!("no `headworks` program was given to put the gate in front of the server"),
-    };
-    let arms = Arm::all(gate.is_some());
+    let gate = options.gate(EXPERIMENT.id)?;
     let plan = Plan::new(options);
     let work = Work::new(options, 2 << 30)?;
-    let parallelism = options.parallelism.unwrap_or_else(default_parallelism);
     let postgres = postgres_program("postgres").context(headworks_rig::POSTGRES_SKIPPED)?;
     let version = Command::new(postgres).arg("--version").env_remove("LD_PRELOAD").output()?;
     let pgbench = pgbench::program()?;
     let pgbouncer = pooler::program()?;
-    let experiment = super::EXPERIMENT;
-    let mut record = Record {
-        header: Header::of(&experiment, options, unix_now_s()),
-        software: Software {
-            postgres: String::from_utf8_lossy(&version.stdout).trim().to_owned(),
-            pgbench: pgbench::version(&pgbench)?,
-            pgbouncer: pooler::version(&pgbouncer)?,
-        },
-        scale: plan.scale,
-        warm_up_s: plan.warm_up.as_secs_f64(),
-        window_s: plan.window.as_secs_f64(),
-        server_settings: SETTINGS.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
-        parallelism,
-        quota: options.quota,
-        verdicts: Vec::new(),
-        arms: Vec::new(),
-    };
-    let progress = Progress::new(ID, plan.expected(&arms));
-    let mut bench = Bench { progress, options, plan, work, gate, parallelism, pgbench, pgbouncer };
+    let software = [
+        String::from_utf8_lossy(&version.stdout).trim().to_owned(),
+        pgbench::version(&pgbench)?,
+        pooler::version(&pgbouncer)?,
+    ];
+    let parallelism = options.parallelism();
+    let settings = SETTINGS.map(|(name, value)| format!("{name}={value}")).join(", ");
+    let mut arms = arms(gate.is_some());
+    for arm in &mut arms {
+        let mut note = |key: &str, value: String| arm.setup.insert(key.to_owned(), value);
+        note("workload", format!("scale {}, {settings}", plan.scale));
+        note("software", software.join(", "));
+        if arm.label == PGBOUNCER {
+            note("front", format!("transaction mode, {parallelism} server connections"));
+        } else if let Some((_, front)) = gate.as_ref().filter(|_| is_gated(arm.label)) {
+            note("front", front.join(" "));
+        }
+    }
+    let progress = Progress::new(EXPERIMENT.id, plan.expected(&arms));
+    let rounds = Rounds::begin(&EXPERIMENT, options);
+    let mut bench = Bench { progress, options, plan, work, gate, pgbench, pgbouncer };
     bench.prepare()?;
-    let mut rounds = bench.run_rounds(&arms)?;
-    record.arms = arms
-        .into_iter()
-        .filter_map(|arm| {
-            let rounds = rounds.remove(&arm.name())?;
-            Some(ArmRecord { arm, users: arm.config.users(), rounds })
-        })
-        .collect();
-    Ok(record)
-}
-
-/// P of the gated arms: 8 × cores.
-fn default_parallelism() -> u32 {
-    std::thread::available_parallelism().map_or(8, |cores| 8 * cores.get() as u32)
+    let time = (bench.plan.warm_up.as_secs_f64(), bench.plan.window.as_secs_f64());
+    let sweep = "workload and protocol, numbered";
+    rounds.collect(bench.plan.rounds, time, sweep, arms, |task| bench.run(task))
 }
 
 struct Bench<'a> {
@@ -119,8 +129,7 @@ struct Bench<'a> {
     options: &'a RunOptions,
     plan: Plan,
     work: Work,
-    gate: Option<PathBuf>,
-    parallelism: u32,
+    gate: Option<(Instance, Vec<String>)>,
     pgbench: PathBuf,
     pgbouncer: PathBuf,
 }
@@ -129,141 +138,62 @@ impl Bench<'_> {
     fn prepare(&mut self) -> Result<()> {
         let scale = self.plan.scale;
         self.progress.step(&format!("loading scale {scale}"), Duration::from_secs(5));
-        let mut server = self.server(Config::Ungated).start()?;
+        let mut server = self.server(AS_IS).start()?;
         let log = self.work.path().join("prepare.out");
         pgbench::prepare(&self.pgbench, server.port(), scale, &log, &self.progress)?;
-        server.end(libc::SIGINT, STOP_DEADLINE)?;
+        server.stop(STOP_TIMEOUT)?;
         Ok(())
     }
 
-    fn run_rounds(&mut self, arms: &[Arm]) -> Result<BTreeMap<String, Vec<Round>>> {
-        let mut rounds: BTreeMap<String, Vec<Round>> = BTreeMap::new();
-        let mut random = SplitMix::new(self.options.seed);
-        let mut order = arms.to_vec();
-        for round in 1..=self.plan.rounds {
-            random.shuffle(&mut order);
-            for (place, &arm) in order.iter().enumerate() {
-                let title = format!("round {round}/{} · {}", self.plan.rounds, arm.name());
-                let run = self.run_arm(arm, round, place + 1, &title).map_err(|error| {
-                    // Who interrupts does not need to be told where.
-                    if error.is::<Interrupted>() {
-                        error
-                    } else {
-                        error.context(format!("{} in round {round}", arm.name()))
-                    }
-                })?;
-                rounds.entry(arm.name()).or_default().push(run);
-            }
-        }
-        Ok(rounds)
-    }
-
-    fn run_arm(&mut self, arm: Arm, round: usize, position: usize, title: &str) -> Result<Round> {
-        interrupt::check()?;
-        self.progress.step(&format!("{title} · starting"), Duration::from_millis(1_500));
-        let mut server = self.server(arm.config).start()?;
-        let library_mapped = server.has_mapped(LIBRARY)?;
-        ensure!(
-            library_mapped == arm.config.is_gated(),
-            "our library is{} in the server's memory",
-            if library_mapped { "" } else { " not" }
-        );
+    fn run(&mut self, task: Task<'_>) -> Result<Run> {
+        let users = users(task.arm);
+        self.progress.step(task.title, self.plan.run(users));
+        let mut server = self.server(task.arm).start()?;
+        server.ensure_gated(is_gated(task.arm))?;
         // Every run finds the same: no rows to be cleaned up, no checkpoint that is due.
         sql(server.port(), "VACUUM; CHECKPOINT; SELECT sum(abalance) FROM pgbench_accounts")?;
-        let (_pooler, port) = if arm.config == Config::Pgbouncer {
-            let directory = self.work.path();
-            let (pooler, port) =
-                pooler::start(&self.pgbouncer, directory, server.port(), self.parallelism)?;
+        let (_pooler, port) = if task.arm == PGBOUNCER {
+            let (directory, pool) = (self.work.path(), self.options.parallelism());
+            let (pooler, port) = pooler::start(&self.pgbouncer, directory, server.port(), pool)?;
             (Some(pooler), port)
         } else {
             (None, server.port())
         };
-        let lead = self.plan.lead(arm.config.users());
+        let lead = self.plan.lead(users);
+        let window_us = self.plan.window.as_micros() as u64;
         let begin_us = wall_clock_us() + lead.as_micros() as u64;
-        let window = Window { begin_us, end_us: begin_us + self.plan.window.as_micros() as u64 };
+        let window = Window { begin_us, end_us: begin_us + window_us };
         let monotonic_begin_us = monotonic_us() + lead.as_micros() as u64;
         // pgbench counts its time from when all clients are connected, so that this always outlasts the window.
         let time = lead + self.plan.window + Duration::from_secs(1);
         let logs = self.work.path().join("logs");
-        self.progress.step(&format!("{title} · warming up"), lead);
         // Every arm of a round draws the same keys.
-        let seed = self.options.seed.wrapping_add(round as u64);
-        let mut clients = pgbench::start(&self.pgbench, port, arm, time, seed, &logs)?;
+        let seed = self.options.seed.wrapping_add(task.round);
+        let what = POINTS[task.at as usize];
+        let mut clients = pgbench::start(&self.pgbench, port, what, users, time, seed, &logs)?;
         clients.wait_until(monotonic_begin_us, &self.progress)?;
-        let load_at_window_begin = Load::read();
-        self.progress.step(&format!("{title} · measuring"), self.plan.window);
-        let monotonic_end_us = monotonic_begin_us + self.plan.window.as_micros() as u64;
-        clients.wait_until(monotonic_end_us, &self.progress)?;
-        let load_at_window_end = Load::read();
-        let gate = self.gate_status(arm.config)?;
-        self.progress.step(&format!("{title} · stopping"), Duration::from_secs(1));
-        clients.wait(Duration::from_secs(120), &self.progress)?;
+        let begin = Load::read();
+        clients.wait_until(monotonic_begin_us + window_us, &self.progress)?;
+        let end = Load::read();
+        if let Some((gate, _)) = self.gate.as_ref().filter(|_| is_gated(task.arm)) {
+            gate.enforcing_status()?;
+        }
+        clients.wait(CLIENTS_TIMEOUT, &self.progress)?;
         ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
-        server.end(libc::SIGINT, STOP_DEADLINE)?;
-        Ok(Round {
-            round,
-            position_in_round: position,
-            library_mapped,
-            gate,
-            load_at_window_begin,
-            load_at_window_end,
-            measured: pgbench::read_logs(&logs, arm.config.users(), window)?,
-        })
+        server.stop(STOP_TIMEOUT)?;
+        let clients = pgbench::read_logs(&logs, users, window)?;
+        Ok(measure(&clients, self.plan.window.as_secs_f64(), [begin, end]))
     }
 
-    /// What the gate says of itself. An arm whose gate is not closed would measure nothing.
-    fn gate_status(&self, config: Config) -> Result<Option<serde_json::Value>> {
-        let Some(program) = self.gate.as_ref().filter(|_| config.is_gated()) else {
-            return Ok(None);
-        };
-        let output = Command::new(program)
-            .args(["status", "--json", "--name", &instance(config)])
-            .output()?;
-        let mut status: serde_json::Value =
-            serde_json::from_slice(&output.stdout).context("the gate does not tell its state")?;
-        ensure!(
-            status["mode"] == "enforce" && status["gate"] == "closed",
-            "the gate is {} in mode {}: it does not hold anybody",
-            status["gate"],
-            status["mode"]
-        );
-        if let Some(status) = status.as_object_mut() {
-            status.remove("connections");
-        }
-        Ok(Some(status))
-    }
-
-    fn server(&self, config: Config) -> PostgresBuilder {
-        let mut builder = PostgresServer::builder()
+    fn server(&self, arm: &str) -> PostgresBuilder {
+        let gate = self.gate.as_ref().filter(|_| is_gated(arm));
+        let prefix = gate.map_or(Vec::new(), |(gate, options)| gate.prefix(options));
+        let builder = PostgresServer::builder()
             .data_directory(self.work.path().join("data"))
-            .remove_when_orphaned(self.work.path());
-        for (name, value) in SETTINGS {
-            builder = builder.setting(name, value);
-        }
-        match &self.gate {
-            Some(program) if config.is_gated() => {
-                let mut prefix: Vec<OsString> = vec![program.into(), "run".into(), "--name".into()];
-                prefix.push(instance(config).into());
-                // Fixed: a search would still be under way in a window of seconds.
-                prefix.extend(["--parallelism".into(), self.parallelism.to_string().into()]);
-                if let Some(quota) = self.options.quota {
-                    prefix.extend(["--quota".into(), quota.to_string().into()]);
-                }
-                prefix.push("--".into());
-                builder.prefix(prefix)
-            }
-            // Not even a setting of ours reaches a server without the gate.
-            _ => std::env::vars_os()
-                .map(|(name, _)| name)
-                .filter(|name| name.to_string_lossy().starts_with("HEADWORKS"))
-                .fold(builder, PostgresBuilder::env_remove),
-        }
+            .remove_when_orphaned(self.work.path())
+            .behind(&prefix);
+        SETTINGS.iter().fold(builder, |builder, (name, value)| builder.setting(name, value))
     }
-}
-
-/// Name of the gate's instance in an arm.
-fn instance(config: Config) -> String {
-    format!("pg-{}-{}", std::process::id(), config.name())
 }
 
 /// Runs statements by psql, one after the other.
@@ -287,11 +217,10 @@ mod tests {
     #[test]
     fn the_registry_promises_what_the_plan_expects() {
         let mut options = RunOptions::new("");
-        let full = Plan::new(&options).expected(&Arm::all(true)).as_secs();
-        let experiment = super::super::EXPERIMENT;
-        assert!(full.abs_diff(experiment.expected_s) <= 60, "{full}");
+        let full = Plan::new(&options).expected(&arms(true)).as_secs();
+        assert!(full.abs_diff(EXPERIMENT.expected_s) <= 60, "{full}");
         options.quick = true;
-        let quick = Plan::new(&options).expected(&Arm::all(true)).as_secs();
-        assert!(quick.abs_diff(experiment.expected_quick_s) <= 20, "{quick}");
+        let quick = Plan::new(&options).expected(&arms(true)).as_secs();
+        assert!(quick.abs_diff(EXPERIMENT.expected_quick_s) <= 20, "{quick}");
     }
 }

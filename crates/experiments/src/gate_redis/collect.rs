@@ -1,26 +1,24 @@
 //! Running both servers in turn and writing down what happened. Nothing here judges a number.
 
-use std::ffi::OsString;
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use headworks_policy::metrics::unfairness;
+use headworks_rig::gated::Instance;
 use headworks_rig::machine::Load;
 use headworks_rig::{LoopKind, LoopServer, find_program};
-use headworks_workload::metrics::unfairness;
 use headworks_workload::redis::{self, Group, Served, Time};
 
 use super::{
     ALONE, AS_IS, BENCHMARK, BESIDE, GATE, ID, MANY, NOISY, P99, PIPELINES, SMALL, UNFAIRNESS,
 };
+use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
-use crate::shuffle::SplitMix;
-use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{Arm, Rounds};
 use crate::work::Work;
 
 /// P of the gate if none is asked for: users served by one return of the event loop. With 4 the returns cost a quarter of
@@ -39,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 struct Bench<'a> {
     options: &'a RunOptions,
-    headworks: PathBuf,
+    gate: Instance,
     benchmark: PathBuf,
     work: Work,
     time: Time,
@@ -48,7 +46,8 @@ struct Bench<'a> {
 
 /// Runs the whole experiment.
 pub(super) fn collect(options: &RunOptions) -> Result<Record> {
-    let headworks = options.headworks()?;
+    let name = format!("gate-redis-{}", std::process::id());
+    let gate = Instance::shared(options.headworks()?, name);
     let benchmark = find_program("redis-benchmark")
         .context("redis-benchmark is not installed (apt-get install redis-tools)")?;
     let (rounds, window_s) = if options.quick { (1, 2) } else { (5, 10) };
@@ -58,53 +57,21 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     // Two loads of our own, redis-benchmark for about as long, and the small account alone.
     let run = 4 * (time.warm_up + time.window);
     let expected = run * (rounds * 2 * PIPELINES.len()) as u32;
-    let (began, recorded_at_unix_s, load_before) = (Instant::now(), unix_now_s(), Load::at_rest());
+    let schedule = Rounds::begin(&super::EXPERIMENT, options);
     let mut bench = Bench {
         options,
-        headworks,
+        gate,
         benchmark,
         work: Work::new(options, 1 << 20)?,
         time,
         progress: Progress::new(ID, expected),
     };
-    let mut tasks: Vec<(&str, f64)> =
-        [AS_IS, GATE].iter().flat_map(|&arm| PIPELINES.map(|pipeline| (arm, pipeline))).collect();
-    let mut random = SplitMix::new(options.seed);
-    let mut runs: Vec<((&str, f64), Run)> = Vec::new();
-    for round in 1..=rounds {
-        random.shuffle(&mut tasks);
-        for &(arm, pipeline) in &tasks {
-            interrupt::check()?;
-            let title = format!("round {round}/{rounds} · {arm} · {pipeline}");
-            bench.progress.step(&title, run);
-            let found = bench
-                .run(arm, pipeline as usize, round as u64)
-                .with_context(|| format!("{arm} with {pipeline} under way in round {round}"))?;
-            runs.push(((arm, pipeline), found));
-        }
-    }
-    let experiment = super::EXPERIMENT;
-    let arms = [AS_IS, GATE].map(|arm| ArmRecord {
-        arm: arm.to_owned(),
-        setup: [("server".to_owned(), bench.describe(arm))].into(),
-        points: PIPELINES
-            .iter()
-            .map(|&at| {
-                let of = runs.iter().filter(|(task, _)| *task == (arm, at));
-                Point { at, runs: of.map(|(_, run)| run.clone()).collect() }
-            })
-            .collect(),
-    });
-    Ok(Record {
-        header: Header::of(&experiment, options, recorded_at_unix_s),
-        counted_s: window_s as f64,
-        warmup_s: time.warm_up.as_secs_f64(),
-        took_s: began.elapsed().as_secs_f64(),
-        load_before,
-        load_after: Load::at_rest(),
-        verdicts: Vec::new(),
-        sweep: "commands under way for each connection".to_owned(),
-        arms: arms.into(),
+    let arms = [AS_IS, GATE].map(|arm| Arm::new(arm, bench.describe(arm), &PIPELINES));
+    let seconds = (time.warm_up.as_secs_f64(), window_s as f64);
+    let sweep = "commands under way for each connection";
+    schedule.collect(rounds, seconds, sweep, arms.into(), |task| {
+        bench.progress.step(task.title, run);
+        bench.run(task.arm, task.at as usize, task.round)
     })
 }
 
@@ -123,26 +90,20 @@ impl Bench<'_> {
 
     fn server(&self, arm: &str) -> Result<LoopServer> {
         let mut builder = LoopServer::builder(LoopKind::Redis)
-            .arguments(["--maxclients", "4000", "--tcp-backlog", "4096"])
+            .options(["--maxclients", "4000", "--tcp-backlog", "4096"])
             .remove_when_orphaned(self.work.path());
         if arm == GATE {
             let path = self.work.path().join("gate.toml");
-            fs::write(&path, self.config())?;
-            let words = ["run", "--name", &instance(), "--config"].map(OsString::from);
-            let prefix = std::iter::once(self.headworks.clone().into()).chain(words);
-            builder = builder.prefix(prefix.chain([path.into(), "--".into()]));
+            builder = builder.prefix(self.gate.prefix_with_config(&path, &self.config(), &[])?);
         }
         let server = builder.start()?;
-        ensure!(
-            server.has_mapped("libheadworks")? == (arm == GATE),
-            "the arm is not what it is called"
-        );
+        server.ensure_gated(arm == GATE)?;
         Ok(server)
     }
 
     fn run(&mut self, arm: &str, pipeline: usize, round: u64) -> Result<Run> {
         let server = self.server(arm)?;
-        let mut run = Run { seed: round, bucket_s: 1.0, ..Run::default() };
+        let mut run = Run { bucket_s: 1.0, ..Run::default() };
         let mut note = |key: &str, value: f64| run.numbers.insert(key.to_owned(), value);
         for account in ["small", "noisy"] {
             let words = ["ACL", "SETUSER", account, "on", "nopass", "+@all", "~*"];
@@ -161,7 +122,8 @@ impl Bench<'_> {
         note("p50_ms", quantile_ms(&all[0], 0.5));
         note(P99, quantile_ms(&all[0], 0.99));
         if arm == GATE {
-            self.set_parallelism(PARALLELISM_FOR_TWO)?;
+            let p = PARALLELISM_FOR_TWO.to_string();
+            self.gate.order(&["set", "--parallelism", &p])?;
         }
         let small = Group { pause: PAUSE, ..group(Some("small"), SMALL, 1) };
         let alone = self.load(&server, std::slice::from_ref(&small), round)?;
@@ -174,14 +136,6 @@ impl Bench<'_> {
         note("small_share", sum(&beside[0]) / (sum(&beside[0]) + sum(&beside[1])));
         run.load = Some(Load::at_rest());
         Ok(run)
-    }
-
-    fn set_parallelism(&self, places: u32) -> Result<()> {
-        let output = Command::new(&self.headworks)
-            .args(["set", "--name", &instance(), "--parallelism", &places.to_string()])
-            .output()?;
-        ensure!(output.status.success(), "P = {places} was refused: {output:?}");
-        Ok(())
     }
 
     /// Commands per second that redis-benchmark measures: the mean of SET and GET.
@@ -225,9 +179,4 @@ fn group(account: Option<&str>, connections: usize, pipeline: usize) -> Group {
 
 fn quantile_ms(served: &Served, quantile: f64) -> f64 {
     served.latency_us.value_at_quantile(quantile) as f64 / 1_000.0
-}
-
-/// Name of the gate's instance.
-fn instance() -> String {
-    format!("gate-redis-{}", std::process::id())
 }

@@ -6,8 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::{self, Bound, Claim, Presentation};
@@ -111,8 +110,6 @@ fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
         runs: "rounds",
         caption: format!("windows of {} s", record.counted_s),
         quick: "short windows and one round; it measures nothing well",
-        appendix: String::new(),
-        derive: |_| {},
         claims: CLAIMS,
         panels: vec![
             panel("redis-benchmark", "commands/s", BENCHMARK),
@@ -120,6 +117,7 @@ fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
             panel("P99 of 1,000 connections", "ms", P99),
             panel("P99 of the small account beside the large one", "ms", BESIDE),
         ],
+        ..Presentation::default()
     };
     sweep::report(&show, record, directory, fresh)
 }

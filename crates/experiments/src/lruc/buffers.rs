@@ -4,7 +4,7 @@ use headworks_bufferpool::StrategyKind;
 
 use super::figure::{Bound, Claim, Figure, Sweep, linkbench, tpcc};
 use super::{report, run};
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
 

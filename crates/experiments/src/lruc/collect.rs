@@ -9,12 +9,12 @@ use headworks_rig::machine::{Load, Machine};
 use super::data;
 use super::drive::{self, Setup, Stopped, Time};
 use super::figure::{AROUND_S, Arm, Figure, LOAD_S, PAPER, QUICK, Sweep, TIME, usual};
+use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
 use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
-use crate::shuffle::SplitMix;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use headworks_policy::random::Random;
 
 /// A run during which the process stood still is repeated, so often in all.
 const TRIES: usize = 4;
@@ -106,7 +106,7 @@ fn run_sweep(figure: &'static Figure, options: &RunOptions, plan: &Plan) -> Resu
     let title = format!("{}: {}", figure.id, figure.title);
     let mut progress = Progress::new(&title, Duration::from_secs_f64(expected_s));
     let (began, recorded_at_unix_s, load_before) = (Instant::now(), unix_now_s(), Load::at_rest());
-    let mut random = SplitMix::new(plan.seed);
+    let mut random = Random::new(plan.seed);
     let mut runs: Vec<(Task, Run)> = Vec::new();
     for round in 1..=plan.rounds {
         for workload in sweep.workloads() {

@@ -5,7 +5,7 @@ use headworks_bufferpool::StrategyKind;
 use super::device::DeviceKind;
 use super::figure::{Bound, Claim, Figure, SLOWED, Sweep, tpcc};
 use super::{report, run};
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 use crate::sweep::panel::Panel;
 
 pub(super) const DEVICES: Experiment =

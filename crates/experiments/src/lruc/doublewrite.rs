@@ -4,7 +4,7 @@ use headworks_bufferpool::StrategyKind;
 
 use super::figure::{Bound, Claim, Figure, Sweep, tpcc};
 use super::{report, run};
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 use crate::sweep::panel::Panel;
 
 pub(super) const DOUBLEWRITE: Experiment =

@@ -16,7 +16,7 @@ use headworks_policy::block::{SECTOR_BYTES, SchedulerKind};
 use super::data::{Data, Database, PAGE_BYTES};
 use super::device::DeviceKind;
 use super::queues::{PolicyQueue, by_user, foreground_first};
-use crate::metrics::percentile;
+use headworks_policy::metrics::percentile;
 
 /// A sync of the log, which has a device of its own, as in the paper. A SATA drive's, with nothing else to do.
 const LOG_SYNC: Duration = Duration::from_micros(500);

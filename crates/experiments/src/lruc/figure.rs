@@ -11,8 +11,7 @@ use headworks_engine::tpcc::Mix;
 use super::data::Database;
 use super::device::DeviceKind;
 use super::drive::{QueueOrder, Setup, Time};
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::sweep::panel::Panel;
 pub(super) use crate::sweep::{Bound, Claim};
 

@@ -25,8 +25,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::sweep::{self, Presentation};
 use figure::Figure;
 
@@ -73,10 +72,9 @@ fn report_on(figure: &'static Figure, directory: &Path, fresh: bool) -> Result<O
         runs: "rounds",
         caption: format!("Modelled device, windows of {} s", record.counted_s),
         quick: "a small database, short windows and one round; it measures nothing well",
-        appendix: String::new(),
-        derive: |_| {},
         claims: figure.claims,
         panels: (figure.panels)(),
+        ..Presentation::default()
     };
     sweep::report(&show, record, directory, fresh)
 }

@@ -8,7 +8,7 @@ use super::device::DeviceKind;
 use super::drive::QueueOrder;
 use super::figure::{Bound, Claim, Figure, Sweep, tpcc};
 use super::{report, run};
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 

@@ -5,7 +5,7 @@ use headworks_engine::TreeLatch;
 
 use super::figure::{Bound, Claim, Figure, Sweep, linkbench, tpcc};
 use super::{report, run};
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 use crate::sweep::found::{Seed, largest};
 use crate::sweep::panel::Panel;
 

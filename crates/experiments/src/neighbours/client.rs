@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use headworks_policy::random::Random;
 use headworks_workload::db::{Database, DbError, Session, Value};
 use headworks_workload::driver::{Client, Request};
 use headworks_workload::priority;
-use headworks_workload::random::Random;
 
 use super::site::ROWS;
 
@@ -35,7 +35,7 @@ impl Reader {
             priority::go_ahead();
         }
         let session = database.connect()?;
-        Ok(Reader { session, random: Random::new(seed, number as u64), pause, from: 0 })
+        Ok(Reader { session, random: Random::stream(seed, number as u64), pause, from: 0 })
     }
 }
 

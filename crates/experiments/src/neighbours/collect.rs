@@ -1,12 +1,10 @@
 //! Runs the arms in turn. Nothing here judges a number.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs;
-use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use headworks_rig::gated::{Instance, Status};
 use headworks_rig::machine::Load as MachineLoad;
 use headworks_workload::db::DbError;
 use headworks_workload::driver::{
@@ -16,14 +14,13 @@ use headworks_workload::driver::{
 use super::client::Reader;
 use super::site::{ACCOUNTS, Site};
 use super::{ARMS, AROUND_S, Arm, EXPERIMENT, Guests, ID, ROUNDS, WARM_UP_S, WINDOW_S};
+use crate::experiment::RunOptions;
 use crate::interrupt;
-use crate::metrics::percentile;
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
-use crate::shuffle::SplitMix;
-use crate::sweep::record::{ArmRecord, Point, Record, Run};
+use crate::sweep::record::{Record, Run};
+use crate::sweep::rounds::{self, Rounds};
 use crate::work::Work;
+use headworks_policy::metrics::percentile;
 
 /// Connections of the small and of the large account, and of each of three.
 const SMALL: usize = 4;
@@ -61,48 +58,21 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let run_s = warm_up_s + window_s + AROUND_S;
     let expected = Duration::from_secs(run_s * (ARMS.len() * rounds) as u64);
     let mut progress = Progress::new(&format!("{ID}: {}", EXPERIMENT.title), expected);
-    let (began, recorded_at_unix_s, load_before) =
-        (Instant::now(), unix_now_s(), MachineLoad::at_rest());
-    let mut runs: Vec<(&str, Run)> = Vec::new();
-    let mut random = SplitMix::new(options.seed);
-    let mut order: Vec<Arm> = ARMS.to_vec();
-    for round in 1..=rounds {
-        random.shuffle(&mut order);
-        for arm in &order {
-            interrupt::check()?;
-            let title = format!("round {round}/{rounds} · {}", arm.label);
-            progress.step(&title, Duration::from_secs(run_s));
-            let how = Driving {
-                warm_up: Duration::from_secs(warm_up_s),
-                window: Duration::from_secs(window_s),
-                trace: true,
-                ..Driving::default()
-            };
-            let seed = options.seed.wrapping_add(round as u64);
-            let run = one(arm, &how, seed, &headworks, &work, &progress)
-                .with_context(|| format!("{} in round {round}", arm.label))?;
-            runs.push((arm.label, Run { seed: round as u64, ..run }));
-        }
-    }
-    let arms = ARMS.iter().map(|arm| {
-        let of = runs.iter().filter(|run| run.0 == arm.label).map(|run| run.1.clone());
-        let server = if arm.gated { config(places(arm)) } else { "as it is".to_owned() };
-        ArmRecord {
-            arm: arm.label.to_owned(),
-            setup: [("server".to_owned(), server)].into(),
-            points: vec![Point { at: 0.0, runs: of.collect() }],
-        }
-    });
-    Ok(Record {
-        header: Header::of(&EXPERIMENT, options, recorded_at_unix_s),
-        counted_s: window_s as f64,
-        warmup_s: warm_up_s as f64,
-        took_s: began.elapsed().as_secs_f64(),
-        load_before,
-        load_after: MachineLoad::at_rest(),
-        verdicts: Vec::new(),
-        sweep: "arm".to_owned(),
-        arms: arms.collect(),
+    let how = Driving {
+        warm_up: Duration::from_secs(warm_up_s),
+        window: Duration::from_secs(window_s),
+        trace: true,
+        ..Driving::default()
+    };
+    let server = |arm: &Arm| if arm.gated { config(places(arm)) } else { "as it is".to_owned() };
+    let arms = ARMS.iter().map(|arm| rounds::Arm::new(arm.label, server(arm), &[0.0]));
+    let seconds = (warm_up_s as f64, window_s as f64);
+    Rounds::begin(&EXPERIMENT, options).collect(rounds, seconds, "arm", arms.collect(), |task| {
+        progress.step(task.title, Duration::from_secs(run_s));
+        let arm =
+            ARMS.iter().find(|arm| arm.label == task.arm).context("an arm that is planned")?;
+        let seed = options.seed.wrapping_add(task.round);
+        one(arm, &how, seed, &headworks, &work, &progress)
     })
 }
 
@@ -126,13 +96,9 @@ fn one(
     work: &Work,
     progress: &Progress,
 ) -> Result<Run> {
-    let name = format!("neighbours-{}", std::process::id());
-    let path = work.path().join("gate.toml");
-    fs::write(&path, config(places(arm)))?;
-    let prefix: Vec<OsString> = if arm.gated {
-        let words = ["run", "--name", &name, "--config"].map(OsString::from);
-        let prefix = std::iter::once(headworks.into()).chain(words);
-        prefix.chain([path.into(), "--".into()]).collect()
+    let gate = Instance::shared(headworks, format!("neighbours-{}", std::process::id()));
+    let prefix = if arm.gated {
+        gate.prefix_with_config(&work.path().join("gate.toml"), &config(places(arm)), &[])?
     } else {
         Vec::new()
     };
@@ -162,13 +128,7 @@ fn one(
     ensure!(report.first_failure.is_none(), "a request failed: {:?}", report.first_failure);
     let mut run = measure(arm.guests, &report);
     if arm.gated {
-        let output =
-            Command::new(headworks).args(["status", "--json", "--name", &name]).output()?;
-        let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
-        ensure!(
-            status["mode"] == "enforce" && status["gate"] == "closed",
-            "the gate does not hold anybody"
-        );
+        let Status(status) = gate.enforcing_status()?;
         let active = status["cgroup"]["state"] == "active";
         run.numbers.insert("cpu_weights".to_owned(), f64::from(u8::from(active)));
     }

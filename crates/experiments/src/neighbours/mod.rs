@@ -11,8 +11,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::{self, Bound, Claim, Presentation};
@@ -159,8 +158,6 @@ fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
         runs: "rounds",
         caption: format!("windows of {} s", record.counted_s),
         quick: "short windows and one round; it measures nothing well",
-        appendix: String::new(),
-        derive: |_| {},
         claims: &CLAIMS,
         panels: vec![
             bars("P99 of the small account", "ms", "small_p99_ms", both),
@@ -173,6 +170,7 @@ fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
             ),
             bars("Requests of all", "1/s", "all_per_s", [Guests::Beside, Guests::Beside]),
         ],
+        ..Presentation::default()
     };
     sweep::report(&show, record, directory, fresh)
 }

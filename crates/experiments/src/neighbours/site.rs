@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
-use headworks_rig::{PostgresServer, Server};
+use anyhow::{Context, Result};
+use headworks_rig::{self as rig, Builder, PostgresServer, Server};
 use headworks_workload::db::{Database, Session};
 
 /// Accounts of the clients.
@@ -12,9 +12,6 @@ pub(super) const ACCOUNTS: [&str; 5] = ["small", "large", "red", "green", "blue"
 
 /// Rows of the table, which stays in memory.
 pub(crate) const ROWS: i64 = 200_000;
-
-/// The file name of the gate's library, by which it is found in a server's memory map.
-const LIBRARY: &str = "libheadworks";
 
 /// Which database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,40 +54,33 @@ impl Site {
         work: &Path,
         data: Option<&Path>,
     ) -> Result<Site> {
+        fn on<K: rig::Kind>(builder: Builder<K>, data: Option<&Path>) -> Builder<K> {
+            data.into_iter().fold(builder, Builder::data_directory)
+        }
         let site = match kind {
             Kind::MariaDb | Kind::MariaDbPool => {
                 let mut builder = Server::builder()
                     .cache(work.join("template"))
                     .options(["--innodb-buffer-pool-size=512M", "--max-connections=500"])
                     .options(["--back-log=500", "--innodb-flush-log-at-trx-commit=0"])
-                    .prefix(prefix.iter());
+                    .behind(prefix);
                 if kind == Kind::MariaDbPool {
                     builder = builder.option("--thread-handling=pool-of-threads");
                 }
-                Site::MariaDb(match data {
-                    Some(data) => builder.data_directory(data).start()?,
-                    None => builder.start()?,
-                })
+                Site::MariaDb(on(builder, data).start()?)
             }
             Kind::PostgreSql => {
                 let builder = PostgresServer::builder()
                     .setting("shared_buffers", "256MB")
                     .setting("synchronous_commit", "off")
-                    .prefix(prefix.iter());
-                Site::PostgreSql(match data {
-                    Some(data) => builder.data_directory(data).start()?,
-                    None => builder.start()?,
-                })
+                    .behind(prefix);
+                Site::PostgreSql(on(builder, data).start()?)
             }
         };
-        let gated = match &site {
-            Site::MariaDb(server) => server.has_mapped(LIBRARY)?,
-            Site::PostgreSql(server) => server.has_mapped(LIBRARY)?,
-        };
-        ensure!(
-            gated != prefix.is_empty(),
-            "the gate's library is missing, or where it should not be"
-        );
+        match &site {
+            Site::MariaDb(server) => server.ensure_gated(!prefix.is_empty())?,
+            Site::PostgreSql(server) => server.ensure_gated(!prefix.is_empty())?,
+        }
         Ok(site)
     }
 

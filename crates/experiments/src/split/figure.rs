@@ -3,16 +3,16 @@
 
 use super::disk::{self, Disk, Stack};
 use super::load::Load;
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::{Header, Outcome, unix_now_s};
-use crate::registry::{Experiment, RunOptions};
-use crate::shuffle::SplitMix;
+use crate::record::{Header, unix_now_s};
 use crate::sweep::panel::Panel;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::sweep::{self, Claim, Presentation};
 use crate::work::Work;
 use anyhow::{Context, Result, ensure};
+use headworks_policy::random::Random;
 use headworks_rig::machine::{self, Machine};
 use headworks_workload::files::{self, Report, Task};
 use std::collections::BTreeMap;
@@ -134,7 +134,7 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
     let mut progress = Progress::new(&title, each * runs);
     let (began, recorded_at_unix_s) = (Instant::now(), unix_now_s());
     let load_before = machine::Load::at_rest();
-    let mut random = SplitMix::new(options.seed);
+    let mut random = Random::new(options.seed);
     let mut found: Vec<(&Arm, f64, Run)> = Vec::new();
     for round in 1..=rounds {
         let mut all: Vec<(&Arm, f64)> =
@@ -264,10 +264,9 @@ pub(super) fn report(figure: &'static Figure, directory: &Path, fresh: bool) -> 
         runs: "rounds",
         caption: format!("Modelled device, ext4, windows of {} s", record.counted_s),
         quick: "short windows and one round; it measures nothing well",
-        appendix: String::new(),
-        derive: |_| {},
         claims: figure.claims,
         panels: (figure.panels)(),
+        ..Presentation::default()
     };
     sweep::report(&show, record, directory, fresh)
 }

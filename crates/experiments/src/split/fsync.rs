@@ -1,7 +1,7 @@
 //! Figures 2.6 and 2.14: small `fsync`s beside large ones.
 
 use super::figure::{Arm, Figure, report, run};
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 use crate::sweep::panel::Panel;
 use crate::sweep::{Bound, Claim};
 use headworks_workload::files::{Pattern, Task};

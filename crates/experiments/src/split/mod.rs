@@ -9,7 +9,7 @@ mod figure;
 mod fsync;
 mod load;
 
-use crate::registry::Experiment;
+use crate::experiment::Experiment;
 pub use load::file_load;
 
 /// All of them, in the order of the chapter.

@@ -305,7 +305,7 @@ where
 /// `12,000`, `0.25`: as short as it can be read.
 pub(super) fn number(value: f64) -> String {
     if value.abs() >= 10.0 || value == 0.0 {
-        return crate::gate_mariadb::thousands(value.round());
+        return crate::table::thousands(value.round());
     }
     let text = format!("{value:.3}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()

@@ -1,7 +1,7 @@
 //! A view on a record: what was found at an arm and a point.
 
 use super::record::{Point, Record, Run};
-use crate::metrics::median;
+use headworks_policy::metrics::median;
 
 /// Runs of all seeds at an arm and a point, if they are in the record.
 pub(crate) fn point<'a>(record: &'a Record, arm: &str, at: f64) -> Option<&'a Point> {
@@ -21,6 +21,13 @@ pub(super) fn spread(values: &[f64]) -> Option<[f64; 3]> {
 pub(crate) struct Seed<'a> {
     pub(super) record: &'a Record,
     pub(super) index: usize,
+}
+
+impl<'a> Seed<'a> {
+    /// What the run of this number found.
+    pub(crate) fn of(record: &'a Record, index: usize) -> Self {
+        Self { record, index }
+    }
 }
 
 impl Seed<'_> {

@@ -12,6 +12,7 @@ pub(crate) mod found;
 pub(crate) mod panel;
 pub(crate) mod record;
 mod report;
+pub(crate) mod rounds;
 
 use std::path::Path;
 
@@ -19,7 +20,8 @@ use anyhow::Result;
 
 pub(crate) use claim::{Bound, Claim};
 
-use crate::record::{Outcome, Verdict, read_json, write_file, write_json};
+use crate::experiment::Outcome;
+use crate::record::{Verdict, read_json, write_file, write_json};
 use panel::Panel;
 use record::{Record, Run};
 
@@ -34,12 +36,16 @@ pub(crate) struct Presentation<'a> {
     /// For the horizontal axis of sweeps, and of series.
     pub(crate) sweep_label: &'a str,
     pub(crate) time_label: &'a str,
+    /// A point's name in tables.
+    pub(crate) point_label: fn(f64) -> String,
     /// What several runs of the same are called.
     pub(crate) runs: &'a str,
     /// What a run was, for the line under the title.
     pub(crate) caption: String,
     /// What a quick run has less of.
     pub(crate) quick: &'a str,
+    /// Columns of the table of all numbers: heads, and keys of numbers. Without any there is no table.
+    pub(crate) columns: &'a [(&'a str, &'a str)],
     /// HTML at the page's end.
     pub(crate) appendix: String,
     /// Adds numbers that follow from those that are recorded.
@@ -48,6 +54,30 @@ pub(crate) struct Presentation<'a> {
     pub(crate) claims: &'a [Claim],
     /// The picture.
     pub(crate) panels: Vec<Panel>,
+    /// Draws the picture instead, where panels cannot show what it has to.
+    pub(crate) own_picture: Option<fn(&Record) -> Result<String>>,
+}
+
+impl Default for Presentation<'_> {
+    fn default() -> Self {
+        Self {
+            id: "",
+            figure: "",
+            about: "",
+            sweep_label: "",
+            time_label: "s since the begin",
+            point_label: |at| at.to_string(),
+            runs: "rounds",
+            caption: String::new(),
+            quick: "short windows and one round; it measures nothing well",
+            columns: &[],
+            appendix: String::new(),
+            derive: |_| {},
+            claims: &[],
+            panels: Vec::new(),
+            own_picture: None,
+        }
+    }
 }
 
 /// The record of an experiment, in a directory.
@@ -83,7 +113,10 @@ pub(crate) fn report_judged(
     let derived = analyse::derived(show.derive, &record);
     record.verdicts = analyse::verdicts(show.claims, show.runs, &derived);
     record.verdicts.extend(judged);
-    let picture = draw::picture(&derived, show)?;
+    let picture = match show.own_picture {
+        Some(draw) => draw(&derived)?,
+        None => draw::picture(&derived, show)?,
+    };
     write_json(&json, &record)?;
     write_file(&svg, picture.as_bytes())?;
     write_file(&html, report::page_file(show, &record, &picture).as_bytes())?;

@@ -7,6 +7,7 @@ use super::analyse::significant;
 use super::record::Record;
 use crate::html::{escape, mark, page, table};
 use crate::record::utc;
+use crate::table::{align, thousands};
 
 /// `ID.html`.
 pub(super) fn page_file(show: &Presentation<'_>, record: &Record, svg: &str) -> String {
@@ -40,6 +41,14 @@ pub(super) fn page_file(show: &Presentation<'_>, record: &Record, svg: &str) -> 
         })
         .collect();
     body += &table(&["", "statement", "ours", "the paper", "note"], &rows, 5);
+    if !show.columns.is_empty() {
+        let mut lines = numbers(show, record).into_iter();
+        let head = lines.next().unwrap_or_default();
+        let head: Vec<&str> = head.iter().map(String::as_str).collect();
+        let cells = |line: Vec<String>| line.iter().map(|cell| escape(cell)).collect();
+        let rows: Vec<_> = lines.map(|line| (String::new(), cells(line))).collect();
+        body += &format!("<h2>All numbers</h2>\n{}", table(&head, &rows, 1));
+    }
     body += "<h2>Arms</h2>\n";
     let keys: Vec<&str> = record
         .arms
@@ -90,6 +99,31 @@ fn pace(record: &Record) -> Option<String> {
     ))
 }
 
+/// The median over the runs of each number that has a column, for each arm and point. The head comes
+/// first.
+fn numbers(show: &Presentation<'_>, record: &Record) -> Vec<Vec<String>> {
+    let heads = ["arm", show.sweep_label].into_iter().chain(show.columns.iter().map(|it| it.0));
+    let mut lines: Vec<Vec<String>> = vec![heads.map(str::to_owned).collect()];
+    for arm in &record.arms {
+        for point in &arm.points {
+            let value = |key: &str| {
+                let values: Vec<f64> =
+                    point.runs.iter().filter_map(|run| run.numbers.get(key).copied()).collect();
+                super::found::spread(&values)
+                    .map_or("–".to_owned(), |[_, middle, _]| number(middle))
+            };
+            let name = [arm.arm.clone(), (show.point_label)(point.at)];
+            let values = show.columns.iter().map(|(_, key)| value(key));
+            lines.push(name.into_iter().chain(values).collect());
+        }
+    }
+    lines
+}
+
+fn number(value: f64) -> String {
+    if value.abs() >= 1000.0 { thousands(value) } else { significant(value) }
+}
+
 /// What is printed at the end.
 pub(super) fn text(
     show: &Presentation<'_>,
@@ -105,6 +139,10 @@ pub(super) fn text(
         if record.header.quick { " · quick run" } else { "" },
         if fresh { String::new() } else { " · from the record".to_owned() },
     );
+    if !show.columns.is_empty() {
+        out += &align(&numbers(show, record));
+        out.push('\n');
+    }
     for verdict in &record.verdicts {
         let mark = match verdict.ours {
             None => '–',

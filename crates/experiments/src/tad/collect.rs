@@ -11,9 +11,9 @@ use headworks_tad::{file, sim};
 use super::figure::{Arm, Figure};
 use super::measure::measure;
 use super::record::{ArmRecord, Point, Run};
+use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::registry::RunOptions;
 
 /// Seeds of a full and of a quick run.
 const SEEDS: (usize, usize) = (20, 3);

@@ -5,11 +5,6 @@ use headworks_tad::remedy::{Remedy, apply};
 use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time};
 use super::found::Seed;
 use super::panel::Panel;
-use super::{report, run};
-use crate::registry::Experiment;
-
-pub(crate) const EXPERIMENT: Experiment =
-    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
 
 const ORIGINAL: &str = "original";
 const INDIRECT: &str = "indirect: congestion is told";

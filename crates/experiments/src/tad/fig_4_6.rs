@@ -2,11 +2,6 @@
 
 use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
-use super::{report, run};
-use crate::registry::Experiment;
-
-pub(crate) const EXPERIMENT: Experiment =
-    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
 
 const ORIGINAL: &str = "original";
 const INDIRECT: &str = "indirect: 10 in the log's queue";

@@ -7,8 +7,7 @@ use headworks_tad::{file, systems};
 
 use super::panel::Panel;
 use super::record::Run;
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 pub(crate) use crate::sweep::{Bound, Claim};
 
 /// The papers' titles are long; readers know this one by the name of its two systems.
@@ -98,8 +97,7 @@ pub(crate) struct Time {
 }
 
 impl Figure {
-    /// What the registry knows of it. Functions cannot be made for a value, so the two that say which figure it is come
-    /// from the figure's module.
+    /// What the registry knows of it.
     pub(crate) const fn experiment(
         &self,
         run: fn(&RunOptions) -> Result<Outcome>,

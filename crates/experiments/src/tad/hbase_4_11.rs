@@ -6,14 +6,6 @@ use headworks_tad::remedy::{Remedy, apply};
 
 use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
-use super::{report, run};
-use crate::registry::Experiment;
-
-pub(crate) const PREDICTIONS: Experiment =
-    WRONG.experiment(|options| run(&WRONG, options), |directory| report(&WRONG, directory));
-
-pub(crate) const THREADS: Experiment = HANDLERS
-    .experiment(|options| run(&HANDLERS, options), |directory| report(&HANDLERS, directory));
 
 const FEEDBACK: &str = "[d|i|di|i1|?]: congestion";
 const SHARED: &str = "[d|i|di|i2|?]: shared handlers";

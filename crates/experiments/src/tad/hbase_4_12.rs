@@ -3,14 +3,6 @@
 use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time, arm, shipped};
 use super::found::Seed;
 use super::panel::Panel;
-use super::{report, run};
-use crate::registry::Experiment;
-
-pub(crate) const THROUGHPUT: Experiment =
-    STEADY.experiment(|options| run(&STEADY, options), |directory| report(&STEADY, directory));
-
-pub(crate) const LATENCY: Experiment =
-    BURSTS.experiment(|options| run(&BURSTS, options), |directory| report(&BURSTS, directory));
 
 const ORIGINAL: &str = "original";
 const SEPARATE: &str = "[d|i|di|i2|d]: a log for each";

@@ -3,11 +3,6 @@
 use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time, arm, shipped};
 use super::found::Seed;
 use super::panel::Panel;
-use super::{report, run};
-use crate::registry::Experiment;
-
-pub(crate) const EXPERIMENT: Experiment =
-    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
 
 const ORIGINAL: &str = "HBase as it is";
 const MAAT: &str = "HBase-Maat";

@@ -3,11 +3,6 @@
 use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
 use super::record::Run;
-use super::{report, run};
-use crate::registry::Experiment;
-
-pub(crate) const EXPERIMENT: Experiment =
-    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
 
 const DIRECT: &str = "[d|i|d|?|?]: one scheduler";
 const INDIRECT: &str = "[d|i|i|?|?]: weights";

@@ -5,11 +5,6 @@ use headworks_tad::model::Tad;
 
 use super::figure::{Arm, Bound, Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;
-use super::{report, run};
-use crate::registry::Experiment;
-
-pub(crate) const EXPERIMENT: Experiment =
-    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
 
 pub(super) const FIGURE: Figure = Figure {
     id: "tad-mongodb-blocking",

@@ -3,11 +3,6 @@
 use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
 use super::found::largest;
 use super::panel::Panel;
-use super::{report, run};
-use crate::registry::Experiment;
-
-pub(crate) const EXPERIMENT: Experiment =
-    FIGURE.experiment(|options| run(&FIGURE, options), |directory| report(&FIGURE, directory));
 
 pub(super) const FIGURE: Figure = Figure {
     id: "tad-riak-hidden-contention",

@@ -9,9 +9,9 @@ use super::{
     RUNS, fig_4_2, fig_4_3, fig_4_4, fig_4_5, fig_4_6, hbase_4_7, hbase_4_8, hbase_4_9, hbase_4_9b,
     hbase_4_10, hbase_4_11, hbase_4_12, hbase_4_18, report_on, simulate,
 };
+use crate::experiment::RunOptions;
 use crate::progress::Progress;
 use crate::record::{read_json, write_json};
-use crate::registry::RunOptions;
 use crate::sweep::analyse;
 
 /// Two seeds and a short time.

@@ -5,6 +5,7 @@ use super::state::Named;
 use super::waiting::Waiting;
 use crate::cli;
 use anyhow::{Result, bail};
+use headworks_policy::random::Random;
 use std::time::Duration;
 
 /// Longest wait before a cut, in seconds.
@@ -24,7 +25,7 @@ pub fn powercut(args: &cli::Powercut) -> Result<()> {
     }
     let wait_s = match (args.after, args.within) {
         (Some(after), _) => after,
-        (None, Some(within)) => within * fraction(args.seed),
+        (None, Some(within)) => within * Random::new(args.seed).unit(),
         (None, None) => 0.0,
     };
     if !(0.0..=WAIT_S_MAX).contains(&wait_s) {
@@ -49,13 +50,4 @@ pub fn powercut(args: &cli::Powercut) -> Result<()> {
         }
         other => bail!("volume `{}` answered something else: {other:?}", volume.name),
     }
-}
-
-/// A number from 0 to 1 that the seed decides (SplitMix64).
-fn fraction(seed: u64) -> f64 {
-    let mut mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^= mixed >> 31;
-    (mixed >> 11) as f64 / (1u64 << 53) as f64
 }

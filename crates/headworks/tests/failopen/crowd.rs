@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use headworks_rig::gated::Instance;
 use headworks_rig::{Client, Server, ServerBuilder, mariadb_or_skip};
 
 use crate::support::{PATIENCE, RunDir, program, wait_until};
@@ -24,19 +25,11 @@ pub fn alone() -> Option<MutexGuard<'static, ()>> {
 
 /// How to start a server behind the gate.
 pub fn gated(run: &RunDir, name: &str, config: &Path) -> ServerBuilder {
-    Server::builder()
-        .prefix([
-            program().as_os_str(),
-            "run".as_ref(),
-            "--name".as_ref(),
-            name.as_ref(),
-            "--config".as_ref(),
-            config.as_os_str(),
-            "--".as_ref(),
-        ])
-        .env("HEADWORKS_RUN_DIR", run.path())
+    let builder = Server::builder()
         .option("--innodb-buffer-pool-size=16M")
-        .remove_when_orphaned(run.path())
+        .env("HEADWORKS_RUN_DIR", run.path())
+        .remove_when_orphaned(run.path());
+    Instance::shared(program(), name).before(builder, ["--config".as_ref(), config.as_os_str()])
 }
 
 /// A gated server with a sleeper inside and users held.

@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use headworks_policy::random::Random;
 use headworks_rig::Server;
 
 use crate::crowd::{alone, gated};
@@ -34,22 +35,6 @@ const SCRIBBLES: &[Scribble] = &[
     Scribble { name: "everything", run_bytes: 1 << 16, runs: 400, first_bytes: u64::MAX },
 ];
 
-/// xorshift64*.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-}
-
 #[test]
 fn random_bytes_in_the_region_stop_no_request() {
     let Some(_turn) = alone() else { return };
@@ -59,7 +44,7 @@ fn random_bytes_in_the_region_stop_no_request() {
     for (round, scribble) in SCRIBBLES.iter().enumerate() {
         let seed = seed.wrapping_add(round as u64);
         println!("{}: HEADWORKS_SEED={seed}", scribble.name);
-        survives(scribble, Random(seed | 1));
+        survives(scribble, Random::new(seed));
     }
 }
 
@@ -83,7 +68,7 @@ fn survives(scribble: &Scribble, mut random: Random) {
         let mut bytes = vec![0; scribble.run_bytes];
         let begun = Instant::now();
         for at in 0..scribble.runs {
-            bytes.fill_with(|| random.next() as u8);
+            bytes.fill_with(|| random.bits() as u8);
             let place = random.below(length.saturating_sub(scribble.run_bytes as u64));
             region.write_all_at(&bytes, place).unwrap();
             // Over half a second, so that it meets the gate in many states.

@@ -2,12 +2,11 @@
 //! directory, the command itself, and patience.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use headworks_rig::gated::{RunDirectory, Status};
 use serde_json::Value;
 
 /// How long anything may take that is not what a test measures.
@@ -69,39 +68,29 @@ pub fn text(output: &Output) -> String {
 /// A private directory for instances, with everything that runs in it; gone when dropped.
 #[derive(Debug)]
 pub struct RunDir {
-    path: PathBuf,
+    directory: RunDirectory,
 }
 
 impl RunDir {
     pub fn new() -> RunDir {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let home = Some(PathBuf::from("/dev/shm")).filter(|home| home.is_dir());
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = home
-            .unwrap_or_else(std::env::temp_dir)
-            .join(format!("hwtest-{}-{number}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).expect("a directory for instances");
-        // The database's user must get through it.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
-        RunDir { path }
+        RunDir { directory: RunDirectory::new().expect("a directory for instances") }
     }
 
     pub fn path(&self) -> &Path {
-        &self.path
+        &self.directory
     }
 
     /// Writes a file beside the instances and says where.
     pub fn file(&self, name: &str, content: &str) -> PathBuf {
         // Not in the directory itself, where there are only instances.
-        let path = self.path.with_extension(name);
+        let path = self.path().with_extension(name);
         fs::write(&path, content).expect("a file");
         path
     }
 
     /// Directory of an instance.
     pub fn instance(&self, name: &str) -> PathBuf {
-        self.path.join(name)
+        self.path().join(name)
     }
 
     /// The command in this directory.
@@ -109,7 +98,7 @@ impl RunDir {
         let mut command = Command::new(program());
         command
             .args(args)
-            .env("HEADWORKS_RUN_DIR", &self.path)
+            .env("HEADWORKS_RUN_DIR", self.path())
             .env_remove("HEADWORKS_SHIM")
             .env_remove("LD_PRELOAD")
             .stdin(Stdio::null());
@@ -138,12 +127,12 @@ impl RunDir {
 
     /// A number in the status.
     pub fn figure(&self, name: &str, key: &str) -> u64 {
-        self.status(name)[key].as_u64().unwrap_or_else(|| panic!("no `{key}`"))
+        Status(self.status(name)).number(key)
     }
 
     /// A counter in the status.
     pub fn counter(&self, name: &str, key: &str) -> u64 {
-        self.status(name)["counters"][key].as_u64().unwrap_or_else(|| panic!("no `{key}`"))
+        Status(self.status(name)).counter(key)
     }
 
     pub fn daemon(&self, name: &str) -> u32 {
@@ -163,7 +152,7 @@ impl RunDir {
 
     /// Everything that was started as a daemon in this directory.
     fn processes(&self) -> Vec<u32> {
-        let wanted = format!("HEADWORKS_RUN_DIR={}", self.path.display());
+        let wanted = format!("HEADWORKS_RUN_DIR={}", self.path().display());
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         let is_daemon = |pid: &u32| {
@@ -178,7 +167,7 @@ impl RunDir {
 
     /// Names in the directory.
     pub fn instances(&self) -> Vec<String> {
-        let entries = fs::read_dir(&self.path).into_iter().flatten().flatten();
+        let entries = fs::read_dir(self.path()).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
     }
 
@@ -203,9 +192,8 @@ impl Drop for RunDir {
             // SAFETY: kill takes any numbers; the process was found to be a daemon of this directory.
             unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
         }
-        let _ = fs::remove_dir_all(&self.path);
-        let stem = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned() + ".";
-        let siblings = fs::read_dir(self.path.parent().unwrap_or(&self.path));
+        let stem = self.path().file_name().unwrap_or_default().to_string_lossy().into_owned() + ".";
+        let siblings = fs::read_dir(self.path().parent().unwrap_or(self.path()));
         for entry in siblings.into_iter().flatten().flatten() {
             if entry.file_name().to_string_lossy().starts_with(&stem) {
                 let _ = fs::remove_file(entry.path());

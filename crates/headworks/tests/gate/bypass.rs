@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use headworks_rig::{ACCOUNT, Address, ConnectOptions, DATABASE};
 
-use crate::common::{Gate, User};
+use crate::common::{Gate, Setup, User};
 use crate::owner::leave;
 use crate::relay::Relay;
-use crate::setup::Setup;
 
 /// COM_CHANGE_USER.
 const CHANGE_USER: u8 = 0x11;

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use headworks_rig::{ConnectOptions, DATABASE};
 
-use crate::common::{DEADLINE, Gate, User, wait_until};
-use crate::setup::Setup;
+use crate::common::{DEADLINE, Gate, Setup, User, wait_until};
 
 const GOLD: &str =
     "[[class]]\nname = \"gold\"\nweight = 3\n[[rule]]\naccount = \"gold\"\nclass = \"gold\"\n";

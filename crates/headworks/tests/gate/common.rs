@@ -1,46 +1,44 @@
 //! A MariaDB behind the gate, and its users.
 
-use std::fs;
 use std::ops::{Deref, DerefMut};
-use std::path::PathBuf;
-use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use headworks_rig::wire::capability;
-use headworks_rig::{Client, ConnectOptions, Server};
+use headworks_rig::{Client, ConnectOptions, MariaDb, Server, mariadb_or_skip};
 
-use crate::setup::{RunDirectory, Setup};
-use crate::status::{Status, state};
+use crate::gated::{self, HELD, state};
+pub use crate::gated::{DEADLINE, wait_until};
 
-/// How long anything that has to happen may take on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+/// How a gated MariaDB is to be started.
+pub type Setup = gated::Setup<MariaDb>;
 
-/// How long somebody must have got no answer to count as held.
-const HELD: Duration = Duration::from_millis(300);
+/// A MariaDB behind the gate.
+pub type Gate = gated::Gate<MariaDb>;
 
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-/// Name of the instance; each has a run directory of its own.
-pub const NAME: &str = "gate";
-
-/// Waits until `condition` holds; panics, saying `what` did not happen, when it takes too long.
-pub fn wait_until(what: &str, deadline: Duration, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < deadline, "not within {deadline:?}: {what}");
-        std::thread::sleep(LOOK_EVERY);
+impl Setup {
+    /// P permits; see [`gated::Setup::new`]. The administrator of the tests is never held: `root`,
+    /// over the Unix socket.
+    pub fn places(parallelism: u32) -> Setup {
+        let builder = Server::builder()
+            .option("--innodb-flush-log-at-trx-commit=0")
+            .options(crate::POOL.then_some("--thread-handling=pool-of-threads"));
+        Setup::new(builder, parallelism).bypassing("root")
     }
-}
 
-/// A server behind the gate.
-pub struct Gate {
-    // Dropped first: the server stops while its instance is still there.
-    pub server: Server,
-    directory: RunDirectory,
-    config: PathBuf,
-    setup: Setup,
-    users: AtomicU32,
+    /// A permit is lent out as soon as its owner idles for a moment.
+    pub fn lending(self) -> Setup {
+        self.key("idle_in_transaction_ms", 50)
+    }
+
+    /// An option of the server.
+    pub fn option(self, option: impl Into<String>) -> Setup {
+        self.options([option.into()])
+    }
+
+    /// Starts the server; `None`, with a printed reason, if there is no MariaDB here.
+    pub fn start(self) -> Option<Gate> {
+        mariadb_or_skip().then(|| self.launch())
+    }
 }
 
 /// A client with a name that is its own, by which the status knows it.
@@ -59,6 +57,12 @@ impl Deref for User {
 impl DerefMut for User {
     fn deref_mut(&mut self) -> &mut Client {
         &mut self.client
+    }
+}
+
+impl AsRef<str> for User {
+    fn as_ref(&self) -> &str {
+        &self.name
     }
 }
 
@@ -81,11 +85,6 @@ impl User {
 }
 
 impl Gate {
-    /// What [`Setup::start`] has started.
-    pub fn new(server: Server, directory: RunDirectory, config: PathBuf, setup: Setup) -> Gate {
-        Gate { server, directory, config, setup, users: AtomicU32::new(0) }
-    }
-
     /// An ordinary user.
     pub fn user(&self, role: &str) -> User {
         self.user_with(role, self.server.options())
@@ -93,8 +92,7 @@ impl Gate {
 
     /// A user that connects as the options say.
     pub fn user_with(&self, role: &str, options: ConnectOptions) -> User {
-        let number = self.users.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{role}-{number}");
+        let name = self.fresh_name(role);
         let client = options
             .attribute("program_name", &name)
             .capabilities(capability::MULTI_STATEMENTS)
@@ -106,82 +104,6 @@ impl Gate {
     /// Runs one statement as the administrator, whom no gate holds.
     pub fn sql(&self, sql: &str) {
         self.server.sql(sql).unwrap_or_else(|error| panic!("{sql}: {error:#}"));
-    }
-
-    /// Runs a command of headworks for this instance.
-    pub fn headworks(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_headworks"))
-            .args(arguments)
-            .args(["--name", NAME])
-            .env("HEADWORKS_RUN_DIR", &self.directory.0)
-            .output()
-            .unwrap()
-    }
-
-    /// Runs a command of headworks that has to succeed.
-    pub fn order(&self, arguments: &[&str]) -> String {
-        let output = self.headworks(arguments);
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// The same for a command that is to fail; returns what it says.
-    pub fn refused(&self, arguments: &[&str]) -> String {
-        let output = self.headworks(arguments);
-        assert!(!output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stderr).unwrap()
-    }
-
-    /// Says a line to the daemon's control socket; what it answers.
-    pub fn tell(&self, line: &str) -> serde_json::Value {
-        use std::io::{BufRead, Write};
-        let socket = self.directory.0.join(NAME).join("control.sock");
-        let mut stream = std::os::unix::net::UnixStream::connect(socket).unwrap();
-        stream.write_all(format!("{line}\n").as_bytes()).unwrap();
-        let mut answer = String::new();
-        std::io::BufReader::new(stream).read_line(&mut answer).unwrap();
-        serde_json::from_str(&answer).unwrap()
-    }
-
-    /// Writes the configuration anew, with other classes and rules.
-    pub fn rewrite_config(&mut self, sections: &str) {
-        self.setup.sections = sections.to_owned();
-        fs::write(&self.config, self.setup.text()).unwrap();
-    }
-
-    /// What the gate says of itself.
-    pub fn status(&self) -> Status {
-        let output = self.headworks(&["status", "--json"]);
-        assert!(output.status.success(), "{output:?}");
-        Status(serde_json::from_slice(&output.stdout).unwrap())
-    }
-
-    /// Waits until the status is as wanted.
-    pub fn wait(&self, what: &str, condition: impl Fn(&Status) -> bool) {
-        let begun = Instant::now();
-        loop {
-            let status = self.status();
-            if condition(&status) {
-                return;
-            }
-            let late = begun.elapsed() > DEADLINE;
-            assert!(!late, "not within {DEADLINE:?}: {what}: {:#}", status.0);
-            std::thread::sleep(LOOK_EVERY);
-        }
-    }
-
-    /// Waits until a user is in this state.
-    pub fn wait_state(&self, user: &User, state: &str) {
-        self.wait(&format!("{} is `{state}`", user.name), |status| {
-            status.state(&user.name) == state
-        });
-    }
-
-    /// Waits until nobody is inside and nobody waits.
-    pub fn wait_empty(&self) {
-        self.wait("nobody is inside and nobody waits", |status| {
-            status.number("inside") == 0 && status.number("waiting") == 0
-        });
     }
 
     /// Whether the gate holds the request that this user has sent: no answer comes, and the status

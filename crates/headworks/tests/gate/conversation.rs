@@ -2,26 +2,9 @@
 
 use std::time::Duration;
 
+pub use headworks_policy::random::Random;
 use headworks_rig::Client;
 use headworks_rig::wire::{command, packet};
-
-/// A generator of numbers that look random (SplitMix64): the same ones for the same seed.
-pub struct Random(pub u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// From 0 to `below` - 1.
-    pub fn below(&mut self, below: u64) -> u64 {
-        self.next() % below
-    }
-}
 
 /// A client, its own table, and what has to be in it.
 pub struct Conversation {
@@ -54,7 +37,7 @@ impl Conversation {
     pub fn begin(mut client: Client, table: &str, seed: u64) -> Conversation {
         let create = format!("CREATE TABLE {table} (a BIGINT) ENGINE=InnoDB");
         client.query(&create).unwrap();
-        let random = Random(seed);
+        let random = Random::new(seed);
         Conversation { client, table: table.to_owned(), random, rows: 0, sum: 0 }
     }
 

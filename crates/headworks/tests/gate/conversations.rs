@@ -7,9 +7,9 @@ use std::time::Duration;
 use headworks_rig::wire::capability;
 use headworks_rig::{Server, mariadb_or_skip};
 
+use crate::common::Setup;
 use crate::conversation::{Conversation, STEPS};
 use crate::relay::Relay;
-use crate::setup::Setup;
 
 /// Without cached threads each connection counts its prepared statements from one.
 const OPTIONS: [&str; 3] =

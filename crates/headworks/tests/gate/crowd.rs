@@ -7,11 +7,10 @@ use std::time::Duration;
 use headworks_rig::wire::{command, packet};
 use headworks_rig::{Client, ClientError, Server};
 
-use crate::common::Gate;
+use crate::common::{Gate, Setup};
 use crate::conversation::Random;
 use crate::load::Load;
 use crate::owner::leave;
-use crate::setup::Setup;
 
 const PLACES: u32 = 4;
 const STEADY: usize = 20;
@@ -74,7 +73,7 @@ fn act(client: &mut Client, random: &mut Random) -> Result<bool, ClientError> {
 
 /// Connects again and again. Errors are part of the life of who is killed or in a deadlock.
 fn restless(server: &Server, number: usize, stop: &AtomicBool) {
-    let mut random = Random(SEED + number as u64);
+    let mut random = Random::new(SEED + number as u64);
     while !stop.load(Ordering::Relaxed) {
         let Ok(mut client) = server.connect() else {
             continue;

@@ -1,8 +1,8 @@
 //! The place of a transaction: kept from its begin to its end, lent out while its owner idles.
 
+use crate::common::Setup;
+use crate::gated::state;
 use crate::owner::leave;
-use crate::setup::Setup;
-use crate::status::state;
 
 #[test]
 fn a_place_is_kept_from_begin_to_end() {

@@ -1,7 +1,6 @@
 //! Sessions that do not work lend their permit: with P = 1, others go on beside them.
 
-use crate::common::{DEADLINE, Gate, User, wait_until};
-use crate::setup::Setup;
+use crate::common::{DEADLINE, Gate, Setup, User, wait_until};
 
 /// Others work as if nobody was there, and the status says what the session does.
 fn others_work(gate: &Gate, user: &User, state: &str, reason: &str) {

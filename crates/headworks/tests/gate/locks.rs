@@ -3,8 +3,8 @@
 use headworks_rig::Client;
 use headworks_rig::wire::command;
 
+use crate::common::Setup;
 use crate::owner::{Ownership, never_held_until_given_back, run};
-use crate::setup::Setup;
 
 fn check(cases: &[Ownership<'_>]) {
     let Some(gate) = Setup::places(1).lending().start() else {

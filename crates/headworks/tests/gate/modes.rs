@@ -1,10 +1,9 @@
 //! The modes of the gate, and the operator's switch.
 
-use crate::common::{Gate, User};
+use crate::common::{Gate, Setup, User};
+use crate::gated::state;
 use crate::load::Load;
 use crate::owner::leave;
-use crate::setup::Setup;
-use crate::status::state;
 
 /// Beside an occupant of the only place, others are answered.
 fn holds_nobody(gate: &Gate) {

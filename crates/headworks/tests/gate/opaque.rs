@@ -4,8 +4,7 @@ use std::process::Command;
 
 use headworks_rig::find_program;
 
-use crate::common::Gate;
-use crate::setup::Setup;
+use crate::common::{Gate, Setup};
 
 /// MariaDB's own client asks for a 9 while the only place is taken.
 fn passes(gate: &Gate, options: &[&str], counter: &str) {

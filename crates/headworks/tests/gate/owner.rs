@@ -3,7 +3,7 @@
 use headworks_rig::Client;
 
 use crate::common::{Gate, User};
-use crate::status::state;
+use crate::gated::state;
 
 /// What a user takes, does with it, and how it gives it back.
 pub struct Ownership<'a> {

@@ -4,9 +4,8 @@ use std::io::Read;
 
 use headworks_rig::wire::{command, packet};
 
-use crate::common::{DEADLINE, Gate, User, wait_until};
-use crate::setup::Setup;
-use crate::status::state;
+use crate::common::{DEADLINE, Gate, Setup, User, wait_until};
+use crate::gated::state;
 
 /// A user takes the only place and keeps it; another one is held; the first goes, and the other
 /// gets in.

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::wait_until;
-use crate::setup::Setup;
-use crate::status::state;
+use crate::common::{Setup, wait_until};
+use crate::gated::state;
 
 /// More users are held than the pool has threads, and everybody else is served meanwhile.
 #[test]

@@ -2,8 +2,7 @@
 
 use headworks_rig::wire::command;
 
-use crate::common::DEADLINE;
-use crate::setup::Setup;
+use crate::common::{DEADLINE, Setup};
 
 const BINLOG_DUMP: u8 = 0x12;
 const REGISTER_SLAVE: u8 = 0x15;

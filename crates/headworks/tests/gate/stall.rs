@@ -1,8 +1,7 @@
 //! A lock that the gate cannot see does not stop the server.
 
-use crate::common::{DEADLINE, Gate, wait_until};
+use crate::common::{DEADLINE, Gate, Setup, wait_until};
 use crate::owner::leave;
-use crate::setup::Setup;
 
 /// Routines that take, give back and wait for a lock, without a word of it in the statement.
 fn make_routines(gate: &Gate) {

@@ -5,10 +5,9 @@ use std::process::Command;
 use headworks_rig::find_program;
 
 use crate::certificate::Certificate;
-use crate::common::{DEADLINE, Gate, wait_until};
+use crate::common::{DEADLINE, Gate, Setup, wait_until};
+use crate::gated::state;
 use crate::script::Script;
-use crate::setup::Setup;
-use crate::status::state;
 
 /// A server with TLS and what else it needs.
 struct Encrypted {

@@ -2,8 +2,8 @@
 
 use headworks_rig::Client;
 
+use crate::common::Setup;
 use crate::owner::{Ownership, never_held_until_given_back, run};
-use crate::setup::Setup;
 
 const TABLE: &str = "CREATE TABLE rig.t (a INT) ENGINE=InnoDB";
 

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Gate, User};
+use crate::common::{Gate, Setup, User};
 use crate::load::Load;
 use crate::owner::leave;
-use crate::setup::Setup;
 
 /// Sleepers are in nobody's way: the more are inside, the more is done.
 fn sleepers(gate: &Gate, role: &str, count: usize, ms: u32) -> Load {

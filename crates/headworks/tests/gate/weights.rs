@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use headworks_rig::{ConnectOptions, DATABASE};
 
-use crate::common::{Gate, User};
+use crate::common::{Gate, Setup, User};
 use crate::load::Load;
 use crate::owner::leave;
-use crate::setup::Setup;
 
 const USERS: usize = 12;
 const WINDOW: Duration = Duration::from_secs(4);

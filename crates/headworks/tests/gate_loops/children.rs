@@ -4,20 +4,20 @@ use headworks_rig::LoopKind;
 
 use crate::common::{Setup, Wire};
 use crate::compile::Workshop;
-use crate::status::state;
+use crate::gated::state;
 
 #[test]
 fn a_child_that_closes_what_it_inherited_ends_no_connection() {
     let Some(workshop) = Workshop::open() else { return };
     let setup = Setup::places(LoopKind::Redis, 1);
-    let gate = setup.program(workshop.compile("loopchild.c", &[])).start().unwrap();
+    let gate = setup.start_other(workshop.compile("loopchild.c", &[]));
     let mut owner = gate.occupy("owner");
     let mut idle = gate.user("idle");
     let mut held: Vec<Wire> = (0..3).map(|at| gate.user(&format!("held-{at}"))).collect();
     for round in 1..=3 {
         for (at, user) in held.iter_mut().enumerate() {
             user.tell(&["GET", "k"]);
-            gate.wait_state(&format!("held-{at}"), state::WAITING);
+            gate.wait_state(format!("held-{at}"), state::WAITING);
         }
         // In the midst of a transaction.
         owner.ask(&["VFORK"], "+QUEUED\r\n");

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{Gate, Setup, Stop, Wire, command};
-use crate::status::state;
+use crate::gated::state;
 
 /// Users that wait, and the occupant that they wait for.
 fn crowd(gate: &Gate, count: usize) -> (Wire, Vec<Wire>) {
@@ -157,7 +157,7 @@ fn sigterm_with_five_hundred_held_users_ends_as_without_the_gate() {
 #[test]
 fn saving_in_the_background_under_load_disturbs_nobody() {
     let arguments = ["--appendonly", "yes", "--auto-aof-rewrite-percentage", "0"];
-    let Some(gate) = Setup::redis(4).arguments(&arguments).start() else { return };
+    let Some(gate) = Setup::redis(4).options(arguments).start() else { return };
     let (stop, done) = (AtomicBool::new(false), AtomicU64::new(0));
     std::thread::scope(|scope| {
         for name in 0..32 {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::common::{DEADLINE, Setup, Wire, command};
-use crate::status::state;
+use crate::gated::state;
 
 /// Users that are held in the test of an idle server.
 const MANY: usize = 1000;
@@ -203,8 +203,8 @@ fn subscribers_monitors_and_replicas_are_left_alone() {
     let mut monitor = gate.user("monitor");
     monitor.ask(&["MONITOR"], "+OK\r\n");
     let replica = headworks_rig::LoopServer::builder(headworks_rig::LoopKind::Redis)
-        .arguments(["--replicaof", "127.0.0.1", &gate.server.port().to_string()])
-        .arguments(["--repl-diskless-sync-delay", "0"])
+        .options(["--replicaof", "127.0.0.1", &gate.server.port().to_string()])
+        .options(["--repl-diskless-sync-delay", "0"])
         .start()
         .unwrap();
     let mut there = Wire::connect(&replica);
@@ -278,7 +278,7 @@ fn accounts_and_names_choose_the_class_and_lies_do_not() {
 
 #[test]
 fn a_thousand_held_users_cost_no_processor_time() {
-    let Some(gate) = Setup::redis(1).arguments(&["--maxclients", "2000"]).start() else { return };
+    let Some(gate) = Setup::redis(1).options(["--maxclients", "2000"]).start() else { return };
     let occupant = gate.occupy("occupant");
     let mut held: Vec<Wire> = (0..MANY).map(|_| gate.wire()).collect();
     for wire in &mut held {
@@ -300,7 +300,7 @@ fn a_thousand_held_users_cost_no_processor_time() {
 #[test]
 fn io_threads_read_and_write_past_the_loop() {
     let threads = ["--io-threads", "3", "--io-threads-do-reads", "yes"];
-    let Some(gate) = Setup::redis(4).arguments(&threads).start() else { return };
+    let Some(gate) = Setup::redis(4).options(threads).start() else { return };
     std::thread::scope(|scope| {
         for name in 0..24 {
             let gate = &gate;

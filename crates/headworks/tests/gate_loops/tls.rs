@@ -11,7 +11,7 @@ use headworks_rig::LoopKind;
 
 use crate::certificate::Certificate;
 use crate::common::{Gate, Setup, Wire, command};
-use crate::status::state;
+use crate::gated::state;
 
 /// What must not be counted while everything goes as it should.
 const MISHAPS: [&str; 6] =
@@ -31,10 +31,10 @@ pub fn redis(setup: Setup) -> Option<Encrypted> {
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
     let port = free.port().to_string();
     let gate = setup
-        .arguments(&["--tls-port", &port, "--tls-auth-clients", "no"])
-        .arguments(&["--tls-cert-file", &certificate.certificate()])
-        .arguments(&["--tls-key-file", &certificate.key()])
-        .arguments(&["--tls-ca-cert-file", &certificate.certificate()])
+        .options(["--tls-port", &port, "--tls-auth-clients", "no"])
+        .options(["--tls-cert-file", &certificate.certificate()])
+        .options(["--tls-key-file", &certificate.key()])
+        .options(["--tls-ca-cert-file", &certificate.certificate()])
         .start()?;
     Some(Encrypted { gate, address: free, certificate })
 }
@@ -45,7 +45,7 @@ fn memcached(parallelism: u32) -> Option<Encrypted> {
     let options =
         format!("ssl_chain_cert={},ssl_key={}", certificate.certificate(), certificate.key());
     let setup = Setup::places(LoopKind::Memcached, parallelism);
-    let gate = setup.arguments(&["-Z", "-o", &options]).start()?;
+    let gate = setup.options(["-Z", "-o", &options]).start()?;
     let address = gate.server.address();
     Some(Encrypted { gate, address, certificate })
 }

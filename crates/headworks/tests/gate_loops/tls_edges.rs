@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use headworks_rig::{LoopKind, LoopServer, find_program};
 
 use crate::common::{DEADLINE, Setup, Stop, Wire, command};
-use crate::status::state;
+use crate::gated::state;
 use crate::tls::{Tunnel, redis};
 
 const MANY: u64 = 1_000;
@@ -303,7 +303,7 @@ fn a_thousand_held_encrypted_users_cost_no_processor_time() {
         println!("skipped: no redis-benchmark on this machine (apt-get install redis-tools)");
         return;
     };
-    let Some(it) = redis(Setup::redis(1).arguments(&["--maxclients", "2000"])) else { return };
+    let Some(it) = redis(Setup::redis(1).options(["--maxclients", "2000"])) else { return };
     let requests = 60_000;
     let child = Command::new(benchmark)
         .args(["-p", &it.address.port().to_string(), "--tls"])
@@ -352,7 +352,7 @@ fn off_lets_encrypted_users_pass_and_on_holds_them_again() {
 
 #[test]
 fn threads_that_write_records_are_followed() {
-    let Some(it) = redis(Setup::redis(4).arguments(&["--io-threads", "3"])) else { return };
+    let Some(it) = redis(Setup::redis(4).options(["--io-threads", "3"])) else { return };
     std::thread::scope(|scope| {
         for name in 0..12 {
             let it = &it;
@@ -371,14 +371,14 @@ fn threads_that_write_records_are_followed() {
 
 #[test]
 fn a_replica_by_tls_is_left_alone() {
-    let Some(it) = redis(Setup::redis(1).arguments(&["--tls-replication", "yes"])) else { return };
+    let Some(it) = redis(Setup::redis(1).options(["--tls-replication", "yes"])) else { return };
     it.gate.wire().ask(&["SET", "k", &"v".repeat(300_000)], "+OK\r\n");
     let replica = LoopServer::builder(LoopKind::Redis)
-        .arguments(["--replicaof", "127.0.0.1", &it.address.port().to_string()])
-        .arguments(["--tls-replication", "yes", "--repl-diskless-sync-delay", "0"])
-        .arguments(["--tls-cert-file", &it.certificate.certificate()])
-        .arguments(["--tls-key-file", &it.certificate.key()])
-        .arguments(["--tls-ca-cert-file", &it.certificate.certificate()])
+        .options(["--replicaof", "127.0.0.1", &it.address.port().to_string()])
+        .options(["--tls-replication", "yes", "--repl-diskless-sync-delay", "0"])
+        .options(["--tls-cert-file", &it.certificate.certificate()])
+        .options(["--tls-key-file", &it.certificate.key()])
+        .options(["--tls-ca-cert-file", &it.certificate.certificate()])
         .start()
         .unwrap();
     let wait = |words: &[&str], answer: &str| {
@@ -408,7 +408,7 @@ fn a_replica_by_tls_is_left_alone() {
 /// Nobody can look into its record; but a server that polls within a script has come back from its user, whose turn is over.
 #[test]
 fn a_script_without_an_end_can_be_ended_by_an_encrypted_client() {
-    let Some(it) = redis(Setup::redis(1).arguments(&["--busy-reply-threshold", "200"])) else {
+    let Some(it) = redis(Setup::redis(1).options(["--busy-reply-threshold", "200"])) else {
         return;
     };
     let (mut busy, mut admin) = (it.gate.user("busy"), it.user("admin"));

@@ -7,15 +7,16 @@ use headworks_rig::LoopKind;
 use crate::certificate::Certificate;
 use crate::common::{Setup, command};
 use crate::compile::Workshop;
-use crate::status::state;
+use crate::gated::state;
 use crate::tls::{Encrypted, Tunnel};
 
 /// With one place.
 fn start() -> Option<(Encrypted, Workshop)> {
     let (workshop, certificate) = (Workshop::open()?, Certificate::make()?);
     let program = workshop.compile("tlskept.c", &["-l:libssl.so.3", "-l:libcrypto.so.3"]);
-    let setup = Setup::places(LoopKind::Redis, 1).program(program);
-    let gate = setup.arguments(&[&certificate.certificate(), &certificate.key()]).start().unwrap();
+    let setup = Setup::places(LoopKind::Redis, 1);
+    let files = [certificate.certificate(), certificate.key()];
+    let gate = setup.options(files).start_other(program);
     let address = gate.server.address();
     Some((Encrypted { gate, address, certificate }, workshop))
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use headworks_rig::{find_program, java_class_path, java_directory};
 
 use crate::common::{Gate, Kind};
-use crate::status::Status;
+use crate::gated::Status;
 
 fn right(output: &Output) {
     let said = String::from_utf8_lossy(&output.stdout);

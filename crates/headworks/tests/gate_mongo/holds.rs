@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common::{BOTH, Gate, Kind, Wire};
+use crate::gated::state;
 use crate::mongo_support::{Value, lsid, message, sequence, statement};
-use crate::status::state;
 
 fn each_gate(parallelism: u32, test: impl Fn(Kind, Gate)) {
     for kind in BOTH {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use postgres::NoTls;
 
 use crate::common::{DEADLINE, Setup, wait_until};
-use crate::status::state;
+use crate::gated::state;
 
 fn kill(pid: i32) {
     // SAFETY: a process of a server that this test has started.

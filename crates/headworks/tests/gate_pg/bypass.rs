@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::process::Stdio;
 
 use crate::common::{DEADLINE, Setup, wait_until};
-use crate::status::state;
+use crate::gated::state;
 
 #[test]
 fn a_copy_takes_one_turn_in_either_direction() {

@@ -1,90 +1,38 @@
 //! A PostgreSQL behind the gate, and its users.
 
-use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use headworks_rig::{PostgresServer, postgres_or_skip};
+use headworks_rig::{PostgreSql, PostgresServer, postgres_or_skip};
 use postgres::{Client, Config, Error, NoTls, SimpleQueryMessage};
 
-use crate::directory::RunDirectory;
-use crate::status::{Status, state};
+use crate::gated::{self, HELD, state};
+pub use crate::gated::{DEADLINE, wait_until};
 
-/// How long anything that has to happen may take on a busy machine.
-pub const DEADLINE: Duration = Duration::from_secs(20);
+/// How a gated PostgreSQL is to be started.
+pub type Setup = gated::Setup<PostgreSql>;
 
-/// How long somebody must have got no answer to count as held.
-const HELD: Duration = Duration::from_millis(300);
-
-const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-/// Name of the instance; each has a run directory of its own.
-pub const NAME: &str = "gate";
-
-/// Waits until `condition` holds; panics, saying `what` did not happen, when it takes too long.
-pub fn wait_until(what: &str, deadline: Duration, mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < deadline, "not within {deadline:?}: {what}");
-        std::thread::sleep(LOOK_EVERY);
-    }
-}
-
-/// How a gated server is to be started.
-pub struct Setup {
-    keys: BTreeMap<&'static str, String>,
-    sections: String,
-    settings: Vec<(&'static str, String)>,
-    preload: Option<PathBuf>,
-}
+/// A PostgreSQL behind the gate.
+pub type Gate = gated::Gate<PostgreSql>;
 
 impl Setup {
-    /// P permits. The limits on holds, stalls and idling are out of reach of a test. A session that
-    /// sleeps or idles keeps its permit.
+    /// P permits; see [`gated::Setup::new`]. The administrator of the tests is never held.
     pub fn places(parallelism: u32) -> Setup {
-        let (keys, settings) = (BTreeMap::new(), Vec::new());
-        let setup = Setup { keys, sections: String::new(), settings, preload: None };
-        setup
-            .key("parallelism", parallelism)
-            .key("hold_ms_max", 900_000)
-            .key("idle_in_transaction_ms", 600_000)
-            .key("stall_ms", 600_000)
-            .key("count", "\"admitted\"")
-    }
-
-    /// A key of the section `[gate]`.
-    pub fn key(mut self, key: &'static str, value: impl Display) -> Setup {
-        self.keys.insert(key, value.to_string());
-        self
-    }
-
-    /// As by default: sessions that do not work lend their permit.
-    pub fn working(self) -> Setup {
-        self.key("count", "\"working\"")
-    }
-
-    /// Classes and rules.
-    pub fn sections(mut self, text: &str) -> Setup {
-        self.sections = text.to_owned();
-        self
+        Setup::new(PostgresServer::builder(), parallelism).bypassing("boss")
     }
 
     /// A setting of the server.
-    pub fn setting(mut self, name: &'static str, value: impl Display) -> Setup {
-        self.settings.push((name, value.to_string()));
-        self
+    pub fn setting(self, name: &str, value: impl Display) -> Setup {
+        self.server(|builder| builder.setting(name, &value.to_string()))
     }
 
     /// Another library that the server preloads, behind ours.
-    pub fn preload(mut self, library: PathBuf) -> Setup {
-        self.preload = Some(library);
-        self
+    pub fn preload(self, library: PathBuf) -> Setup {
+        self.server(|builder| builder.env("LD_PRELOAD", library))
     }
 
     /// Starts the server; `None`, with a printed reason, if there is no PostgreSQL here.
@@ -92,52 +40,13 @@ impl Setup {
         if !postgres_or_skip() {
             return None;
         }
-        let headworks = Path::new(env!("CARGO_BIN_EXE_headworks"));
-        let directory = RunDirectory::new();
-        let config = directory.0.join("headworks.toml");
-        let mut text = "[gate]\n".to_owned();
-        for (key, value) in &self.keys {
-            text += &format!("{key} = {value}\n");
-        }
-        text += &self.sections;
-        // The administrator of the tests is never held.
-        text += "\n[[rule]]\naccount = \"boss\"\nbypass = true\n";
-        fs::write(&config, text).unwrap();
-        let mut builder = PostgresServer::builder()
-            .prefix([
-                headworks.as_os_str(),
-                "run".as_ref(),
-                "--name".as_ref(),
-                NAME.as_ref(),
-                "--config".as_ref(),
-                config.as_os_str(),
-                "--".as_ref(),
-            ])
-            .env("HEADWORKS_RUN_DIR", &directory.0)
-            .remove_when_orphaned(&directory.0);
-        if let Some(library) = &self.preload {
-            builder = builder.env("LD_PRELOAD", library);
-        }
-        for (name, value) in &self.settings {
-            builder = builder.setting(name, value);
-        }
-        let server = builder.start().unwrap();
-        assert!(server.has_mapped("libheadworks").unwrap());
-        let gate = Gate { server, directory, users: AtomicU32::new(0) };
+        let gate = self.launch();
         let mut first = gate.user("first");
         first.run("CREATE ROLE boss SUPERUSER LOGIN; CREATE TABLE t(a int)");
         drop(first);
-        gate.wait("the first user is gone", |status| status.number("users") == 0);
+        gate.wait_for_nobody();
         Some(gate)
     }
-}
-
-/// A server behind the gate.
-pub struct Gate {
-    // Dropped first: the server stops while its instance is still there.
-    pub server: PostgresServer,
-    directory: RunDirectory,
-    users: AtomicU32,
 }
 
 /// A client with a name that is its own, by which the status knows it.
@@ -217,8 +126,7 @@ impl Gate {
 
     /// An ordinary user.
     pub fn user(&self, role: &str) -> User {
-        let number = self.users.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{role}-{number}");
+        let name = self.fresh_name(role);
         self.connect(&self.config(&name), name)
     }
 
@@ -257,54 +165,6 @@ impl Gate {
             .arg(self.server.port().to_string())
             .env_remove("LD_PRELOAD");
         command
-    }
-
-    /// A directory for the test's own files.
-    pub fn scratch(&self) -> PathBuf {
-        self.directory.0.clone()
-    }
-
-    /// Runs a command of headworks for this instance.
-    pub fn headworks(&self, arguments: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_headworks"))
-            .args(arguments)
-            .args(["--name", NAME])
-            .env("HEADWORKS_RUN_DIR", &self.directory.0)
-            .output()
-            .unwrap()
-    }
-
-    /// What the gate says of itself.
-    pub fn status(&self) -> Status {
-        let output = self.headworks(&["status", "--json"]);
-        assert!(output.status.success(), "{output:?}");
-        Status(serde_json::from_slice(&output.stdout).unwrap())
-    }
-
-    /// Waits until the status is as wanted.
-    pub fn wait(&self, what: &str, condition: impl Fn(&Status) -> bool) {
-        let begun = Instant::now();
-        loop {
-            let status = self.status();
-            if condition(&status) {
-                return;
-            }
-            let late = begun.elapsed() > DEADLINE;
-            assert!(!late, "not within {DEADLINE:?}: {what}: {:#}", status.0);
-            std::thread::sleep(LOOK_EVERY);
-        }
-    }
-
-    /// Waits until a user is in this state.
-    pub fn wait_state(&self, name: &str, state: &str) {
-        self.wait(&format!("{name} is `{state}`"), |status| status.state(name) == state);
-    }
-
-    /// Waits until nobody is inside and nobody waits.
-    pub fn wait_empty(&self) {
-        self.wait("nobody is inside and nobody waits", |status| {
-            status.number("inside") == 0 && status.number("waiting") == 0
-        });
     }
 
     /// Whether the gate holds what was sent.

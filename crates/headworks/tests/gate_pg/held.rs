@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use crate::common::{Gate, Sent, Setup, wait_until};
-use crate::status::state;
+use crate::gated::state;
 use crate::wire::{Wire, message, query};
 
 /// What a session that waits for nothing would need, on a busy machine.

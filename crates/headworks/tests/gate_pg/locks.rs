@@ -1,7 +1,7 @@
 //! Session-level advisory locks, and whose transaction is nobody's.
 
 use crate::common::Setup;
-use crate::status::state;
+use crate::gated::state;
 
 #[test]
 fn an_advisory_lock_keeps_its_place_until_it_is_released() {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use postgres::SimpleQueryMessage;
 
 use crate::common::{Gate, Setup};
-use crate::status::state;
+use crate::gated::state;
 use crate::wire::{Wire, group, query, sync};
 
 #[test]

@@ -116,7 +116,7 @@ fn rules_know_the_unix_socket() {
     let sections = "[[class]]\nname = \"near\"\n[[rule]]\naddress = \"local\"\nclass = \"near\"\n";
     let Some(gate) = Setup::places(2).sections(sections).start() else { return };
     let mut config = postgres::Config::new();
-    config.host_path(gate.server.socket_directory()).port(gate.server.port());
+    config.host_path(gate.server.directory()).port(gate.server.port());
     let mut near = config.user("app").dbname("postgres").connect(NoTls).unwrap();
     near.simple_query("SELECT 1").unwrap();
     let mut far = gate.user("far");

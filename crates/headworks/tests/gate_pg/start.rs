@@ -2,22 +2,22 @@
 
 use std::process::{Command, Output};
 
+use headworks_rig::gated::RunDirectory;
 use headworks_rig::postgres_or_skip;
 
 use crate::common::Setup;
-use crate::directory::RunDirectory;
 
 fn run(directory: &RunDirectory, command: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_headworks"))
         .args(["run", "--"])
         .args(command)
-        .env("HEADWORKS_RUN_DIR", &directory.0)
+        .env("HEADWORKS_RUN_DIR", directory)
         .output()
         .unwrap()
 }
 
 fn refused(command: &[&str], words: &[&str]) {
-    let output = run(&RunDirectory::new(), command);
+    let output = run(&RunDirectory::new().unwrap(), command);
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{text}");
     for word in words {
@@ -52,7 +52,7 @@ fn a_port_and_a_socket_that_are_taken_are_named() {
         &["postgres", "-D", &data, "-h", "127.0.0.1", "-p", &port, "-k", "/tmp"],
         &["port", "is in use", "-p"],
     );
-    let sockets = gate.server.socket_directory().display().to_string();
+    let sockets = gate.server.directory().display().to_string();
     refused(
         &["postgres", "-D", &data, "-h", "", "-p", &port, "-k", &sockets],
         &["a server listens on", ".s.PGSQL."],

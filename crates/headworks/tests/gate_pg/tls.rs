@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use crate::certificate::Certificate;
 use crate::common::{DEADLINE, Gate, Setup, wait_until};
 use crate::compile::Workshop;
+use crate::gated::state;
 use crate::script::Script;
-use crate::status::state;
 
 /// A server with TLS and what else it needs.
 struct Encrypted {

@@ -45,8 +45,6 @@ impl Command {
     pub const STMT_SEND_LONG_DATA: Command = Command(0x18);
     /// COM_STMT_CLOSE: no answer.
     pub const STMT_CLOSE: Command = Command(0x19);
-    /// COM_STMT_RESET.
-    pub const STMT_RESET: Command = Command(0x1A);
     /// COM_SET_OPTION: multi-statements on or off.
     pub const SET_OPTION: Command = Command(0x1B);
     /// COM_STMT_FETCH: rows of an open cursor.

@@ -1,10 +1,10 @@
 //! `error`: requests that fail, are written half, or come back with a bit inverted.
 
-use super::random::Random;
 use super::settings::{LayerError, Settings};
 use super::{Fault, Layer, Verdict};
 use headworks_policy::Nanos;
 use headworks_policy::block::{Operation, Request, SECTOR_BYTES};
+use headworks_policy::random::Random;
 
 /// What is to go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,11 +8,11 @@
 //! Discards, and zeroing of more than 1 MiB, go past the cache: they are durable early, which a
 //! device may always do.
 
-use super::random::Random;
 use super::settings::{LayerError, Settings};
 use crate::buffer::Buffer;
 use crate::store::{Extent, Store};
 use headworks_policy::block::SECTOR_BYTES;
+use headworks_policy::random::Random;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;

@@ -28,10 +28,10 @@
 //! rotation. With 32 commands and a gain of 0.366 that is 12.17 · 32^-0.366 = 3.42 ms.
 
 use super::parameters::{ns, parameters, transfer_ns};
-use super::random::Random;
 use super::{Command, Model};
 use headworks_policy::Nanos;
 use headworks_policy::block::{Operation, SECTOR_BYTES};
+use headworks_policy::random::Random;
 use std::collections::VecDeque;
 
 parameters! {
@@ -132,7 +132,7 @@ impl Hdd {
         let seek_ms =
             p.seek_settle_ms + p.seek_sqrt_ms * distance.sqrt() + p.seek_linear_ms * distance;
         let revolution_ms = 60e3 / p.rpm;
-        (seek_ms + revolution_ms * self.random.fraction()) * 1e6
+        (seek_ms + revolution_ms * self.random.unit()) * 1e6
     }
 
     fn platter_ns(&self, sector: u64, bytes: u64) -> u64 {

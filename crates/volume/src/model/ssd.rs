@@ -55,10 +55,10 @@
 //! burst are acknowledged at the speed of the link.
 
 use super::parameters::{ns, parameters, transfer_ns};
-use super::random::Random;
 use super::{Command, Model};
 use headworks_policy::Nanos;
 use headworks_policy::block::{Operation, SECTOR_BYTES};
+use headworks_policy::random::Random;
 
 parameters! {
     /// Commands that the drive takes at a time: 32 for SATA, up to 1024 for NVMe.
@@ -181,7 +181,7 @@ impl Ssd {
     }
 
     fn vary(&mut self, us: f64) -> u64 {
-        let swing = self.parameters.spread * (2.0 * self.random.fraction() - 1.0);
+        let swing = self.parameters.spread * (2.0 * self.random.unit() - 1.0);
         ns(us * (1.0 + swing))
     }
 

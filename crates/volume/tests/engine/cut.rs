@@ -20,7 +20,7 @@ fn cut_once(seed: u64, settings: PowerCutSettings) -> (u64, u64) {
         model: Some(Box::new(Jumpy {
             depth: 8,
             longest: Nanos::from_micros(10),
-            random: Random(seed),
+            random: Random::new(seed),
             last: Nanos(0),
         })),
         scheduler: Some(Box::new(Shuffler::new(seed))),
@@ -28,7 +28,7 @@ fn cut_once(seed: u64, settings: PowerCutSettings) -> (u64, u64) {
     };
     let engine = Engine::start(config).unwrap();
     let mut flight = Flight::new(SIZE / SECTOR_BYTES, seed);
-    let when = Random(seed ^ 0xdead).below(BEFORE);
+    let when = Random::new(seed ^ 0xdead).below(BEFORE);
     let mut lost = 0;
     for number in 0..BEFORE {
         if number == when {

@@ -42,7 +42,7 @@ fn model(seed: u64, depth: u32, longest_us: u64) -> Option<Box<dyn Model>> {
     Some(Box::new(Jumpy {
         depth,
         longest: Nanos::from_micros(longest_us),
-        random: Random(seed),
+        random: Random::new(seed),
         last: Nanos(0),
     }))
 }

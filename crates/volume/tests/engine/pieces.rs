@@ -4,24 +4,8 @@ use headworks_policy::Nanos;
 use headworks_policy::block::{
     Added, BlockScheduler, Dispatch, Index, Operation, REQUESTS, Request,
 };
+pub use headworks_policy::random::Random;
 use headworks_volume::model::{Command, Model};
-
-/// SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.bits() % bound
-    }
-}
 
 /// Takes requests in any order, merges whatever fits, and now and then wants to wait.
 pub struct Shuffler {
@@ -32,7 +16,7 @@ pub struct Shuffler {
 
 impl Shuffler {
     pub fn new(seed: u64) -> Shuffler {
-        Shuffler { waiting: Vec::new(), random: Random(seed), known: [false; REQUESTS] }
+        Shuffler { waiting: Vec::new(), random: Random::new(seed), known: [false; REQUESTS] }
     }
 }
 

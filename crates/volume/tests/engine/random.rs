@@ -83,7 +83,7 @@ impl Flight {
             sender,
             receiver,
             sectors,
-            random: Random(seed),
+            random: Random::new(seed),
             failed: 0,
         }
     }

@@ -301,7 +301,7 @@ impl Schedule {
     pub(crate) fn new(options: &RunOptions, number: usize) -> Self {
         let mut schedule = Self {
             arrivals: options.arrivals,
-            random: Random::new(options.seed, (1 << 60) + number as u64),
+            random: Random::stream(options.seed, (1 << 60) + number as u64),
             users: options.users,
             next_s: 0.0,
         };

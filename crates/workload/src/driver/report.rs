@@ -9,7 +9,7 @@ use super::RunOptions;
 use super::recorder::{Shard, histogram};
 use super::user::Served;
 use crate::db::ErrorKind;
-use crate::metrics;
+use headworks_policy::metrics;
 
 /// Latencies in µs; all zero without any.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -169,7 +169,9 @@ impl Report {
             first_failure: shards.iter().find_map(|shard| shard.first_failure.clone()),
             overdue: users.iter().map(|user| user.overdue).sum(),
             unfairness: metrics::unfairness(user_reports.iter().map(|user| user.count as f64)),
-            latency_cv: metrics::mean_variability(user_reports.iter().map(|user| user.latency_cv)),
+            latency_cv: metrics::latency_variability(
+                user_reports.iter().map(|user| user.latency_cv),
+            ),
             notes,
             users: user_reports,
         }

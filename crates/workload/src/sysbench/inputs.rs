@@ -69,7 +69,7 @@ impl Inputs {
         seed: u64,
         number: usize,
     ) -> Self {
-        Self { workload, popularity, tables, random: Random::new(seed, number as u64) }
+        Self { workload, popularity, tables, random: Random::stream(seed, number as u64) }
     }
 
     /// The next request. All operations of one kind are on one table, as in sysbench, and each kind draws its own.

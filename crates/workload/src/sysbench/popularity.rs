@@ -74,7 +74,7 @@ mod tests {
     const DRAWS: i32 = 200_000;
 
     fn drawn(popularity: Popularity) -> Vec<i64> {
-        let mut random = Random::new(5, 0);
+        let mut random = Random::stream(5, 0);
         (0..DRAWS).map(|_| popularity.draw(ROWS, &mut random)).collect()
     }
 
@@ -133,7 +133,7 @@ mod tests {
     fn small_tables_have_all_their_rows_drawn() {
         for popularity in [Popularity::Special, Popularity::Uniform, Popularity::Zipfian] {
             for rows in [0, 1, 2, 3, 7] {
-                let mut random = Random::new(1, 0);
+                let mut random = Random::stream(1, 0);
                 let mut seen = [false; 8];
                 for _ in 0..20_000 {
                     seen[popularity.draw(rows, &mut random) as usize] = true;

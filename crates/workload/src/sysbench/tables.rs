@@ -62,7 +62,7 @@ impl Tables {
 
     /// The random values of a table's rows.
     pub(super) fn stream(&self, table: usize) -> Random {
-        Random::new(self.seed, STREAM_ROWS + table as u64)
+        Random::stream(self.seed, STREAM_ROWS + table as u64)
     }
 
     /// Appends row `id` as a tuple. Rows have to be made in the order of their ids.

@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn every_deck_has_exactly_its_mix_in_another_order() {
-        let mut random = Random::new(1, 1);
+        let mut random = Random::stream(1, 1);
         let mut deck = Deck::new(MixHandle::new(Mix::STANDARD));
         for _ in 0..10 {
             assert_eq!(count(&mut deck, &mut random, 100), [45, 43, 4, 4, 4]);
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_shift_takes_effect_at_the_next_draw() {
-        let mut random = Random::new(1, 1);
+        let mut random = Random::stream(1, 1);
         let handle = MixHandle::new(Mix::WRITE_HEAVY);
         let mut deck = Deck::new(handle.clone());
         count(&mut deck, &mut random, 30);

@@ -144,13 +144,13 @@ impl Inputs {
         seed: u64,
         terminal: usize,
     ) -> Self {
-        let mut constants = Random::new(seed, STREAM_CONSTANTS);
+        let mut constants = Random::stream(seed, STREAM_CONSTANTS);
         let name_constant = run_constant(population.name_constant(), &mut constants);
         let place = terminal as i64;
         Self {
             population: *population,
-            random: Random::new(seed, terminal as u64),
-            patience: Random::new(seed, STREAM_PAUSES + terminal as u64),
+            random: Random::stream(seed, terminal as u64),
+            patience: Random::stream(seed, STREAM_PAUSES + terminal as u64),
             deck: Deck::new(mix),
             home,
             home_warehouse: place % population.warehouses + 1,

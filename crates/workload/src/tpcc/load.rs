@@ -55,7 +55,7 @@ pub fn load(
 }
 
 fn items(population: &Population, writer: &mut Writer<'_>) -> Result<(), DbError> {
-    let mut random = Random::new(population.seed, STREAM_ITEMS);
+    let mut random = Random::stream(population.seed, STREAM_ITEMS);
     let mut batch = Batch::new("item");
     for (id, original) in (1..).zip(rows::tenth(population.items(), &mut random)) {
         rows::item(id, original, &mut random, batch.row());
@@ -67,7 +67,7 @@ fn items(population: &Population, writer: &mut Writer<'_>) -> Result<(), DbError
 }
 
 fn warehouse(population: &Population, w: i64, writer: &mut Writer<'_>) -> Result<(), DbError> {
-    let mut random = Random::new(population.seed, STREAM_ITEMS + w.unsigned_abs());
+    let mut random = Random::stream(population.seed, STREAM_ITEMS + w.unsigned_abs());
     let mut batch = Batch::new("warehouse");
     rows::warehouse(population, w, &mut random, batch.row());
     writer.send(&mut batch)?;

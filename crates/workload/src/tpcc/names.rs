@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn or_favours_numbers_with_many_ones() {
-        let mut random = Random::new(3, 0);
+        let mut random = Random::stream(3, 0);
         let mut seen = vec![0u32; 1000];
         let nurand = NuRand { a: 255, x: 0, y: 999, c: 0 };
         for _ in 0..1_000_000 {
@@ -83,7 +83,7 @@ mod tests {
     fn the_constant_of_the_run_keeps_its_distance() {
         for load in 0..=255 {
             for stream in 0..20 {
-                let run = run_constant(load, &mut Random::new(1, stream));
+                let run = run_constant(load, &mut Random::stream(1, stream));
                 let delta = (run - load).abs();
                 assert!((0..=255).contains(&run));
                 assert!((65..=119).contains(&delta) && delta != 96 && delta != 112, "{load} {run}");

@@ -77,7 +77,7 @@ impl Population {
 
     /// C-Load of last names (clause 2.1.6.1).
     pub(crate) fn name_constant(&self) -> i64 {
-        Random::new(self.seed, u64::MAX).within(0, 255)
+        Random::stream(self.seed, u64::MAX).within(0, 255)
     }
 
     /// The spread A of the specification, made smaller in proportion: it stays one less than a power of two.

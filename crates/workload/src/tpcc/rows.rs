@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use super::names::last_name;
 use super::population::Population;
-use crate::random::Random;
+use crate::random::{Random, Strings};
 
 /// Which rows hold "ORIGINAL" (or bad credit): a tenth, chosen at random, exactly.
 pub(super) fn tenth(count: i64, random: &mut Random) -> Vec<bool> {
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn exactly_a_tenth_is_original() {
-        let mut random = Random::new(1, 1);
+        let mut random = Random::stream(1, 1);
         assert_eq!(tenth(1_000, &mut random).iter().filter(|&&chosen| chosen).count(), 100);
         for _ in 0..200 {
             let text = data(true, &mut random);
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn the_first_thousand_customers_have_each_name_once_and_the_others_favour_some() {
         let population = Population::new(1, 1, 5).unwrap();
-        let mut random = Random::new(1, 1);
+        let mut random = Random::stream(1, 1);
         let mut seen = vec![0u32; 1_000];
         for c in 1..=3_000 {
             let number = name_number(&population, c, &mut random);
@@ -206,8 +206,8 @@ mod tests {
         let population = Population::new(1, 1, 5).unwrap();
         let text = |o| {
             let mut sql = String::new();
-            order(&population, (1, 2, o), 9, &mut Random::new(1, 1), &mut sql);
-            order_line(&population, (1, 2, o), 1, &mut Random::new(1, 1), &mut sql);
+            order(&population, (1, 2, o), 9, &mut Random::stream(1, 1), &mut sql);
+            order_line(&population, (1, 2, o), 1, &mut Random::stream(1, 1), &mut sql);
             sql
         };
         assert!(!text(2_100).contains("NULL") && text(2_100).contains(",5,0.00,"));

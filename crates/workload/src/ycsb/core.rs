@@ -127,7 +127,7 @@ mod tests {
         const DRAWS: f64 = 100_000.0;
         for core in Core::ALL {
             assert_eq!(core.mix().iter().map(|&share| u32::from(share)).sum::<u32>(), 100);
-            let mut random = Random::new(3, 0);
+            let mut random = Random::stream(3, 0);
             let mut counts = [0.0; 5];
             for _ in 0..DRAWS as u32 {
                 counts[core.draw(&mut random) as usize] += 1.0;

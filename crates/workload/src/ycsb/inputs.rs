@@ -72,7 +72,7 @@ impl Inputs {
         seed: u64,
         number: usize,
     ) -> Self {
-        let random = Random::new(seed, number as u64);
+        let random = Random::stream(seed, number as u64);
         Self { core, popularity, records, zipf: Zipf::new(Zipf::YCSB), random, claimed: None }
     }
 

@@ -50,7 +50,7 @@ pub struct Record(pub [Vec<u8>; FIELDS]);
 impl Record {
     /// What record `number` is loaded with; the same for the same seed.
     pub fn loaded(seed: u64, number: u64) -> Self {
-        let mut random = Random::new(seed, STREAM_RECORDS ^ number);
+        let mut random = Random::stream(seed, STREAM_RECORDS ^ number);
         Self::random(&mut random)
     }
 

@@ -78,7 +78,7 @@ mod tests {
 
     /// How often each rank is drawn.
     fn counts(exponent: f64, ranks: u64) -> Vec<u64> {
-        let (law, mut random) = (Zipf::new(exponent), Random::new(7, 0));
+        let (law, mut random) = (Zipf::new(exponent), Random::stream(7, 0));
         let mut counts = vec![0; ranks as usize];
         for _ in 0..DRAWS {
             counts[law.draw(ranks, &mut random) as usize - 1] += 1;
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn few_and_very_many_ranks() {
-        let (law, mut random) = (Zipf::new(Zipf::YCSB), Random::new(1, 0));
+        let (law, mut random) = (Zipf::new(Zipf::YCSB), Random::stream(1, 0));
         assert!((0..100).all(|_| law.draw(1, &mut random) == 1));
         assert_eq!(law.draw(0, &mut random), 1);
         let many = 10_000_000_000;

@@ -1,7 +1,6 @@
 //! What the gate would do on machines with more cores than this one: a simulation, and nothing but that.
 
 mod model;
-mod random;
 mod simulate;
 
 use std::collections::BTreeMap;
@@ -11,19 +10,19 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use headworks_rig::machine::Load as MachineLoad;
 
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::html::{escape, table};
 use crate::interrupt;
-use crate::metrics::median;
 use crate::progress::Progress;
-use crate::record::{Header, Outcome, unix_now_s};
-use crate::registry::{Experiment, RunOptions};
+use crate::record::unix_now_s;
 use crate::sweep::analyse::significant;
 use crate::sweep::panel::{Best, Panel};
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::sweep::{self, Bound, Claim, Presentation};
 use crate::table::align;
+use headworks_policy::metrics::median;
+use headworks_policy::random::Random;
 use model::{Database, MEASURED};
-use random::Random;
 
 pub(super) const EXPERIMENT: Experiment = Experiment {
     id: "apples-cores",
@@ -214,7 +213,7 @@ fn run(options: &RunOptions) -> Result<Outcome> {
         simulate_one(options.seed.wrapping_add(number as u64), &mut arms);
     }
     let record = Record {
-        header: Header::of(&EXPERIMENT, options, recorded_at_unix_s),
+        header: EXPERIMENT.header(options, recorded_at_unix_s),
         counted_s: simulate::WATCHED_S as f64,
         warmup_s: 0.0,
         took_s: began.elapsed().as_secs_f64(),
@@ -296,9 +295,9 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
             "<h2>Medians of the seeds, and from the lowest tenth to the highest</h2>\n{}",
             table(&head, &rows, 1)
         ),
-        derive: |_| {},
         claims: CLAIMS,
         panels: panels(),
+        ..Presentation::default()
     };
     let mut outcome = sweep::report(&show, record, directory, fresh)?;
     outcome.text += &format!("\n{}", align(&cells));

@@ -18,7 +18,7 @@
 //! What the model leaves out: memory and socket boundaries (NUMA), a buffer pool that is too small, clients that are
 //! the limit themselves, and the cost of the gate.
 
-use super::random::Random;
+use headworks_policy::random::Random;
 
 /// A database on a machine. Times in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]

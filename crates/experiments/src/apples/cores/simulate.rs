@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use headworks_policy::Nanos;
 use headworks_policy::tuner::{Decision, Limits, Sight, Tuner};
 
-use super::random::Random;
+use headworks_policy::random::Random;
 
 /// How long a search is watched.
 pub(super) const WATCHED_S: u64 = 180;
@@ -100,7 +100,7 @@ pub(super) fn search(
             let rate = inside(tuner.parallelism());
             let span_s = STEP_MS as f64 / 1e3;
             drift += (1.0 - drift) * 0.05 + noise.drift * (2.0 * random.unit() - 1.0);
-            let white = 1.0 + 3.0 * noise.white * random.around();
+            let white = 1.0 + 3.0 * noise.white * around(random);
             completed += rate * drift * white.max(0.0) * span_s;
             served += rate * span_s;
             inside_s += f64::from(tuner.parallelism().min(users)) * span_s;
@@ -143,6 +143,11 @@ fn settled(seconds: &[f64]) -> Option<usize> {
     let windows: Vec<bool> = seconds.windows(SETTLED_OVER_S).map(good).collect();
     let after = windows.iter().rposition(|good| !good).map_or(0, |last| last + 1);
     (after < windows.len()).then_some(after)
+}
+
+/// Around 0, from −1 to 1, the middle being the likeliest.
+fn around(random: &mut Random) -> f64 {
+    random.unit() + random.unit() - 1.0
 }
 
 #[cfg(test)]

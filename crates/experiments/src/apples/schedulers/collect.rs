@@ -19,16 +19,15 @@ use super::{
     AROUND_S, AT, EXPERIMENT, GATE, ID, LOAD_S, PAIRS, Pair, QUICK_S, ROUNDS, USERS, WARM_UP_S,
     WINDOW_S, round_s,
 };
-use crate::apples::figure::ServerKind;
-use crate::apples::gate::{Gate, prefix};
+use crate::apples::gate;
 use crate::apples::measure::measure;
+use crate::experiment::RunOptions;
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::record::{Header, unix_now_s};
-use crate::registry::RunOptions;
-use crate::shuffle::SplitMix;
+use crate::record::unix_now_s;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::work::Work;
+use headworks_policy::random::Random;
 
 const MODEL: &str = "ssd-c";
 const DATABASE: &str = "tpcc";
@@ -98,7 +97,7 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let runs = bench.rounds(&offered, rounds)?;
     bench.check()?;
     Ok(Record {
-        header: Header::of(&EXPERIMENT, options, recorded_at_unix_s),
+        header: EXPERIMENT.header(options, recorded_at_unix_s),
         counted_s: window_s as f64,
         warmup_s: warm_up_s as f64,
         took_s: began.elapsed().as_secs_f64(),
@@ -179,7 +178,7 @@ impl Bench<'_> {
         let there = PAIRS.iter().filter(|pair| offered.iter().any(|name| name == pair.scheduler));
         let mut tasks: Vec<(&Pair, bool)> =
             there.flat_map(|pair| [(pair, false), (pair, true)]).collect();
-        let mut random = SplitMix::new(self.options.seed);
+        let mut random = Random::new(self.options.seed);
         let mut runs = Vec::new();
         for round in 1..=rounds {
             random.shuffle(&mut tasks);
@@ -239,7 +238,7 @@ impl Bench<'_> {
         }
         let run = measure(&report, 0, round);
         if gated {
-            Gate { headworks: &self.headworks, server: ServerKind::Gate(GATE) }.look()?;
+            gate::instance(&self.headworks).enforcing_status()?;
         }
         server.stop(STOP_DEADLINE)?;
         Ok(run)
@@ -261,7 +260,8 @@ impl Bench<'_> {
             return Ok(builder);
         }
         let path = self.work.path().join("gate.toml");
-        Ok(builder.prefix(prefix(&self.headworks, &path, GATE, &[])?))
+        let gate = gate::instance(&self.headworks);
+        Ok(builder.prefix(gate.prefix_with_config(&path, GATE, &[])?))
     }
 }
 

@@ -7,8 +7,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
+use crate::experiment::{Experiment, Outcome, RunOptions};
 use crate::sweep::found::Seed;
 use crate::sweep::panel::Panel;
 use crate::sweep::{self, Bound, Claim, Presentation};
@@ -168,9 +167,9 @@ fn report(directory: &Path, fresh: bool) -> Result<Outcome> {
             .iter()
             .map(|why| format!("<p>{}</p>\n", crate::html::escape(why)))
             .collect(),
-        derive: |_| {},
         claims: CLAIMS,
         panels: panels(),
+        ..Presentation::default()
     };
     let mut outcome = sweep::report(&show, record, directory, fresh)?;
     for why in skipped {

@@ -12,18 +12,14 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail};
 use headworks_workload::db::DbError;
 use headworks_workload::driver::{Report, RunOptions as Driving, Stop};
 use headworks_workload::sysbench::Oltp;
 use headworks_workload::ycsb::Core;
 
 use super::figure::{Figure, LOAD_S, Load};
-use crate::record::Outcome;
-use crate::registry::{Experiment, RunOptions};
-
-/// The file name of our library, by which it is found in a server's memory map.
-const LIBRARY: &str = "libheadworks";
+use crate::experiment::{Experiment, Outcome, RunOptions};
 
 /// Filling sysbench's tables, in seconds.
 const SYSBENCH_S: u64 = 60;
@@ -79,8 +75,8 @@ pub(super) trait Server {
     /// Whether it still runs.
     fn is_running(&mut self) -> bool;
 
-    /// Whether a library whose path contains `part` is mapped into it.
-    fn has_mapped(&self, part: &str) -> Result<bool>;
+    /// An error if our library is not in it although it should be, or the reverse.
+    fn ensure_gated(&self, gated: bool) -> Result<()>;
 
     /// The end of its log.
     fn log_tail(&self) -> String;
@@ -160,11 +156,7 @@ impl Site {
     /// Starts it on its data, and makes sure that our library is in it or not, as what is in front of it says.
     pub(super) fn serve(self, place: Place<'_>, front: &Front) -> Result<Box<dyn Server>> {
         let server = self.start(place, front, false)?;
-        ensure!(
-            server.has_mapped(LIBRARY)? != front.gate.is_empty(),
-            "the arm is not what it is called: our library is{} in the server's memory",
-            if front.gate.is_empty() { "" } else { " not" }
-        );
+        server.ensure_gated(!front.gate.is_empty())?;
         Ok(server)
     }
 

@@ -51,12 +51,12 @@ pub(super) struct Ycsb {
 /// The records lie in a file, which the server reads when it starts and never writes afterwards.
 pub(super) fn redis(core: Core, place: Place<'_>, front: &Front, filling: bool) -> Result<Ycsb> {
     let server = LoopServer::builder(LoopKind::Redis)
-        .arguments(["--maxclients", "4000", "--tcp-backlog", "4096"])
-        .arguments(["--dbfilename", "ycsb.rdb", "--dir"])
-        .arguments([place.work])
-        .arguments(["--user", SENSITIVE, "on", "nopass", "~*", "&*", "+@all"])
-        .arguments(front.options)
-        .prefix(front.gate.clone())
+        .options(["--maxclients", "4000", "--tcp-backlog", "4096"])
+        .options(["--dbfilename", "ycsb.rdb", "--dir"])
+        .options([place.work])
+        .options(["--user", SENSITIVE, "on", "nopass", "~*", "&*", "+@all"])
+        .options(front.options)
+        .behind(&front.gate)
         .remove_when_orphaned(place.work)
         .start()?;
     let records = if place.quick { IN_REDIS.1 } else { IN_REDIS.0 };
@@ -73,9 +73,9 @@ pub(super) fn redis(core: Core, place: Place<'_>, front: &Front, filling: bool) 
 /// It knows nobody by name, so that sensitive users are like all others.
 pub(super) fn memcached(core: Core, place: Place<'_>, front: &Front) -> Result<Ycsb> {
     let server = LoopServer::builder(LoopKind::Memcached)
-        .arguments(["-m", MEMCACHED_MIB])
-        .arguments(front.options)
-        .prefix(front.gate.clone())
+        .options(["-m", MEMCACHED_MIB])
+        .options(front.options)
+        .behind(&front.gate)
         .remove_when_orphaned(place.work)
         .start()?;
     let records = if place.quick { IN_MEMCACHED.1 } else { IN_MEMCACHED.0 };
@@ -90,8 +90,8 @@ pub(super) fn mongodb(core: Core, place: Place<'_>, front: &Front) -> Result<Ycs
         "no mongo-java-server to run under a JVM; `scripts/setup java` fetches it"
     );
     let server = LoopServer::builder(LoopKind::MongoJava)
-        .arguments(front.options)
-        .prefix(front.gate.clone())
+        .options(front.options)
+        .behind(&front.gate)
         .remove_when_orphaned(place.work)
         .start()?;
     let records = if place.quick { IN_MONGODB.1 } else { IN_MONGODB.0 };
@@ -167,14 +167,12 @@ impl Server for Ycsb {
         self.server.is_running()
     }
 
-    fn has_mapped(&self, part: &str) -> Result<bool> {
-        self.server.has_mapped(part)
+    fn ensure_gated(&self, gated: bool) -> Result<()> {
+        self.server.ensure_gated(gated)
     }
 
     fn log_tail(&self) -> String {
-        let log = self.server.log();
-        let lines: Vec<&str> = log.lines().collect();
-        lines[lines.len().saturating_sub(25)..].join("\n")
+        self.server.log_tail()
     }
 
     fn stop(&mut self) -> Result<()> {

@@ -6,7 +6,7 @@ mod tpcc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use headworks_rig::{PostgresBuilder, PostgresServer, SUPERUSER, ServerBuilder};
+use headworks_rig::{PostgresServer, SUPERUSER};
 use headworks_workload::db::{Database, DbError, Session};
 use headworks_workload::driver::Report;
 use headworks_workload::tpcc::Condition;
@@ -94,12 +94,7 @@ fn mariadb(place: Place<'_>, front: &Front, filling: bool) -> Result<headworks_r
     if filling {
         builder = builder.option("--innodb-flush-log-at-trx-commit=0");
     }
-    builder = if front.gate.is_empty() {
-        ours().fold(builder, ServerBuilder::env_remove)
-    } else {
-        builder.prefix(front.gate.clone())
-    };
-    builder.start()
+    builder.behind(&front.gate).start()
 }
 
 fn postgresql(place: Place<'_>, front: &Front, filling: bool) -> Result<PostgresServer> {
@@ -113,12 +108,7 @@ fn postgresql(place: Place<'_>, front: &Front, filling: bool) -> Result<Postgres
     if filling {
         builder = builder.setting("fsync", "off").setting("synchronous_commit", "off");
     }
-    builder = if front.gate.is_empty() {
-        ours().fold(builder, PostgresBuilder::env_remove)
-    } else {
-        builder.prefix(front.gate.clone())
-    };
-    builder.start()
+    builder.behind(&front.gate).start()
 }
 
 /// Conditions that do not hold are an error.
@@ -126,12 +116,6 @@ fn consistent(conditions: &[Condition]) -> Result<()> {
     let broken: Vec<_> = conditions.iter().filter(|condition| !condition.holds).collect();
     ensure!(broken.is_empty(), "the data is not consistent: {broken:?}");
     Ok(())
-}
-
-/// Not even a setting of ours reaches a server without the gate.
-fn ours() -> impl Iterator<Item = std::ffi::OsString> {
-    let names = std::env::vars_os().map(|(name, _)| name);
-    names.filter(|name| name.to_string_lossy().starts_with("HEADWORKS"))
 }
 
 impl Sql {
@@ -205,10 +189,10 @@ impl Server for Sql {
         }
     }
 
-    fn has_mapped(&self, part: &str) -> Result<bool> {
+    fn ensure_gated(&self, gated: bool) -> Result<()> {
         match &self.running {
-            Running::MariaDb(server) => Ok(server.has_mapped(part)?),
-            Running::PostgreSql(server) => server.has_mapped(part),
+            Running::MariaDb(server) => server.ensure_gated(gated),
+            Running::PostgreSql(server) => server.ensure_gated(gated),
         }
     }
 
