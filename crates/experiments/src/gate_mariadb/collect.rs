@@ -91,7 +91,9 @@ fn arms(options: &RunOptions) -> Result<Vec<Config>> {
         _ if options.without_gate => {
             Ok(Config::ALL.into_iter().filter(|config| !config.is_gated()).collect())
         }
-        None => bail!("no `headworks` program was given to put the gate in front of the server"),
+        None => bail!(
+            "the program `headworks`, which makes the gate, is neither beside this one nor in PATH; install it: make install"
+        ),
         Some(program) => {
             ensure!(
                 program.is_file(),

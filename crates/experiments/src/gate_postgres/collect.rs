@@ -68,7 +68,9 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let gate = match &options.headworks_exe {
         _ if options.without_gate => None,
         Some(program) if program.is_file() => Some(program.clone()),
-        _ => bail!("no `headworks` program was given to put the gate in front of the server"),
+        _ => bail!(
+            "the program `headworks`, which makes the gate, is neither beside this one nor in PATH; install it: make install"
+        ),
     };
     let arms = Arm::all(gate.is_some());
     let plan = Plan::new(options);
