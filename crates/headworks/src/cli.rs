@@ -9,8 +9,8 @@ pub use examples::EXAMPLES;
 pub use io::{Io, IoCommand, IoSet, IoTop};
 pub use services::{Attend, Disable, Enable, ProfileArgs, ProfileCommand};
 pub use volume::{
-    Calibrate, Create, DeviceKind, FrontEndArg, FsArg, Json, Mount, Powercut, Replay, Rm, Serve,
-    Stat, Umount, Volume, VolumeCommand, VolumeDoctor,
+    Calibrate, Create, DeviceKind, FsArg, Json, Mount, Powercut, Replay, Rm, Serve, Stat, Umount,
+    Volume, VolumeCommand, VolumeDoctor,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};

@@ -67,7 +67,7 @@ fn each_set_that_is_printed_can_be_run_as_it_is_printed() {
             && !line.contains("(as it is)")
     });
     assert_eq!(commands.len(), 1 + rows.count(), "{said}");
-    for command in commands.into_iter().chain(shown(&said, "as it is:")) {
+    for command in commands.into_iter().chain(shown(&said, "as it is: headworks tad")) {
         let words = command.trim_start_matches("headworks tad");
         let script = format!("'{}' {words} --json", program().display());
         let output = Command::new("sh").args(["-c", &script]).output().unwrap();
