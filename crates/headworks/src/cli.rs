@@ -397,7 +397,7 @@ pub struct Daemon {
     #[arg(long, hide = true)]
     pub ready_fd: Option<i32>,
     /// User and group of the daemon
-    #[arg(long, hide = true, value_name = "UID:GID", value_parser = crate::janitor::parse_ids)]
+    #[arg(long, hide = true, value_name = "UID:GID", value_parser = crate::process::parse_ids)]
     pub run_as: Option<(u32, u32)>,
     /// Let go of standard error once it serves
     #[arg(long, hide = true)]

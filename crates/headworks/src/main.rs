@@ -18,6 +18,7 @@ mod janitor;
 mod log;
 mod metrics;
 mod preflight;
+mod process;
 mod profile;
 mod quota;
 mod render;

@@ -5,7 +5,7 @@ use super::state::{Description, FileSystem, Named, Note};
 use super::system::{self, Contents};
 use super::waiting::Waiting;
 use crate::cli;
-use crate::run::{pipe, wait_readable};
+use crate::process::{pipe, wait_readable};
 use anyhow::{Context, Result, bail};
 use std::fs::OpenOptions;
 use std::io::Read;

@@ -5,7 +5,7 @@ use super::front::Front;
 use super::state::{Named, Note};
 use super::system;
 use crate::cli;
-use crate::daemon::{block_signals, read_signal};
+use crate::process::{block_signals, read_signal};
 use anyhow::{Context, Result, bail};
 use headworks_volume::nbd::{self, Export, Exports, Limits, Listener, Stop};
 use headworks_volume::{Submission, Volume};
