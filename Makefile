@@ -120,7 +120,7 @@ man: build ## Write the manual pages to target/man
 	target/release/headworks man target/man
 
 install: build man ## Install below PREFIX (default /usr/local)
-	for program in headworks headworks-bench headworks-tad; do install -Dm755 target/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program; done
+	for program in headworks headworks-bench headworks-tad; do install -Dm755 target/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
 	install -Dm755 target/release/libheadworks.so $(DESTDIR)$(PREFIX)/lib/headworks/libheadworks.so
 	install -Dm644 config/headworks.toml $(DESTDIR)$(PREFIX)/share/doc/headworks/headworks.toml
 	for page in target/man/*.1; do install -Dm644 $$page $(DESTDIR)$(PREFIX)/share/man/man1/$$(basename $$page); done
