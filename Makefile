@@ -25,7 +25,7 @@ setup-bench: ## Install what most of `headworks bench run` needs beyond the demo
 setup-java: ## Fetch what the tests under a JVM need: a server of MongoDB's protocol, drivers for Java and Node
 	@scripts/setup java
 
-build: ## Build the program and the preloaded library (target/release)
+build: ## Build the programs and the preloaded library (target/release)
 	$(CARGO) build --release --workspace
 
 demo: setup-demo build ## Run the main job on a real MariaDB (about 11 minutes) and show the result
@@ -123,7 +123,7 @@ man: build ## Write the manual pages to target/man
 	target/release/headworks man target/man
 
 install: build man ## Install below PREFIX (default /usr/local)
-	install -Dm755 target/release/headworks $(DESTDIR)$(PREFIX)/bin/headworks
+	for program in headworks headworks-bench headworks-tad; do install -Dm755 target/release/$$program $(DESTDIR)$(PREFIX)/bin/$$program || exit 1; done
 	install -Dm755 target/release/libheadworks.so $(DESTDIR)$(PREFIX)/lib/headworks/libheadworks.so
 	install -Dm644 include/headworks.h $(DESTDIR)$(PREFIX)/include/headworks.h
 	install -Dm644 config/headworks.toml $(DESTDIR)$(PREFIX)/share/doc/headworks/headworks.toml

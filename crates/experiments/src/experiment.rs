@@ -120,7 +120,7 @@ impl RunOptions {
         let program = self
             .headworks_exe
             .clone()
-            .context("no `headworks` program was given to put the gate in front of the server")?;
+            .context("the program `headworks`, which makes the gate, is neither beside this one nor in PATH; install it: make install")?;
         ensure!(
             program.is_file(),
             "{} does not exist; build it first (cargo build --release)",

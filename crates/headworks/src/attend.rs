@@ -12,7 +12,7 @@ use crate::config::{self, Config};
 use crate::daemon::{self, apply_config};
 use crate::instance::{Instance, Note, started_ticks};
 use crate::profile::Profiles;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use headworks_region::Mapping;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::Ordering;
@@ -32,7 +32,7 @@ pub fn run(args: &Attend) -> Result<()> {
     region.set_pooled(args.pool_of_threads || profile.served_by == "event-loops");
     let server_pid = region.beat.server.load(Ordering::Relaxed);
     if region.beat.ungoverned() {
-        eprintln!("headworks: {}", ungoverned(server_pid));
+        eprintln!("headworks: {}", daemon::says_ungoverned(server_pid));
     }
     let note = Note {
         server_pid,
@@ -58,14 +58,6 @@ pub fn run(args: &Attend) -> Result<()> {
         false => Companion::None,
     };
     daemon::run(instance, Some(Manager), false, companion)
-}
-
-/// What is said of a server that runs on the region of another version.
-pub fn ungoverned(server: u32) -> String {
-    format!(
-        "the server (process {server}) was started by another version of headworks: it runs without the gate, and \
-         everybody passes, until it is restarted"
-    )
 }
 
 /// The region of the instance: the one that is there, if this build can use it, else a fresh one.
@@ -115,20 +107,4 @@ fn notify() -> std::io::Result<()> {
         None => SocketAddr::from_pathname(&*name)?,
     };
     socket.send_to_addr(b"READY=1", &address).map(|_| ())
-}
-
-/// What a note says of a server that has come; `None` if it is gone already.
-pub fn noticed(note: &Note, server_pid: u32) -> Option<Note> {
-    let server_started_ticks = started_ticks(server_pid)?;
-    Some(Note { server_pid, server_started_ticks, ..note.clone() })
-}
-
-/// Opens a descriptor that becomes readable when the process ends.
-pub fn watch(pid: u32) -> Result<i32> {
-    // SAFETY: asks for a descriptor of a process; a negative result is looked at.
-    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32;
-    if pidfd < 0 {
-        return Err(std::io::Error::last_os_error()).context("cannot watch the database's process");
-    }
-    Ok(pidfd)
 }

@@ -3,18 +3,14 @@
 mod examples;
 mod io;
 mod services;
-mod tad;
 mod volume;
 
-pub use examples::with_examples;
+pub use examples::EXAMPLES;
 pub use io::{Io, IoCommand, IoSet, IoTop};
 pub use services::{Attend, Disable, Enable, ProfileArgs, ProfileCommand};
-pub use tad::{
-    Check, Explain, Fix, Gaps, List, Remedies, Render, Show, Simulate, Tad, TadCommand, ThemeArg,
-};
 pub use volume::{
-    Calibrate, Create, DeviceKind, FrontEndArg, FsArg, Json, Mount, Powercut, Replay, Rm, Serve,
-    Stat, Umount, Volume, VolumeCommand, VolumeDoctor,
+    Calibrate, Create, DeviceKind, FsArg, Json, Mount, Powercut, Replay, Rm, Serve, Stat, Umount,
+    Volume, VolumeCommand, VolumeDoctor,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -81,14 +77,11 @@ pub enum Command {
     /// Look at what this machine offers, and what is missing
     Doctor(Doctor),
     /// Run experiments and draw their results
-    Bench(Bench),
+    #[command(disable_help_flag = true)]
+    Bench,
     /// Thread architecture diagrams: draw, check, simulate and mend a system before it is built
-    ///
-    /// A diagram says where a system's threads, queues and resources are. From it, the five problems
-    /// that keep a scheduler from its work are found, remedies are tried in a simulator, and the
-    /// cheapest ones that reach a goal are searched for. A system is a TOML file, or the name of one
-    /// that comes along (`headworks tad list`).
-    Tad(Tad),
+    #[command(disable_help_flag = true)]
+    Tad,
     /// Block devices whose device, queue and faults live in user space
     ///
     /// A volume is a real block device to the kernel: ext4 or XFS is mounted on it, or it is used as
@@ -107,7 +100,7 @@ pub enum Command {
     /// older one of that size; it goes with the instance.
     Daemon(Daemon),
     /// Write the manual pages
-    Man(Man),
+    Man(headworks_console::man::Man),
 }
 
 /// Which instance.
@@ -394,66 +387,6 @@ pub struct Doctor {
     pub json: bool,
 }
 
-/// Arguments of `bench`.
-#[derive(Debug, Args)]
-pub struct Bench {
-    /// What to do
-    #[command(subcommand)]
-    pub command: BenchCommand,
-}
-
-/// What to do with experiments.
-#[derive(Debug, Subcommand)]
-pub enum BenchCommand {
-    /// Name every experiment, the figure it answers, and what it needs
-    List {
-        /// For machines
-        #[arg(long)]
-        json: bool,
-    },
-    /// Run experiments
-    Run {
-        /// Names of experiments, as `bench list` shows them
-        #[arg(required = true)]
-        ids: Vec<String>,
-        /// Minutes instead of the full record
-        #[arg(long)]
-        quick: bool,
-        /// Seed of the order of the arms
-        #[arg(long, default_value_t = 1)]
-        seed: u64,
-        /// Rounds of each arm
-        #[arg(long)]
-        repeat: Option<usize>,
-        /// Seconds measured in each run of each arm
-        #[arg(long, value_name = "SECONDS")]
-        window: Option<u64>,
-        /// Only cases whose name contains this (gate-day, gate-locks) or arms (gate-open)
-        #[arg(long, value_name = "TEXT")]
-        only: Option<String>,
-        /// P of the gated arms [default: what `run` chooses]
-        #[arg(long)]
-        parallelism: Option<u32>,
-        /// ζ of the gated arms [default: what `run` chooses]
-        #[arg(long)]
-        quota: Option<u32>,
-        /// Directory for the results
-        #[arg(long, default_value = "out/bench")]
-        out: PathBuf,
-    },
-    /// Run a load on files (what the experiments of I/O schedulers start as a program)
-    #[command(hide = true)]
-    Files {
-        /// Tasks, seconds of warm-up and of the run, as JSON
-        spec: PathBuf,
-    },
-    /// Analyse and draw records again, without running anything
-    Report {
-        /// Directory of an earlier run
-        dir: PathBuf,
-    },
-}
-
 /// Arguments of `daemon`.
 #[derive(Debug, Args)]
 pub struct Daemon {
@@ -464,7 +397,7 @@ pub struct Daemon {
     #[arg(long, hide = true)]
     pub ready_fd: Option<i32>,
     /// User and group of the daemon
-    #[arg(long, hide = true, value_name = "UID:GID", value_parser = crate::janitor::parse_ids)]
+    #[arg(long, hide = true, value_name = "UID:GID", value_parser = crate::process::parse_ids)]
     pub run_as: Option<(u32, u32)>,
     /// Let go of standard error once it serves
     #[arg(long, hide = true)]
@@ -472,12 +405,4 @@ pub struct Daemon {
     /// Stay in the foreground
     #[arg(long)]
     pub foreground: bool,
-}
-
-/// Arguments of `man`.
-#[derive(Debug, Args)]
-pub struct Man {
-    /// Directory for the pages
-    #[arg(default_value = "man")]
-    pub dir: PathBuf,
 }

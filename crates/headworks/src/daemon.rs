@@ -12,13 +12,13 @@ mod saturation;
 pub use priority::prefer;
 pub use reload::{apply_config, set_weights};
 
-use crate::attend;
 use crate::cgroup::Companion;
 use crate::control::{self, Request, Response};
 use crate::counterfactual::Recorder;
 use crate::instance::{Instance, Note, started_ticks};
 use crate::log::{self, Log};
 use crate::metrics::Metrics;
+use crate::process::{self, block_signals, read_signal};
 use crate::quota::Quota;
 use crate::slo::Slo;
 use crate::status::Status;
@@ -177,7 +177,7 @@ impl Daemon {
     /// A descriptor of the server that has come since; negative if none has.
     fn look_for_server(&mut self) -> i32 {
         let server = self.region.beat.server.load(Ordering::Relaxed);
-        let Some(note) = attend::noticed(&self.note, server).filter(|_| server != 0) else {
+        let Some(note) = self.note.of_server(server).filter(|_| server != 0) else {
             // What has come and gone in between is no server any more.
             let _ = self.region.beat.server.compare_exchange(
                 server,
@@ -187,7 +187,7 @@ impl Daemon {
             );
             return -1;
         };
-        let Ok(pidfd) = attend::watch(server) else { return -1 };
+        let Ok(pidfd) = process::watch(server) else { return -1 };
         log::line(&format!("process {server} serves behind the gate"));
         self.note = note;
         if let Err(error) = self.instance.rewrite_note(&self.note) {
@@ -223,7 +223,7 @@ pub fn run(
         bail!("the database of instance `{}` does not run any more", instance.name);
     }
     // Poll ignores a negative descriptor: nobody has come yet.
-    let mut pidfd = if instance.is_running() { attend::watch(note.server_pid)? } else { -1 };
+    let mut pidfd = if instance.is_running() { process::watch(note.server_pid)? } else { -1 };
     if let Some(other) = rival(&region) {
         bail!("instance `{}` has a daemon already (process {other})", instance.name);
     }
@@ -242,7 +242,7 @@ pub fn run(
         log::line(&format!("decisions go to standard error only: {}: {error}", path.display()));
     }
     log::line(&format!("the daemon (process {}) begins", std::process::id()));
-    ungoverned.iter().for_each(|&server| log::line(&attend::ungoverned(server)));
+    ungoverned.iter().for_each(|&server| log::line(&says_ungoverned(server)));
     priority::lock_memory();
     let beater = std::thread::Builder::new().name("hw-beat".to_owned());
     let beater = beater.spawn(move || beat::beat(region)).context("cannot start a thread")?;
@@ -271,7 +271,7 @@ pub fn run(
     }
     drop(ready);
     if detached {
-        release_stderr();
+        process::release_stderr();
     }
     let mut asked_to_end: Option<Nanos> = None;
     // Without descriptors no client can be taken, and the socket stays readable.
@@ -372,38 +372,10 @@ fn other_lives(daemon: u32) -> bool {
     daemon != 0 && daemon != std::process::id() && started_ticks(daemon).is_some()
 }
 
-/// Lets go of standard error, which may be a pipe whose reader waits for its end.
-pub fn release_stderr() {
-    if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
-        // SAFETY: both descriptors are open.
-        unsafe { libc::dup2(null.as_raw_fd(), libc::STDERR_FILENO) };
-    }
-}
-
-/// Blocks the signals that the daemon reads from a descriptor, which it returns.
-pub(crate) fn block_signals() -> Result<i32> {
-    // SAFETY: the set is initialised by sigemptyset before it is used.
-    let fd = unsafe {
-        let mut set: libc::sigset_t = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        for signal in [libc::SIGHUP, libc::SIGTERM, libc::SIGINT] {
-            libc::sigaddset(&raw mut set, signal);
-        }
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
-    };
-    if fd < 0 {
-        return Err(std::io::Error::last_os_error()).context("cannot read signals");
-    }
-    Ok(fd)
-}
-
-pub(crate) fn read_signal(fd: i32) -> Option<i32> {
-    // SAFETY: reads one structure into a buffer of its size; all zero bytes are a valid one.
-    unsafe {
-        let mut info: libc::signalfd_siginfo = std::mem::zeroed();
-        let size = size_of::<libc::signalfd_siginfo>();
-        let read = libc::read(fd, (&raw mut info).cast(), size);
-        (read == size as isize).then_some(info.ssi_signo as i32)
-    }
+/// What is said of a server that runs on the region of another version.
+pub fn says_ungoverned(server: u32) -> String {
+    format!(
+        "the server (process {server}) was started by another version of headworks: it runs without the gate, and \
+         everybody passes, until it is restarted"
+    )
 }

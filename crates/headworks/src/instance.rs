@@ -50,6 +50,14 @@ pub struct Note {
     pub cpu_weights: bool,
 }
 
+impl Note {
+    /// What it says of a server that has come; `None` if that is gone already.
+    pub fn of_server(&self, server_pid: u32) -> Option<Note> {
+        let server_started_ticks = started_ticks(server_pid)?;
+        Some(Note { server_pid, server_started_ticks, ..self.clone() })
+    }
+}
+
 /// The directory below which instances live: `HEADWORKS_RUN_DIR`, or one in memory, because the
 /// region is written all the time and must not reach a disk.
 pub fn run_dir() -> PathBuf {

@@ -21,13 +21,6 @@ use std::time::Duration;
 /// Time between two looks whether the daemon lives, while there are groups to care for.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// User and group ids on the command line.
-pub fn parse_ids(text: &str) -> Result<(u32, u32), String> {
-    let ids =
-        text.split_once(':').and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
-    ids.ok_or_else(|| "two numbers with a colon in between".to_owned())
-}
-
 /// Splits; returns in the daemon's process only, which belongs to this user and group, and says who
 /// cares for control groups. To be called before there are threads.
 pub fn split(
@@ -36,7 +29,7 @@ pub fn split(
     (uid, gid): (u32, u32),
 ) -> Result<Companion> {
     let (read, write) = match instance.note()?.cpu_weights {
-        true => crate::run::pipe().map(|(read, write)| (Some(read), Some(write)))?,
+        true => crate::process::pipe().map(|(read, write)| (Some(read), Some(write)))?,
         false => (None, None),
     };
     // SAFETY: there is one thread, so the child may go on as any process would.
@@ -53,7 +46,7 @@ pub fn split(
                 // SAFETY: the child has its own copy, and this process ends without using it again.
                 unsafe { libc::close(ready.as_raw_fd()) };
             }
-            crate::daemon::release_stderr();
+            crate::process::release_stderr();
             // SAFETY: the name is a C string; it tells people which of the two this is.
             unsafe { libc::prctl(libc::PR_SET_NAME, c"hw-janitor".as_ptr()) };
             if let Some(pipe) = write {
@@ -102,17 +95,4 @@ fn give_up_rights(uid: u32, gid: u32) -> Result<(), Error> {
             && libc::setuid(uid) == 0
     };
     if done { Ok(()) } else { Err(Error::last_os_error()) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_are_two_numbers() {
-        assert_eq!(parse_ids("65534:0"), Ok((65534, 0)));
-        for bad in ["", "1", "1:", ":1", "a:b", "1:2:3", "-1:0"] {
-            assert!(parse_ids(bad).is_err(), "{bad}");
-        }
-    }
 }

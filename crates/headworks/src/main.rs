@@ -1,5 +1,6 @@
 //! The `headworks` command.
 
+mod apart;
 mod attend;
 mod cgroup;
 mod cli;
@@ -15,16 +16,15 @@ mod instance;
 mod io;
 mod janitor;
 mod log;
-mod man;
 mod metrics;
 mod preflight;
+mod process;
 mod profile;
 mod quota;
 mod render;
 mod run;
 mod slo;
 mod status;
-mod tad;
 mod top;
 mod tuning;
 #[cfg(test)]
@@ -32,9 +32,9 @@ mod tuning;
 mod views;
 mod volume;
 
-use anyhow::{Context, Result, bail};
-use clap::{CommandFactory, FromArgMatches};
-use cli::{BenchCommand, Cli, Command};
+use anyhow::{Result, bail};
+use clap::CommandFactory;
+use cli::{Cli, Command};
 use control::{Request, Response};
 use headworks_policy::Nanos;
 use headworks_region::clock;
@@ -44,18 +44,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 fn main() -> ExitCode {
-    // A reader that closes our output early (`headworks status | head`) ends us quietly.
-    // SAFETY: restores the default action before any thread exists.
-    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
-    let matches = cli::with_examples(Cli::command()).get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    match dispatch(cli.command) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("headworks: {error:#}");
-            ExitCode::FAILURE
+    headworks_console::main(|| {
+        let words: Vec<_> = std::env::args_os().skip(1).collect();
+        if let Some((name, arguments)) = apart::asked(&words) {
+            match apart::run(name, &arguments)? {}
         }
-    }
+        dispatch(headworks_console::parse::<Cli>(cli::EXAMPLES).command)
+    })
 }
 
 fn dispatch(command: Command) -> Result<ExitCode> {
@@ -67,7 +62,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             if args.json {
                 println!("{}", serde_json::to_string_pretty(&status)?);
             } else {
-                let width = terminal_width();
+                let width = headworks_console::terminal_width();
                 print!("{}", render::status_text(&status, width, std::io::stdout().is_terminal()));
                 for line in io::unheld(&instance) {
                     println!("{line}");
@@ -92,8 +87,8 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Attend(args) => attend::run(&args)?,
         Command::Profile(args) => profile::show::run(&args.command)?,
         Command::Doctor(args) => return doctor(&args),
-        Command::Bench(args) => return bench(args.command),
-        Command::Tad(args) => return tad::run(&args.command),
+        Command::Bench => match apart::run("bench", &[])? {},
+        Command::Tad => match apart::run("tad", &[])? {},
         Command::Volume(args) => return volume::run(&args.command),
         Command::Io(args) => io::run(&args.command)?,
         Command::Daemon(args) => {
@@ -123,9 +118,9 @@ fn dispatch(command: Command) -> Result<ExitCode> {
             }
         }
         Command::Man(args) => {
-            for page in man::write_all(cli::with_examples(Cli::command()), &args.dir)? {
-                println!("{}", page.display());
-            }
+            let command = headworks_console::with_examples(Cli::command(), cli::EXAMPLES);
+            headworks_console::man::write(command, &args, &apart::NAMES)?;
+            return apart::write_manuals(&args.dir);
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -277,63 +272,4 @@ fn doctor(args: &cli::Doctor) -> Result<ExitCode> {
     }
     let missing = findings.iter().any(doctor::Finding::is_missing);
     Ok(if missing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-fn bench(command: BenchCommand) -> Result<ExitCode> {
-    match command {
-        BenchCommand::List { json } => {
-            let list = headworks_experiments::list();
-            if json {
-                println!("{}", serde_json::to_string_pretty(list)?);
-            } else {
-                for experiment in list {
-                    println!(
-                        "{}\n  {}\n  {}, {}; takes {} s, with --quick {} s\n  needs {}\n",
-                        experiment.id,
-                        experiment.title,
-                        experiment.paper,
-                        experiment.figure,
-                        experiment.expected_s,
-                        experiment.expected_quick_s,
-                        experiment.needs.join(", ")
-                    );
-                }
-            }
-        }
-        BenchCommand::Run { ids, quick, seed, repeat, window, only, parallelism, quota, out } => {
-            let mut options = headworks_experiments::RunOptions::new(out);
-            options.quick = quick;
-            options.seed = seed;
-            options.repeat = repeat;
-            options.window_s = window;
-            options.only = only;
-            options.parallelism = parallelism;
-            options.quota = quota.map(f64::from);
-            options.headworks_exe =
-                Some(std::env::current_exe().context("cannot find this program")?);
-            match headworks_experiments::run(&ids, &options) {
-                Ok(outcomes) => {
-                    for outcome in outcomes {
-                        println!("{}", outcome.text);
-                    }
-                }
-                Err(error) if error.is::<headworks_experiments::Interrupted>() => {
-                    eprintln!("headworks: {error:#}");
-                    return Ok(ExitCode::from(130));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        BenchCommand::Files { spec } => println!("{}", headworks_experiments::file_load(&spec)?),
-        BenchCommand::Report { dir } => {
-            for outcome in headworks_experiments::report(&dir)? {
-                println!("{}", outcome.text);
-            }
-        }
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn terminal_width() -> usize {
-    crossterm::terminal::size().map_or(100, |(columns, _)| usize::from(columns)).clamp(60, 200)
 }

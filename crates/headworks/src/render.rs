@@ -1,16 +1,15 @@
 //! The state of an instance as text: what a DBA wants to see at a glance, the worst first.
 
 mod counterfactual;
-mod format;
 #[cfg(test)]
 #[path = "../tests/fixtures/render.rs"]
 pub(crate) mod sample;
-mod table;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use format::{count, duration, maybe_duration, maybe_ratio, printable, rate};
-pub(crate) use table::{Column, Table};
+pub(crate) use headworks_console::{
+    Column, Ink, Table, Tone, count, duration, maybe_duration, maybe_ratio, printable, rate,
+};
 
 use crate::status::{ClassStatus, Percentiles, Status, UserStatus};
 use headworks_region::layout::COUNTERS;
@@ -19,46 +18,6 @@ use std::fmt::Write;
 
 /// Users that each list shows.
 const LISTED: usize = 10;
-
-/// How good or bad something is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tone {
-    /// As it should be.
-    Good,
-    /// Worth knowing.
-    Notice,
-    /// Something is to be done.
-    Bad,
-}
-
-/// Writes with or without colours.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ink {
-    pub color: bool,
-}
-
-impl Ink {
-    fn code(self, code: &str, text: &str) -> String {
-        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
-    }
-
-    pub(crate) fn bold(self, text: &str) -> String {
-        self.code("1", text)
-    }
-
-    pub(crate) fn faint(self, text: &str) -> String {
-        self.code("2", text)
-    }
-
-    pub(crate) fn tone(self, tone: Tone, text: &str) -> String {
-        let code = match tone {
-            Tone::Good => "32",
-            Tone::Notice => "33",
-            Tone::Bad => "1;31",
-        };
-        self.code(code, text)
-    }
-}
 
 /// What is being done about P, if anything.
 fn search(status: &Status) -> String {

@@ -12,6 +12,7 @@ use crate::daemon::apply_config;
 use crate::instance::{Instance, Note, StartLock, started_ticks};
 use crate::io;
 use crate::preflight::{self, Binary, ServerSettings};
+use crate::process::{pipe, wait_readable};
 use crate::profile::{Check, GENERIC, Profile, Profiles, RunAs, SettingsFrom};
 use anyhow::{Context, Result, anyhow, bail};
 use headworks_policy::split::SplitKind;
@@ -19,7 +20,7 @@ use headworks_region::clock;
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::io::Read;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -462,23 +463,4 @@ pub fn spawn_daemon(instance: &Instance, owner: Option<(u32, u32)>, detached: bo
         return Ok(());
     }
     bail!("the daemon did not start; its message, if any, is above")
-}
-
-pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: the array has room for both ends. Only the reading end is closed on exec.
-    unsafe {
-        if libc::pipe(ends.as_mut_ptr()) != 0 {
-            return Err(std::io::Error::last_os_error()).context("cannot make a pipe");
-        }
-        libc::fcntl(ends[0], libc::F_SETFD, libc::FD_CLOEXEC);
-        use std::os::fd::FromRawFd;
-        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
-    }
-}
-
-pub(crate) fn wait_readable(fd: &OwnedFd, timeout_ms: i32) {
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry.
-    unsafe { libc::poll(&raw mut poll, 1, timeout_ms) };
 }

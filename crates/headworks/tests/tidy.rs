@@ -1,6 +1,7 @@
 //! What can be held by looking at the sources.
 
 use headworks_region::layout::COUNTERS;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -84,4 +85,27 @@ fn the_documents_name_only_targets_that_exist() {
             assert!(known, "{document} names `make {target}`, which the Makefile does not have");
         }
     }
+}
+
+/// Crates of ours that a crate links, itself included.
+fn links(name: &str, found: &mut BTreeSet<String>) {
+    if !found.insert(name.to_owned()) {
+        return;
+    }
+    let manifest = root().join("crates").join(name).join("Cargo.toml");
+    let text = std::fs::read_to_string(&manifest).expect("a manifest");
+    let manifest: toml::Table = text.parse().expect("TOML");
+    for dependency in manifest["dependencies"].as_table().expect("a table").keys() {
+        if let Some(name) = dependency.strip_prefix("headworks-") {
+            links(name, found);
+        }
+    }
+}
+
+#[test]
+fn what_runs_beside_a_database_links_no_experiments_and_no_diagrams() {
+    let mut linked = BTreeSet::new();
+    links("headworks", &mut linked);
+    let known = ["console", "headworks", "hooks", "policy", "region", "volume"];
+    assert_eq!(linked, known.map(str::to_owned).into());
 }

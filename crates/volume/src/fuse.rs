@@ -1,4 +1,4 @@
-//! The front end for kernels without nbd or ublk: a file system with one file, `disk`, which a loop
+//! The front end of a volume that is mounted here: a file system with one file, `disk`, which a loop
 //! device turns into a block device.
 //!
 //! The kernel's requests map as follows. The loop device asks for zeroing and for discards by the

@@ -1,7 +1,6 @@
 //! Block volumes whose device, queue and faults live in user space.
 //!
-//! A volume is a stack: a *front end* (a FUSE file under a loop device, a ublk
-//! device, an NBD server) takes
+//! A volume is a stack: a *front end* (a FUSE file under a loop device, an NBD server) takes
 //! requests of the kernel or of a client; *layers* delay, limit, fail or record them; the *engine*
 //! queues them, asks a block scheduler which goes next, and a *device model* how long it takes; a
 //! *store* holds the bytes.
@@ -21,7 +20,6 @@ pub mod probe;
 pub mod replay;
 pub mod sim;
 pub mod store;
-pub mod ublk;
 
 pub use buffer::Buffer;
 pub use config::{Volume, VolumeConfig};

@@ -217,8 +217,10 @@ fn one(
     let load = Load { tasks, warm_up_ms: warm_up_s * 1_000, window_ms: window_s * 1_000 };
     let spec = work.path().join("load.json");
     fs::write(&spec, serde_json::to_string(&load)?)?;
+    // `headworks-bench` itself.
+    let load_program = std::env::current_exe().context("cannot find this program")?;
     let mut command = match arm.io {
-        None => Command::new(program),
+        None => Command::new(&load_program),
         Some(scheduler) => {
             let kind = if arm.stack.device == "hdd" { "disk" } else { "flash" };
             let config = work.path().join("io.toml");
@@ -229,11 +231,11 @@ fn one(
             fs::write(&config, text)?;
             let (words, run_dir) = disk::behind(program, work.path(), &config);
             let mut command = Command::new(&words[0]);
-            command.args(&words[1..]).arg(program).env("HEADWORKS_RUN_DIR", run_dir);
+            command.args(&words[1..]).arg(&load_program).env("HEADWORKS_RUN_DIR", run_dir);
             command
         }
     };
-    let output = command.args(["bench", "files"]).arg(&spec).stdin(Stdio::null()).output()?;
+    let output = command.arg("files").arg(&spec).stdin(Stdio::null()).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
     let reports: Vec<Report> = serde_json::from_slice(&output.stdout)
         .context("the process with the load answered something else than its reports")?;

@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn the_latest_report_counts_and_the_end_is_noticed() {
-        let (read, write) = crate::run::pipe().unwrap();
+        let (read, write) = crate::process::pipe().unwrap();
         let (mut reports, mut reporter) = (Reports::new(read), Reporter::new(write));
         reports.read();
         assert_eq!(reports.latest().state, "starting");

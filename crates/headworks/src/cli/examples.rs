@@ -4,7 +4,7 @@
 //! that every command has some.
 
 /// A command, as it is typed, and its examples.
-const EXAMPLES: &[(&str, &[&str])] = &[
+pub const EXAMPLES: &[(&str, &[&str])] = &[
     ("status", &["headworks status", "headworks status --name mariadb --json | jq .unfairness"]),
     ("top", &["headworks top", "headworks top --name mariadb --delay 0.5"]),
     (
@@ -33,17 +33,6 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     ("man", &["headworks man target/man && man target/man/headworks-run.1"]),
-    ("bench", &["headworks bench list", "headworks bench run gate-mariadb --quick --out out/demo"]),
-    ("bench list", &["headworks bench list --json"]),
-    (
-        "bench run",
-        &[
-            "headworks bench run gate-mariadb --quick",
-            "headworks bench run gate-mariadb --seed 7 --repeat 5 --out out/record",
-        ],
-    ),
-    ("bench report", &["headworks bench report out/demo       # draws again what was measured"]),
-    ("tad list", &["headworks tad list"]),
     (
         "io",
         &[
@@ -74,65 +63,17 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("volume serve", &["headworks volume serve db             # by NBD, to whoever connects"]),
 ];
 
-/// Adds the examples of the table to the commands that have none of their own.
-pub fn with_examples(command: clap::Command) -> clap::Command {
-    EXAMPLES.iter().fold(command, |command, (path, lines)| {
-        let words: Vec<&str> = path.split(' ').collect();
-        let title = if lines.len() == 1 { "Example:" } else { "Examples:" };
-        add(command, &words, &format!("{title}\n  {}", lines.join("\n  ")))
-    })
-}
-
-fn add(command: clap::Command, path: &[&str], text: &str) -> clap::Command {
-    let Some((first, rest)) = path.split_first() else {
-        let own = command.get_after_help().map(ToString::to_string);
-        return match own {
-            Some(own) if own.contains("xample") => command,
-            Some(own) => command.after_help(format!("{own}\n\n{text}")),
-            None => command.after_help(text.to_owned()),
-        };
-    };
-    // A command that another build does not have.
-    if command.find_subcommand(first).is_none() {
-        return command;
-    }
-    command.mut_subcommand(first, |sub| add(sub, rest, text))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
     use clap::CommandFactory;
-
-    fn bare(command: &clap::Command, path: &str, found: &mut Vec<String>) {
-        for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-            let path = format!("{path} {}", sub.get_name());
-            let help = sub.get_after_help().map(ToString::to_string).unwrap_or_default();
-            let named = sub.has_subcommands() || help.contains(path.trim());
-            if !(help.contains("xample") && named) {
-                found.push(path.clone());
-            }
-            bare(sub, &path, found);
-        }
-    }
 
     #[test]
     fn every_command_has_an_example_that_names_it() {
-        let mut found = Vec::new();
-        let command = with_examples(crate::cli::Cli::command());
-        bare(&command, "", &mut found);
-        let groups = ["volume", "tad", "explain"];
-        found.retain(|path| !groups.contains(&path.trim()));
-        assert!(found.is_empty(), "no example: {found:?}");
-    }
-
-    #[test]
-    fn the_table_names_commands_that_there_are() {
-        for (path, _) in EXAMPLES {
-            let mut command = crate::cli::Cli::command();
-            for word in path.split(' ') {
-                command = command.find_subcommand(word).unwrap_or_else(|| panic!("{path}")).clone();
-            }
-        }
+        let mut found = headworks_console::faults(crate::cli::Cli::command(), "", super::EXAMPLES);
+        let groups = ["volume", "explain"];
+        found.retain(|path| {
+            !groups.contains(&path.trim()) && !crate::apart::NAMES.contains(&path.trim())
+        });
+        assert!(found.is_empty(), "{found:?}");
     }
 }

@@ -68,28 +68,6 @@ pub enum FsArg {
     Xfs,
 }
 
-/// How the kernel's requests come to a volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FrontEndArg {
-    /// ublk where the kernel has it, else FUSE
-    Auto,
-    /// A FUSE file under a loop device
-    Fuse,
-    /// A ublk device (Linux 6.0 or later, module ublk_drv)
-    Ublk,
-}
-
-impl FrontEndArg {
-    /// As it is written.
-    pub fn word(self) -> &'static str {
-        match self {
-            FrontEndArg::Auto => "auto",
-            FrontEndArg::Fuse => "fuse",
-            FrontEndArg::Ublk => "ublk",
-        }
-    }
-}
-
 fn size(text: &str) -> Result<u64, String> {
     headworks_volume::layer::bytes(text)
         .filter(|bytes| *bytes > 0)
@@ -161,9 +139,6 @@ pub struct Mount {
     /// Make a new file system, whatever the volume holds
     #[arg(long)]
     pub format: bool,
-    /// How the kernel's requests come
-    #[arg(long, value_enum, default_value = "auto", value_name = "auto|fuse|ublk")]
-    pub front_end: FrontEndArg,
 }
 
 /// Arguments of `volume umount`.
@@ -307,15 +282,6 @@ pub struct Serve {
     /// Over NBD instead of as a block device of this kernel; needs no root
     #[arg(long, value_name = "unix:PATH|tcp:HOST:PORT", conflicts_with = "ready_fd")]
     pub nbd: Option<String>,
-    /// How the kernel's requests come
-    #[arg(
-        long,
-        value_enum,
-        default_value = "auto",
-        value_name = "auto|fuse|ublk",
-        conflicts_with = "nbd"
-    )]
-    pub front_end: FrontEndArg,
     /// Descriptor that gets a line once the device is there
     #[arg(long, hide = true)]
     pub ready_fd: Option<i32>,

@@ -4,12 +4,11 @@
 use super::Finding;
 use super::machine::read;
 use crate::cgroup::{Place, Refusal};
-use headworks_volume::ublk::Unavailable;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
 pub(super) fn all() -> Vec<Finding> {
-    vec![pressure(), cgroup(), cpu_weights(), cachestat(), nowait(), tracefs(), bpf(), ublk()]
+    vec![pressure(), cgroup(), cpu_weights(), cachestat(), nowait(), tracefs(), bpf()]
 }
 
 /// Says what a thing is used for.
@@ -152,33 +151,6 @@ fn bpf() -> Finding {
     }
 }
 
-fn ublk() -> Finding {
-    match headworks_volume::ublk::look() {
-        Ok(()) => ublk_finding(None),
-        Err(error) => ublk_finding(Some(&error)),
-    }
-}
-
-fn ublk_finding(error: Option<&Unavailable>) -> Finding {
-    let (name, what) =
-        ("ublk", "block devices of volumes; without it they take FUSE and a loop device");
-    match error {
-        None => Finding::ok(name, format!("/dev/ublk-control is there: {what}")),
-        // It is root's, as volumes are.
-        Some(Unavailable::Refused(_)) => Finding::ok(name, format!("only root can use it: {what}")),
-        Some(error @ Unavailable::Missing) => Finding::warning(
-            name,
-            format!("{}: {what}", error.reason()),
-            "sudo modprobe ublk_drv   # Linux 6.0 or later, built with CONFIG_BLK_DEV_UBLK",
-        ),
-        Some(error @ Unavailable::Ring(_)) => Finding::warning(
-            name,
-            format!("{}: {what}", error.reason()),
-            "sudo sysctl kernel.io_uring_disabled=0",
-        ),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,20 +163,5 @@ mod tests {
         let refusal = Refusal { reason: "no".to_owned(), mend: Some("echo +cpu".to_owned()) };
         let missing = cpu_weights_finding(Err(refusal));
         assert_eq!((missing.state, missing.mend.as_deref()), (State::Warning, Some("echo +cpu")));
-    }
-
-    #[test]
-    fn ublk_is_there_or_missing_with_what_would_give_it() {
-        assert_eq!(ublk_finding(None).state, State::Ok);
-        let missing = ublk_finding(Some(&Unavailable::Missing));
-        assert_eq!(missing.state, State::Warning, "volumes do without");
-        assert!(missing.detail.contains("/dev/ublk-control is missing"), "{}", missing.detail);
-        let mend = missing.mend.unwrap();
-        assert!(mend.contains("modprobe ublk_drv") && mend.contains("6.0 or later"), "{mend}");
-        let denied = std::io::Error::from_raw_os_error(libc::EPERM);
-        let mend = ublk_finding(Some(&Unavailable::Ring(denied))).mend.unwrap();
-        assert!(mend.contains("io_uring_disabled"), "{mend}");
-        let here = Path::new("/dev/ublk-control").exists();
-        assert_eq!(ublk().state == State::Warning, !here);
     }
 }

@@ -1,8 +1,14 @@
 //! As much of an ELF file as tells whether a program can be preloaded.
 //!
-//! Everything read is bounds-checked: the file may be cut off or hostile. Offsets are 64 bits
-//! wide, additions are checked, and tables that cannot be right are refused instead of walked.
+//! The file may be cut off or hostile: what cannot be right is refused.
 
+use object::Endianness;
+use object::elf::{
+    DT_NEEDED, EM_386, EM_AARCH64, EM_ARM, EM_LOONGARCH, EM_PPC64, EM_RISCV, EM_S390, EM_X86_64,
+    ET_DYN, FileHeader32, FileHeader64, Machine, SHT_DYNSYM,
+};
+use object::read::StringTable;
+use object::read::elf::{FileHeader, ProgramHeader, SectionTable, Sym};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -47,184 +53,94 @@ pub enum ElfFault {
     Damaged(&'static str),
 }
 
-const PT_DYNAMIC: u32 = 2;
-const PT_INTERP: u32 = 3;
-const SHT_STRTAB: u32 = 3;
-const SHT_DYNAMIC: u32 = 6;
-const SHT_DYNSYM: u32 = 11;
-const DT_NEEDED: u64 = 1;
-
-/// Sections, symbols and dynamic entries beyond this are no real file's.
-const ENTRIES_MAX: u64 = 1 << 22;
-
 /// Reads a file. Only for files that were found to be regular ones.
 pub(crate) fn read(path: &Path) -> std::io::Result<Result<Elf, ElfFault>> {
     Ok(parse(&std::fs::read(path)?))
 }
 
-/// A file and how its numbers are written.
-#[derive(Clone, Copy)]
-struct Bytes<'a> {
-    all: &'a [u8],
-    wide: bool,
-    little: bool,
-}
-
-impl<'a> Bytes<'a> {
-    fn part(self, at: u64, length: u64) -> Option<&'a [u8]> {
-        let end = at.checked_add(length)?;
-        self.all.get(usize::try_from(at).ok()?..usize::try_from(end).ok()?)
-    }
-
-    fn number(self, at: u64, length: u64) -> Option<u64> {
-        let bytes = self.part(at, length)?;
-        let step = |sum: u64, byte: &u8| sum << 8 | u64::from(*byte);
-        Some(if self.little {
-            bytes.iter().rev().fold(0, step)
-        } else {
-            bytes.iter().fold(0, step)
-        })
-    }
-
-    fn half(self, at: u64) -> Option<u64> {
-        self.number(at, 2)
-    }
-
-    fn word(self, at: u64) -> Option<u32> {
-        self.number(at, 4).map(|word| word as u32)
-    }
-
-    /// A number as wide as an address.
-    fn address(self, at: u64) -> Option<u64> {
-        self.number(at, if self.wide { 8 } else { 4 })
-    }
-
-    /// The offset that fits the class.
-    fn pick(self, wide: u64, narrow: u64) -> u64 {
-        if self.wide { wide } else { narrow }
-    }
-}
-
-/// A text that ends with a zero byte.
-fn text(strings: &[u8], at: u64) -> Option<String> {
-    let rest = strings.get(usize::try_from(at).ok()?..)?;
-    let length = rest.iter().position(|&byte| byte == 0)?;
-    Some(String::from_utf8_lossy(&rest[..length]).into_owned())
-}
-
 /// Reads what matters out of a file's bytes.
 pub(crate) fn parse(all: &[u8]) -> Result<Elf, ElfFault> {
-    let [0x7f, b'E', b'L', b'F', class @ (1 | 2), order @ (1 | 2), ..] = all else {
-        return Err(ElfFault::NoElf);
-    };
-    let bytes = Bytes { all, wide: *class == 2, little: *order == 1 };
-    let header = || ElfFault::Damaged("header");
-    let kind = bytes.half(16).ok_or_else(header)?;
-    let machine = bytes.half(18).ok_or_else(header)?;
+    match all {
+        [0x7f, b'E', b'L', b'F', 1, 1 | 2, ..] => parse_as::<FileHeader32<Endianness>>(all),
+        [0x7f, b'E', b'L', b'F', 2, 1 | 2, ..] => parse_as::<FileHeader64<Endianness>>(all),
+        _ => Err(ElfFault::NoElf),
+    }
+}
+
+fn parse_as<H: FileHeader<Endian = Endianness>>(all: &[u8]) -> Result<Elf, ElfFault> {
+    let (header, endian) = H::parse(all)
+        .and_then(|header| Ok((header, header.endian()?)))
+        .map_err(|_| ElfFault::Damaged("header"))?;
     let mut elf = Elf {
-        machine: machine_name(machine),
-        wide: bytes.wide,
-        little: bytes.little,
-        shared: kind == 3,
+        machine: machine_name(header.e_machine(endian)),
+        wide: header.is_type_64(),
+        little: header.is_little_endian(),
+        shared: header.e_type(endian) == ET_DYN,
         ..Elf::default()
     };
-    segments(bytes, &mut elf).ok_or(ElfFault::Damaged("program headers"))?;
-    sections(bytes, &mut elf).ok_or(ElfFault::Damaged("dynamic symbols"))?;
+    segments(header, endian, all, &mut elf).map_err(|_| ElfFault::Damaged("program headers"))?;
+    symbols(header, endian, all, &mut elf).map_err(|_| ElfFault::Damaged("dynamic symbols"))?;
     Ok(elf)
 }
 
-fn machine_name(machine: u64) -> String {
+fn machine_name(machine: Machine) -> String {
     let known = match machine {
-        3 => "x86",
-        21 => "powerpc64",
-        22 => "s390x",
-        40 => "arm",
-        62 => "x86_64",
-        183 => "aarch64",
-        243 => "riscv64",
-        258 => "loongarch64",
-        other => return format!("machine {other}"),
+        EM_386 => "x86",
+        EM_PPC64 => "powerpc64",
+        EM_S390 => "s390x",
+        EM_ARM => "arm",
+        EM_X86_64 => "x86_64",
+        EM_AARCH64 => "aarch64",
+        EM_RISCV => "riscv64",
+        EM_LOONGARCH => "loongarch64",
+        other => return format!("machine {}", other.0),
     };
     known.to_owned()
 }
 
-fn segments(bytes: Bytes<'_>, elf: &mut Elf) -> Option<()> {
-    let table = bytes.address(bytes.pick(32, 28))?;
-    let size = bytes.half(bytes.pick(54, 42))?;
-    let count = bytes.half(bytes.pick(56, 44))?;
-    for entry in 0..count {
-        let at = table.checked_add(entry.checked_mul(size)?)?;
-        let offset = bytes.address(at.checked_add(bytes.pick(8, 4))?)?;
-        let length = bytes.address(at.checked_add(bytes.pick(32, 16))?)?;
-        match bytes.word(at)? {
-            PT_INTERP => elf.interpreter = Some(text(bytes.part(offset, length)?, 0)?),
-            // Its contents are read through the sections; here it only has to be there.
-            PT_DYNAMIC => drop(bytes.part(offset, length)?),
-            _ => {}
+fn segments<H: FileHeader<Endian = Endianness>>(
+    header: &H,
+    endian: Endianness,
+    all: &[u8],
+    elf: &mut Elf,
+) -> object::Result<()> {
+    for segment in header.program_headers(endian, all)? {
+        if let Some(path) = segment.interpreter(endian, all)? {
+            elf.interpreter = Some(text(path));
+        }
+        // Its contents are read through the sections; here it only has to be there.
+        segment.dynamic(endian, all)?;
+    }
+    Ok(())
+}
+
+fn symbols<H: FileHeader<Endian = Endianness>>(
+    header: &H,
+    endian: Endianness,
+    all: &[u8],
+    elf: &mut Elf,
+) -> object::Result<()> {
+    // Sections are found by their kinds: their names do not matter.
+    let headers = header.section_headers(endian, all)?;
+    let sections = SectionTable::<H>::new(headers, StringTable::default());
+    let symbols = sections.symbols(endian, all, SHT_DYNSYM)?;
+    for symbol in symbols.iter() {
+        let name = symbol.name(endian, symbols.strings())?;
+        if !name.is_empty() {
+            let undefined = symbol.is_undefined(endian);
+            let set = if undefined { &mut elf.imports } else { &mut elf.exports };
+            set.insert(text(name));
         }
     }
-    Some(())
-}
-
-#[derive(Clone, Copy)]
-struct Section {
-    kind: u32,
-    offset: u64,
-    length: u64,
-    link: u32,
-    entry: u64,
-}
-
-fn section(bytes: Bytes<'_>, at: u64) -> Option<Section> {
-    let field = |wide, narrow| at.checked_add(bytes.pick(wide, narrow));
-    Some(Section {
-        kind: bytes.word(field(4, 4)?)?,
-        offset: bytes.address(field(24, 16)?)?,
-        length: bytes.address(field(32, 20)?)?,
-        link: bytes.word(field(40, 24)?)?,
-        entry: bytes.address(field(56, 36)?)?,
-    })
-}
-
-fn sections(bytes: Bytes<'_>, elf: &mut Elf) -> Option<()> {
-    let table = bytes.address(bytes.pick(40, 32))?;
-    let size = bytes.half(bytes.pick(58, 46))?;
-    let count = if table == 0 { 0 } else { bytes.half(bytes.pick(60, 48))? };
-    let nth = |at: u64| section(bytes, table.checked_add(at.checked_mul(size)?)?);
-    for at in 0..count {
-        let found = nth(at)?;
-        if !matches!(found.kind, SHT_DYNSYM | SHT_DYNAMIC) {
-            continue;
-        }
-        let names = nth(u64::from(found.link)).filter(|names| names.kind == SHT_STRTAB)?;
-        let names = bytes.part(names.offset, names.length)?;
-        let entry = if found.entry == 0 { return None } else { found.entry };
-        let entries = found.length / entry;
-        // Bounds the walk by what the file can hold.
-        bytes.part(found.offset, found.length).filter(|_| entries <= ENTRIES_MAX)?;
-        for at in 0..entries {
-            let at = found.offset.checked_add(at.checked_mul(entry)?)?;
-            match found.kind {
-                SHT_DYNSYM => symbol(bytes, at, names, elf)?,
-                _ if bytes.address(at)? == DT_NEEDED => {
-                    let name = bytes.address(at.checked_add(bytes.pick(8, 4))?)?;
-                    elf.needed.push(text(names, name)?);
-                }
-                _ => {}
-            }
-        }
+    let dynamic = sections.dynamic_table(endian, all)?;
+    for entry in dynamic.iter().filter(|entry| entry.tag == DT_NEEDED) {
+        elf.needed.push(text(dynamic.string(entry)?));
     }
-    Some(())
+    Ok(())
 }
 
-fn symbol(bytes: Bytes<'_>, at: u64, names: &[u8], elf: &mut Elf) -> Option<()> {
-    let name = text(names, u64::from(bytes.word(at)?))?;
-    let defined_in = bytes.half(at.checked_add(bytes.pick(6, 14))?)?;
-    if !name.is_empty() {
-        let set = if defined_in == 0 { &mut elf.imports } else { &mut elf.exports };
-        set.insert(name);
-    }
-    Some(())
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[cfg(test)]

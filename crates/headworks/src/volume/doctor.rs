@@ -1,8 +1,7 @@
 //! `volume doctor`: what crashed volumes left behind.
 //!
 //! Ours is what lies below our run directory: a FUSE file system of our kind mounted there, a loop
-//! device over its `disk` or a ublk device with the volume's mark, and whatever is mounted from that
-//! device. It is stale if no process holds
+//! device over its `disk`, and whatever is mounted from that device. It is stale if no process holds
 //! the volume's lock. Nothing else is looked at twice.
 
 use super::state::{self, Named};
@@ -10,7 +9,6 @@ use super::system::{self, Mounted};
 use crate::cli;
 use anyhow::Result;
 use headworks_volume::loop_device::{self, Attached};
-use headworks_volume::ublk::{self, Mark};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -25,8 +23,6 @@ enum Stale {
     Mount(PathBuf),
     /// A loop device over a `disk` of ours.
     Loop(PathBuf),
-    /// A ublk device of ours.
-    Ublk(u32, Mark),
     /// A FUSE file system of ours.
     Front(PathBuf),
     /// A directory of a volume that does not run.
@@ -36,7 +32,7 @@ enum Stale {
 /// Cleans up, or says what it would.
 pub fn doctor(args: &cli::VolumeDoctor) -> Result<ExitCode> {
     let mut failed = false;
-    if let Err(error) = system::can_serve(cli::FrontEndArg::Auto) {
+    if let Err(error) = system::can_serve() {
         println!("volumes cannot run here: {error:#}");
         failed = true;
     }
@@ -47,7 +43,7 @@ pub fn doctor(args: &cli::VolumeDoctor) -> Result<ExitCode> {
     }
     let dead: Vec<Named> =
         state::all_run().into_iter().filter(|volume| !volume.is_running()).collect();
-    let stale = find(&dead, &system::mounts(), &loop_device::list(), &ublk::list());
+    let stale = find(&dead, &system::mounts(), &loop_device::list());
     if stale.is_empty() {
         println!("nothing is left of crashed volumes");
     }
@@ -55,7 +51,6 @@ pub fn doctor(args: &cli::VolumeDoctor) -> Result<ExitCode> {
         let what = match &item {
             Stale::Mount(dir) => format!("the file system on {}", dir.display()),
             Stale::Loop(device) => format!("the loop device {}", device.display()),
-            Stale::Ublk(id, _) => format!("the ublk device {}", ublk::block_device(*id).display()),
             Stale::Front(dir) => format!("the FUSE file system on {}", dir.display()),
             Stale::Run(name) => format!("the run directory of `{name}`"),
         };
@@ -82,12 +77,7 @@ fn is_installed(program: &str) -> bool {
 }
 
 /// What volumes without a process left, the uppermost first.
-fn find(
-    dead: &[Named],
-    mounts: &[Mounted],
-    loops: &[Attached],
-    ublks: &[(u32, Mark)],
-) -> Vec<Stale> {
+fn find(dead: &[Named], mounts: &[Mounted], loops: &[Attached]) -> Vec<Stale> {
     let mut list = Vec::new();
     for volume in dead {
         let (front, disk) = (volume.front_dir(), volume.disk());
@@ -98,17 +88,9 @@ fn find(
         };
         let devices: Vec<&PathBuf> =
             loops.iter().filter(ours).map(|attached| &attached.path).collect();
-        // By the mark: the number may be another's since.
-        let mark = volume.mark();
-        let marked: Vec<(u32, Mark)> =
-            ublks.iter().copied().filter(|(_, carried)| Some(*carried) == mark).collect();
-        let upper = mounts.iter().rev().filter(|mounted| {
-            devices.contains(&&mounted.source)
-                || marked.iter().any(|(id, _)| ublk::block_device(*id) == mounted.source)
-        });
+        let upper = mounts.iter().rev().filter(|mounted| devices.contains(&&mounted.source));
         list.extend(upper.map(|mounted| Stale::Mount(mounted.dir.clone())));
         list.extend(devices.into_iter().cloned().map(Stale::Loop));
-        list.extend(marked.into_iter().map(|(id, mark)| Stale::Ublk(id, mark)));
         let lower = mounts
             .iter()
             .rev()
@@ -123,7 +105,6 @@ fn clean(item: &Stale) -> std::io::Result<()> {
     match item {
         Stale::Mount(dir) => system::unmount(dir, false),
         Stale::Loop(device) => remove_loop(device),
-        Stale::Ublk(id, mark) => ublk::remove(*id, *mark),
         // Nobody can use it: its server is gone.
         Stale::Front(dir) => system::unmount(dir, true),
         Stale::Run(name) => {
@@ -163,13 +144,6 @@ fn hint(item: &Stale, error: &std::io::Error) -> String {
         (Stale::Loop(device), Some(libc::EBUSY)) => {
             format!("\n  a program has it open; end it: fuser -v {}", device.display())
         }
-        (Stale::Ublk(id, _), Some(libc::ETIMEDOUT)) => {
-            let device = ublk::block_device(*id);
-            format!(
-                "\n  a program has it open; it goes when that ends: fuser -v {}",
-                device.display()
-            )
-        }
         (_, Some(libc::EPERM | libc::EACCES)) => "\n  run this command as root".to_owned(),
         _ => String::new(),
     }
@@ -202,7 +176,7 @@ mod tests {
             mounted("sshfs", Path::new("/mnt/ssh"), "fuse.sshfs"),
         ];
         assert_eq!(
-            find(std::slice::from_ref(&dead), &mounts, &loops, &[(0, Mark(7))]),
+            find(std::slice::from_ref(&dead), &mounts, &loops),
             [
                 Stale::Mount("/mnt/ours".into()),
                 Stale::Loop("/dev/loop2".into()),
@@ -210,27 +184,5 @@ mod tests {
                 Stale::Run("gone".to_owned()),
             ]
         );
-    }
-
-    #[test]
-    fn a_ublk_device_is_ours_by_its_mark_and_not_by_its_number() {
-        let name = format!("marked-{}", std::process::id());
-        let dead = Named { dir: std::env::temp_dir().join(&name), name };
-        std::fs::create_dir_all(&dead.dir).unwrap();
-        let mounts = [
-            mounted("/dev/ublkb0", Path::new("/mnt/theirs"), "ext4"),
-            mounted("/dev/ublkb3", Path::new("/mnt/ours"), "ext4"),
-        ];
-        let ublks = [(0, Mark(7)), (3, Mark(0xfeed)), (4, Mark(u64::MAX))];
-        let find = || find(std::slice::from_ref(&dead), &mounts, &[], &ublks);
-        let run = Stale::Run(dead.name.clone());
-        let unmarked = find();
-        dead.write_mark(Mark(0xfeed)).unwrap();
-        let marked = find();
-        dead.clear();
-        assert_eq!(unmarked, std::slice::from_ref(&run));
-        let mount = Stale::Mount("/mnt/ours".into());
-        assert_eq!(marked, [mount, Stale::Ublk(3, Mark(0xfeed)), run]);
-        assert!(!dead.dir.exists(), "the mark goes with the rest");
     }
 }

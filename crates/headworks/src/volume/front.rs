@@ -1,11 +1,9 @@
-//! The front end of a volume's process: which one, from its start to its end.
+//! The front end of a volume's process, from its start to its end.
 
-use super::state::{Description, FrontEnd, Named};
+use super::state::{Description, Named};
 use super::system;
-use crate::cli::FrontEndArg;
 use anyhow::{Context, Result, bail};
 use headworks_volume::loop_device::{self, LoopDevice};
-use headworks_volume::ublk::{self, Mark};
 use headworks_volume::{Volume, fuse, kernel_queue};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,16 +12,10 @@ use std::time::{Duration, Instant};
 /// How long a device may stay in use after it was taken away.
 const LEAVE: Duration = Duration::from_secs(10);
 
-enum Kind {
-    Fuse(fuse::Front, LoopDevice),
-    Ublk(Box<ublk::Device>),
-}
-
 /// A block device of the kernel, and what brings its requests.
 pub struct Front {
-    kind: Kind,
-    /// Why it is this one.
-    pub reason: String,
+    fuse: fuse::Front,
+    device: LoopDevice,
     /// What it takes of each request's modelled time.
     pub lead_us: f64,
     /// It looks for requests before it sleeps.
@@ -31,140 +23,66 @@ pub struct Front {
 }
 
 impl Front {
-    /// Starts the front end that is asked for. Nothing is left of one that fails.
-    pub fn start(
-        named: &Named,
-        volume: &Volume,
-        description: &Description,
-        asked: FrontEndArg,
-    ) -> Result<Front> {
-        let reason = match asked {
-            FrontEndArg::Fuse => "as asked".to_owned(),
-            FrontEndArg::Ublk => {
-                return start_ublk(named, volume, description, "as asked")
-                    .context("cannot make a ublk device");
+    /// Starts it. Nothing is left of one that fails.
+    pub fn start(named: &Named, volume: &Volume, description: &Description) -> Result<Front> {
+        let dir = named.front_dir();
+        // A dead file system of a crashed process would be in the way.
+        if system::mounts().iter().any(|mounted| mounted.dir == dir) {
+            bail!(
+                "{} is still mounted, of a process that is gone\n  clean it up: headworks volume doctor",
+                dir.display()
+            );
+        }
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
+        let front = fuse::Front::mount(Arc::clone(&volume.engine), &named.name, &dir, threads)
+            .with_context(|| format!("cannot mount a FUSE file system on {}", dir.display()))?;
+        let attached = LoopDevice::attach(&named.disk(), description.volume.block_bytes)
+            .context("cannot set up a loop device\n  see which are in use: losetup -l")
+            .and_then(|device| {
+                set_scheduler(&device.path, description)?;
+                Ok(device)
+            });
+        match attached {
+            Ok(device) => {
+                let (lead_us, looks) = tune(volume, &front, &device, description)?;
+                Ok(Front { fuse: front, device, lead_us, looks })
             }
-            FrontEndArg::Auto => match ublk::look() {
-                Err(error) => error.reason(),
-                Ok(()) => match start_ublk(named, volume, description, "this kernel has it") {
-                    Ok(front) => return Ok(front),
-                    Err(error) => format!("ublk is there and failed: {error:#}"),
-                },
-            },
-        };
-        start_fuse(named, volume, description, reason)
-    }
-
-    /// Which one it is.
-    pub fn kind(&self) -> FrontEnd {
-        match self.kind {
-            Kind::Fuse(..) => FrontEnd::Fuse,
-            Kind::Ublk(_) => FrontEnd::Ublk,
+            Err(error) => {
+                let _ = front.end();
+                Err(error)
+            }
         }
     }
 
     /// The block device.
     pub fn path(&self) -> PathBuf {
-        match &self.kind {
-            Kind::Fuse(_, device) => device.path.clone(),
-            Kind::Ublk(device) => device.path.clone(),
-        }
+        self.device.path.clone()
     }
 
     /// Whether the kernel ended it.
     pub fn has_ended(&self) -> bool {
-        match &self.kind {
-            Kind::Fuse(front, _) => front.has_ended(),
-            Kind::Ublk(device) => device.has_ended(),
-        }
+        self.fuse.has_ended()
     }
 
     /// Takes the device away once nobody uses it.
     pub fn stop(self, named: &Named) -> Result<()> {
-        match self.kind {
-            Kind::Fuse(front, device) => stop_fuse(named, front, device),
-            Kind::Ublk(device) => stop_ublk(*device),
+        let Front { fuse, device, .. } = self;
+        let path = device.path.clone();
+        // The kernel lets go at the last close: ours, or that of whoever still has it open.
+        device.detach().with_context(|| format!("cannot take {} away", path.display()))?;
+        let disk = named.disk();
+        let deadline = Instant::now() + LEAVE;
+        while is_attached(&path, &disk) {
+            if Instant::now() > deadline {
+                bail!(
+                    "{0} is still in use by another program, and ends with this process\n  find it: fuser -v {0}",
+                    path.display()
+                );
+            }
+            std::thread::sleep(Duration::from_millis(5));
         }
-    }
-}
-
-fn start_ublk(
-    named: &Named,
-    volume: &Volume,
-    description: &Description,
-    reason: &str,
-) -> Result<Front> {
-    // A number without a server would stay when this run's mark replaces that of the last one.
-    if let Some(left) = named.mark()
-        && ublk::list().iter().any(|(_, mark)| *mark == left)
-    {
-        bail!("a device of a process that is gone is left\n  clean it up: headworks volume doctor");
-    }
-    let mark = Mark::random()?;
-    named.write_mark(mark)?;
-    let config = &description.volume;
-    let rotational = config.find_device()?.is_rotational();
-    let engine = Arc::clone(&volume.engine);
-    let device = ublk::Device::start(engine, config.block_bytes, rotational, mark)?;
-    if let Err(error) = set_scheduler(&device.path, description) {
-        let _ = device.end();
-        return Err(error);
-    }
-    // The way through ublk is not measured: modelled times are later by it.
-    let (lead_us, looks) = (0.0, false);
-    Ok(Front { kind: Kind::Ublk(Box::new(device)), reason: reason.to_owned(), lead_us, looks })
-}
-
-fn stop_ublk(device: ublk::Device) -> Result<()> {
-    let path = device.path.clone();
-    let deadline = Instant::now() + LEAVE;
-    while !device.has_ended() && device.is_held()? {
-        if Instant::now() > deadline {
-            bail!(
-                "{0} is still in use by another program, and ends with this process\n  find it: fuser -v {0}",
-                path.display()
-            );
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    device.end().with_context(|| {
-        format!("cannot take {0} away\n  find who uses it: fuser -v {0}", path.display())
-    })
-}
-
-fn start_fuse(
-    named: &Named,
-    volume: &Volume,
-    description: &Description,
-    reason: String,
-) -> Result<Front> {
-    let dir = named.front_dir();
-    // A dead file system of a crashed process would be in the way.
-    if system::mounts().iter().any(|mounted| mounted.dir == dir) {
-        bail!(
-            "{} is still mounted, of a process that is gone\n  clean it up: headworks volume doctor",
-            dir.display()
-        );
-    }
-    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let threads = std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 8);
-    let front = fuse::Front::mount(Arc::clone(&volume.engine), &named.name, &dir, threads)
-        .with_context(|| format!("cannot mount a FUSE file system on {}", dir.display()))?;
-    let attached = LoopDevice::attach(&named.disk(), description.volume.block_bytes)
-        .context("cannot set up a loop device\n  see which are in use: losetup -l")
-        .and_then(|device| {
-            set_scheduler(&device.path, description)?;
-            Ok(device)
-        });
-    match attached {
-        Ok(device) => {
-            let (lead_us, looks) = tune(volume, &front, &device, description)?;
-            Ok(Front { kind: Kind::Fuse(front, device), reason, lead_us, looks })
-        }
-        Err(error) => {
-            let _ = front.end();
-            Err(error)
-        }
+        fuse.end().context("cannot unmount the file system under the loop device")
     }
 }
 
@@ -196,24 +114,6 @@ fn tune(
     let way = front.measure_way(&device.path).unwrap_or_default();
     volume.engine.set_lead(way);
     Ok((way.0 as f64 / 1e3, false))
-}
-
-fn stop_fuse(named: &Named, front: fuse::Front, device: LoopDevice) -> Result<()> {
-    let path = device.path.clone();
-    // The kernel lets go at the last close: ours, or that of whoever still has it open.
-    device.detach().with_context(|| format!("cannot take {} away", path.display()))?;
-    let disk = named.disk();
-    let deadline = Instant::now() + LEAVE;
-    while is_attached(&path, &disk) {
-        if Instant::now() > deadline {
-            bail!(
-                "{0} is still in use by another program, and ends with this process\n  find it: fuser -v {0}",
-                path.display()
-            );
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    front.end().context("cannot unmount the file system under the loop device")
 }
 
 fn is_attached(device: &Path, disk: &Path) -> bool {

@@ -5,7 +5,7 @@ use super::state::{Description, FileSystem, Named, Note};
 use super::system::{self, Contents};
 use super::waiting::Waiting;
 use crate::cli;
-use crate::run::{pipe, wait_readable};
+use crate::process::{pipe, wait_readable};
 use anyhow::{Context, Result, bail};
 use std::fs::OpenOptions;
 use std::io::Read;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Starts a volume and mounts its file system.
 pub fn mount(args: &cli::Mount) -> Result<()> {
     let (volume, description) = Named::existing(&args.name)?;
-    system::can_serve(args.front_end)?;
+    system::can_serve()?;
     let target = target(args, &description)?;
     if volume.is_running() {
         bail!(
@@ -30,10 +30,9 @@ pub fn mount(args: &cli::Mount) -> Result<()> {
             volume.name
         );
     }
-    let device = start(&volume, args.front_end)?;
+    let device = start(&volume)?;
     let Some((dir, kind)) = target else {
         println!("volume `{}` is {}", volume.name, device.display());
-        show_front_end(&volume);
         return Ok(());
     };
     match fill_and_mount(&volume, args.format, &device, &dir, kind) {
@@ -45,7 +44,6 @@ pub fn mount(args: &cli::Mount) -> Result<()> {
                 dir.display(),
                 if made { format!(" (new {})", kind.name()) } else { String::new() }
             );
-            show_front_end(&volume);
             if description.volume.in_memory() {
                 println!("  it lies in memory: what it holds is gone after umount");
             }
@@ -58,12 +56,6 @@ pub fn mount(args: &cli::Mount) -> Result<()> {
             }
             Err(error)
         }
-    }
-}
-
-fn show_front_end(volume: &Named) {
-    if let Some(note) = volume.note() {
-        println!("  front end: {} ({})", note.front_end.name(), note.front_end_reason);
     }
 }
 
@@ -148,7 +140,7 @@ fn fill_and_mount(
 }
 
 /// Starts the process of a volume and waits until its device is there.
-fn start(volume: &Named, front_end: cli::FrontEndArg) -> Result<PathBuf> {
+fn start(volume: &Named) -> Result<PathBuf> {
     // Makes the directory, and says who is in the way before a process does.
     if volume.lock()?.is_none() {
         bail!("volume `{}` is being started by somebody else", volume.name);
@@ -164,7 +156,7 @@ fn start(volume: &Named, front_end: cli::FrontEndArg) -> Result<PathBuf> {
     let (ready, theirs) = pipe()?;
     let mut command = Command::new(std::env::current_exe()?);
     command
-        .args(["volume", "serve", &volume.name, "--front-end", front_end.word(), "--ready-fd"])
+        .args(["volume", "serve", &volume.name, "--ready-fd"])
         .arg(theirs.as_raw_fd().to_string())
         .current_dir("/")
         .env_remove("LD_PRELOAD")

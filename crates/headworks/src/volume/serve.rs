@@ -5,7 +5,7 @@ use super::front::Front;
 use super::state::{Named, Note};
 use super::system;
 use crate::cli;
-use crate::daemon::{block_signals, read_signal};
+use crate::process::{block_signals, read_signal};
 use anyhow::{Context, Result, bail};
 use headworks_volume::nbd::{self, Export, Exports, Limits, Listener, Stop};
 use headworks_volume::{Submission, Volume};
@@ -84,7 +84,7 @@ fn flush(volume: &Volume) -> Result<()> {
 
 fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
     let (volume, description) = Named::existing(&args.name)?;
-    system::can_serve(args.front_end)?;
+    system::can_serve()?;
     let Some(_lock) = volume.lock()? else {
         bail!("volume `{0}` runs already: headworks volume stat {0}", volume.name);
     };
@@ -92,15 +92,13 @@ fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
     let signals = block_signals()?;
     become_io_flusher();
     let started = description.volume.start()?;
-    let front = Front::start(&volume, &started, &description, args.front_end)?;
+    let front = Front::start(&volume, &started, &description)?;
     let served = Served { volume: started, front };
     let device = served.front.path();
     volume.write_note(&Note {
         pid: std::process::id(),
         device: device.clone(),
         mounted_on: None,
-        front_end: served.front.kind(),
-        front_end_reason: served.front.reason.clone(),
     })?;
     let listener = listen(&volume)?;
     match ready.take() {

@@ -133,9 +133,6 @@ pub fn stat(args: &cli::Stat) -> Result<()> {
     for layer in &config.layers {
         println!("  layer      {layer}");
     }
-    if let Some(note) = shown.note.as_ref().filter(|_| shown.state == Standing::Running) {
-        println!("  front end  {} ({})", note.front_end.name(), note.front_end_reason);
-    }
     let Some(figures) = &shown.figures else { return Ok(()) };
     if let Some(allocated) = figures.allocated_bytes {
         println!("  takes      {}", bytes(allocated));

@@ -6,7 +6,6 @@
 
 use anyhow::{Context, Result, bail};
 use headworks_volume::VolumeConfig;
-use headworks_volume::ublk::Mark;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -48,27 +47,6 @@ pub struct Description {
     pub volume: VolumeConfig,
 }
 
-/// How the kernel's requests come to a volume.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FrontEnd {
-    /// A FUSE file under a loop device.
-    #[default]
-    Fuse,
-    /// A ublk device.
-    Ublk,
-}
-
-impl FrontEnd {
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            FrontEnd::Fuse => "FUSE and a loop device",
-            FrontEnd::Ublk => "ublk",
-        }
-    }
-}
-
 /// What is known of a running volume beside its figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
@@ -78,12 +56,6 @@ pub struct Note {
     pub device: PathBuf,
     /// Where its file system is mounted.
     pub mounted_on: Option<PathBuf>,
-    /// How requests come.
-    #[serde(default)]
-    pub front_end: FrontEnd,
-    /// Why it is that one.
-    #[serde(default)]
-    pub front_end_reason: String,
 }
 
 /// A volume by its name.
@@ -254,23 +226,10 @@ impl Named {
             .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Notes what marks this volume's ublk device; before there is one.
-    pub fn write_mark(&self, mark: Mark) -> Result<()> {
-        let path = self.file("ublk.mark");
-        std::fs::write(&path, format!("{:016x}\n", mark.0))
-            .with_context(|| format!("cannot write {}", path.display()))
-    }
-
-    /// What marks its ublk device, if it had one.
-    pub fn mark(&self) -> Option<Mark> {
-        let text = std::fs::read_to_string(self.file("ublk.mark")).ok()?;
-        u64::from_str_radix(text.trim(), 16).ok().filter(|mark| *mark != 0).map(Mark)
-    }
-
     /// Removes the directory of what ran. What is mounted below it is left alone.
     pub fn clear(&self) {
         let _ = std::fs::remove_dir(self.front_dir());
-        for name in ["note.json", "note.json.part", "ublk.mark", "control.sock", "log", "lock"] {
+        for name in ["note.json", "note.json.part", "control.sock", "log", "lock"] {
             let _ = std::fs::remove_file(self.file(name));
         }
         let _ = std::fs::remove_dir(&self.dir);

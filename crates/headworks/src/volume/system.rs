@@ -1,9 +1,7 @@
 //! What is asked of the system: mounts, file systems on a device, and what the kernel offers.
 
 use super::state::FileSystem;
-use crate::cli::FrontEndArg;
 use anyhow::{Context, Result, bail};
-use headworks_volume::ublk;
 use std::ffi::CString;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -62,18 +60,11 @@ fn unescape(field: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Fails unless this user may mount and this kernel has the front end that is asked for.
-pub fn can_serve(front_end: FrontEndArg) -> Result<()> {
+/// Fails unless this user may mount and this kernel has FUSE and loop devices.
+pub fn can_serve() -> Result<()> {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         bail!("block devices and mounts are root's: run this command as root");
-    }
-    match (front_end, ublk::look()) {
-        (FrontEndArg::Ublk, Err(error)) => {
-            bail!("{error}\n  or do without it: headworks volume mount --front-end fuse …")
-        }
-        (FrontEndArg::Ublk | FrontEndArg::Auto, Ok(())) => return Ok(()),
-        (FrontEndArg::Auto | FrontEndArg::Fuse, _) => {}
     }
     for (node, what, module) in [
         ("/dev/fuse", "FUSE (file systems in user space)", "fuse"),

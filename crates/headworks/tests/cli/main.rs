@@ -1,6 +1,7 @@
 //! The command line: what it refuses and how it says so, what it leaves behind (nothing), and
 //! who may look at what it makes.
 
+mod apart;
 mod control;
 mod files;
 mod refusals;
@@ -8,7 +9,5 @@ mod server;
 #[path = "../failopen/support.rs"]
 #[allow(dead_code)] // each test program uses a part of it
 mod support;
-mod tad;
-mod tad_fix;
 mod versions;
 mod words;

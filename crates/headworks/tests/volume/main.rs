@@ -8,4 +8,3 @@ mod engine;
 mod life;
 mod refusals;
 mod rig;
-mod ublk;

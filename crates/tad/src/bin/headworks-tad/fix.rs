@@ -4,8 +4,8 @@ use super::input::{self, BadInput, quoted};
 use super::progress::Progress;
 use super::results::ms;
 use crate::cli::Fix;
-use crate::render::{Column, Ink, Table, rate};
 use anyhow::Result;
+use headworks_console::{Column, Ink, Table, rate};
 use headworks_tad::fix::{self, Costs, Found, Goal, Measured, Options, SetReport, Verdict, Watch};
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -162,7 +162,7 @@ fn text(found: &Found, args: &Fix, clients: &[&str], ink: Ink) -> String {
         args.scenario.join(", ")
     );
     let _ = writeln!(out, "\n{}", ink.bold(&title));
-    out += &table(found, &front, clients).render(crate::terminal_width(), ink);
+    out += &table(found, &front, clients).render(headworks_console::terminal_width(), ink);
     for (at, set) in front.iter().enumerate().filter(|(_, set)| !set.names.is_empty()) {
         let _ = writeln!(out, "  {} see it: {}", at + 1, command(args, set));
     }

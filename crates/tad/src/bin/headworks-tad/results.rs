@@ -2,7 +2,7 @@
 
 use super::spark;
 use crate::cli::Remedies;
-use crate::render::{Column, Ink, Table, rate};
+use headworks_console::{Column, Ink, Table, rate};
 use headworks_tad::scenario::{Change, Scenario};
 use headworks_tad::sim::{LoadOutcome, Outcome};
 use std::fmt::Write;
@@ -17,7 +17,7 @@ const USED: f64 = 0.005;
 /// All tables. Several runs give means, and for throughput the range.
 pub fn text(scenario: &Scenario, remedies: &Remedies, runs: &[Outcome]) -> String {
     let ink = Ink { color: std::io::stdout().is_terminal() };
-    let width = crate::terminal_width();
+    let width = headworks_console::terminal_width();
     let first = &runs[0];
     let mut out = String::new();
     let _ = writeln!(
@@ -203,5 +203,5 @@ fn series(run: &Outcome) -> String {
 
 /// A latency.
 pub fn ms(value: f64) -> String {
-    crate::render::duration(value)
+    headworks_console::duration(value)
 }

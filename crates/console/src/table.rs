@@ -1,27 +1,29 @@
 //! Tables in text.
 
-use super::Ink;
+use crate::Ink;
 
 /// A column's head, and on which side its cells stand.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Column {
+pub struct Column {
     head: &'static str,
     right: bool,
 }
 
 impl Column {
-    pub(crate) const fn left(head: &'static str) -> Self {
+    /// Cells stand left.
+    pub const fn left(head: &'static str) -> Self {
         Column { head, right: false }
     }
 
-    pub(crate) const fn right(head: &'static str) -> Self {
+    /// Cells stand right.
+    pub const fn right(head: &'static str) -> Self {
         Column { head, right: true }
     }
 }
 
 /// Rows under a head.
 #[derive(Clone, Debug)]
-pub(crate) struct Table {
+pub struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
 }
@@ -30,23 +32,25 @@ pub(crate) struct Table {
 const NARROWEST: usize = 8;
 
 impl Table {
-    pub(crate) fn new(columns: &[Column]) -> Self {
+    /// Without rows.
+    pub fn new(columns: &[Column]) -> Self {
         Table { columns: columns.to_vec(), rows: Vec::new() }
     }
 
     /// Appends a row, one cell for each column.
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
+    pub fn row(&mut self, cells: Vec<String>) {
         debug_assert_eq!(cells.len(), self.columns.len());
         self.rows.push(cells);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
     /// The widest text columns give way until all fits; if that is not enough, the last columns
     /// are left out.
-    pub(crate) fn render(&self, width: usize, ink: Ink) -> String {
+    pub fn render(&self, width: usize, ink: Ink) -> String {
         let widths = self.widths(width);
         let heads: Vec<&str> = self.columns.iter().map(|column| column.head).collect();
         let mut text = ink.faint(&self.line(&heads, &widths)) + "\n";
@@ -95,7 +99,7 @@ impl Table {
 }
 
 /// A text of at most `width` characters; what is cut off shows as an ellipsis.
-pub(crate) fn cut(text: &str, width: usize) -> String {
+fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
     }

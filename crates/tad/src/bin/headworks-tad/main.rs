@@ -1,6 +1,7 @@
 //! `headworks tad`: diagrams on the command line.
 
 mod check;
+mod cli;
 mod fix;
 mod gaps;
 mod input;
@@ -12,16 +13,21 @@ mod results;
 mod simulate;
 mod spark;
 
-use crate::cli::TadCommand;
 use anyhow::Result;
+use clap::CommandFactory;
+use cli::{Cli, TadCommand};
 use input::BadInput;
 use std::process::ExitCode;
 
 /// Exit code for a file, a name or a goal that is wrong: other than that for what was found.
 const BAD: u8 = 2;
 
+fn main() -> ExitCode {
+    headworks_console::main(|| run(&headworks_console::parse::<Cli>(cli::EXAMPLES).command))
+}
+
 /// Does what the command line says.
-pub fn run(command: &TadCommand) -> Result<ExitCode> {
+fn run(command: &TadCommand) -> Result<ExitCode> {
     let done = match command {
         TadCommand::List(args) => list::list(args),
         TadCommand::Show(args) => list::show(args),
@@ -31,6 +37,10 @@ pub fn run(command: &TadCommand) -> Result<ExitCode> {
         TadCommand::Simulate(args) => simulate::simulate(args),
         TadCommand::Fix(args) => fix::fix(args),
         TadCommand::SearchGaps(args) => gaps::search(args),
+        TadCommand::Man(args) => {
+            let command = headworks_console::with_examples(Cli::command(), cli::EXAMPLES);
+            headworks_console::man::write(command, args, &[]).map(|()| ExitCode::SUCCESS)
+        }
     };
     match done {
         Err(error) if error.is::<BadInput>() => {

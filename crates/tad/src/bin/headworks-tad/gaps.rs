@@ -3,8 +3,8 @@
 use super::input::{self, BadInput};
 use super::progress::Progress;
 use crate::cli::Gaps;
-use crate::render::{Column, Ink, Table, rate};
 use anyhow::{Context, Result};
+use headworks_console::{Column, Ink, Table, rate};
 use headworks_tad::complete::{self, Cause, Fate, Gap};
 use headworks_tad::fix::fraction;
 use serde::Serialize;
@@ -137,7 +137,7 @@ fn text(found: &Found) -> String {
         for (cause, count) in &causes {
             table.row(vec![count.to_string(), cause.title().to_owned()]);
         }
-        out += &format!("\n{}", table.render(crate::terminal_width(), ink));
+        out += &format!("\n{}", table.render(headworks_console::terminal_width(), ink));
         out += "\nThe smallest of each\n";
         let mut table = Table::new(&[
             Column::right("SEED"),
@@ -161,7 +161,7 @@ fn text(found: &Found) -> String {
                 ]);
             }
         }
-        out += &table.render(crate::terminal_width(), ink);
+        out += &table.render(headworks_console::terminal_width(), ink);
     }
     out
 }

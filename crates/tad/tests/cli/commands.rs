@@ -1,12 +1,12 @@
-//! `headworks tad`: what it prints, what it refuses, and its exit codes.
+//! Everything but `fix`.
 
 use serde_json::Value;
 use std::process::Output;
 
-use crate::support::{RunDir, text};
+use crate::support::{Dir, text};
 
 /// A system without problems, and a scenario for it.
-pub(crate) const CLEAN: &str = r#"
+pub const CLEAN: &str = r#"
 name = "clean"
 [[node]]
 name = "n"
@@ -31,7 +31,7 @@ stage = "s"
 uses = ["cpu 1 ms"]
 "#;
 
-pub(crate) const LOAD: &str = r#"
+pub const LOAD: &str = r#"
 name = "load"
 duration = "2 s"
 sample = "100 ms"
@@ -48,18 +48,17 @@ request = "r"
 threads = 4
 "#;
 
-fn tad(run: &RunDir, args: &[&str]) -> Output {
-    let args: Vec<&str> = ["tad"].iter().chain(args).copied().collect();
-    run.headworks(args).output().unwrap()
+fn tad(run: &Dir, args: &[&str]) -> Output {
+    run.tad(args.iter().copied()).output().unwrap()
 }
 
 /// Exit code, and everything that was said.
-pub(crate) fn ends(run: &RunDir, args: &[&str]) -> (i32, String) {
+pub fn ends(run: &Dir, args: &[&str]) -> (i32, String) {
     let output = tad(run, args);
     (output.status.code().unwrap(), text(&output))
 }
 
-pub(crate) fn json(run: &RunDir, args: &[&str]) -> (i32, Value) {
+pub fn json(run: &Dir, args: &[&str]) -> (i32, Value) {
     let output = tad(run, args);
     let value = serde_json::from_slice(&output.stdout)
         .unwrap_or_else(|error| panic!("{error}: {}", text(&output)));
@@ -68,7 +67,7 @@ pub(crate) fn json(run: &RunDir, args: &[&str]) -> (i32, Value) {
 
 #[test]
 fn what_comes_along_is_listed_and_shown() {
-    let run = RunDir::new();
+    let run = Dir::new();
     let (code, list) = json(&run, &["list", "--json"]);
     assert_eq!(code, 0);
     let names: Vec<&str> =
@@ -88,7 +87,7 @@ fn what_comes_along_is_listed_and_shown() {
 
 #[test]
 fn the_exit_code_of_check_says_whether_there_are_problems() {
-    let run = RunDir::new();
+    let run = Dir::new();
     let clean = run.file("clean.toml", CLEAN);
     let clean = clean.to_str().unwrap();
     let (code, said) = ends(&run, &["check", clean]);
@@ -118,7 +117,7 @@ fn the_exit_code_of_check_says_whether_there_are_problems() {
 
 #[test]
 fn problems_are_explained_by_name_and_by_letter() {
-    let run = RunDir::new();
+    let run = Dir::new();
     let by_name = ends(&run, &["explain", "hidden-contention"]);
     assert_eq!(by_name, ends(&run, &["explain", "C"]));
     assert!(by_name.0 == 0 && by_name.1.contains("Independent scheduling"), "{}", by_name.1);
@@ -128,7 +127,7 @@ fn problems_are_explained_by_name_and_by_letter() {
 
 #[test]
 fn a_simulation_tells_who_got_what() {
-    let run = RunDir::new();
+    let run = Dir::new();
     let (clean, load) = (run.file("clean.toml", CLEAN), run.file("load.toml", LOAD));
     let (clean, load) = (clean.to_str().unwrap(), load.to_str().unwrap());
     let (code, said) = ends(&run, &["simulate", clean, "--scenario", load, "--seeds", "2"]);
@@ -155,7 +154,7 @@ fn a_simulation_tells_who_got_what() {
 
 #[test]
 fn letters_choose_remedies_and_wrong_ones_are_told_the_possible_ones() {
-    let run = RunDir::new();
+    let run = Dir::new();
     let with = |letters| {
         let args = ["simulate", "hbase", "-s", "hbase-isolation", "--json", "--maat", letters];
         json(&run, &args).1["runs"][0]["clients"][0]["throughput_per_s"].as_f64().unwrap()
@@ -177,7 +176,7 @@ fn letters_choose_remedies_and_wrong_ones_are_told_the_possible_ones() {
 
 #[test]
 fn gaps_are_found_and_are_files_that_can_be_simulated() {
-    let run = RunDir::new();
+    let run = Dir::new();
     let out = run.path().join("gaps");
     let args = ["search-gaps", "--seeds", "40", "--json", "-o", out.to_str().unwrap()];
     let (code, found) = json(&run, &args);
@@ -196,7 +195,7 @@ fn gaps_are_found_and_are_files_that_can_be_simulated() {
 
 #[test]
 fn a_system_is_drawn() {
-    let run = RunDir::new();
+    let run = Dir::new();
     let svg = run.path().join("riak.svg");
     let args = ["render", "riak", "-o", svg.to_str().unwrap(), "--highlight", "nosuch"];
     let (code, said) = ends(&run, &args);

@@ -1,10 +1,16 @@
 //! `headworks tad`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
-/// Arguments of `tad`.
-#[derive(Debug, Args)]
+/// Thread architecture diagrams: draw, check, simulate and mend a system before it is built
+///
+/// A diagram says where a system's threads, queues and resources are. From it, the five problems
+/// that keep a scheduler from its work are found, remedies are tried in a simulator, and the
+/// cheapest ones that reach a goal are searched for. A system is a TOML file, or the name of one
+/// that comes along (`headworks tad list`).
+#[derive(Debug, Parser)]
+#[command(name = "headworks-tad", bin_name = "headworks tad", version)]
 #[command(after_help = "Examples:\n  \
     headworks tad list                                    # systems and scenarios that come along\n  \
     headworks tad check hbase                             # what keeps HBase from being scheduled\n  \
@@ -13,7 +19,7 @@ use std::path::PathBuf;
     headworks tad fix hbase --scenario hbase-isolation --goal isolate:C1:20% --own\n  \
     headworks tad show riak > mine.toml                   # a file to start from\n\n\
     Exit code: 0 all is well, 1 something was found or could not be done, 2 a file or a name is wrong.")]
-pub struct Tad {
+pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: TadCommand,
@@ -38,6 +44,9 @@ pub enum TadCommand {
     Fix(Fix),
     /// Search for systems that the checks call clean and that are not fair all the same
     SearchGaps(Gaps),
+    /// Write the manual pages (what `headworks man` starts)
+    #[command(hide = true)]
+    Man(headworks_console::man::Man),
 }
 
 /// How a system is changed before it is looked at.
@@ -253,4 +262,18 @@ pub struct Gaps {
     /// For machines
     #[arg(long)]
     pub json: bool,
+}
+
+/// Examples of the commands that have none of their own.
+pub const EXAMPLES: &[(&str, &[&str])] = &[("list", &["headworks tad list"])];
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn every_command_has_an_example_that_names_it() {
+        let faults = headworks_console::faults(super::Cli::command(), "tad", super::EXAMPLES);
+        assert!(faults.is_empty(), "{faults:?}");
+    }
 }

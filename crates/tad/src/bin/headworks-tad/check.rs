@@ -2,8 +2,8 @@
 
 use super::input::{self, BadInput};
 use crate::cli::{Check, Explain};
-use crate::render::Ink;
 use anyhow::Result;
+use headworks_console::Ink;
 use headworks_tad::check::{self, Directness, Finding, Report};
 use headworks_tad::explain;
 use headworks_tad::remedy::Problem;

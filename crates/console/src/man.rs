@@ -3,9 +3,24 @@
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 
+/// Arguments of `man`.
+#[derive(Debug, clap::Args)]
+pub struct Man {
+    /// Directory for the pages
+    #[arg(default_value = "man")]
+    pub dir: PathBuf,
+}
+
 /// Writes one page for the program and one for each of its subcommands (`headworks-run.1` and so
-/// on), and returns their names.
-pub fn write_all(cmd: clap::Command, dir: &Path) -> anyhow::Result<Vec<PathBuf>> {
+/// on), and prints their names. Subcommands that are programs of their own (`apart`) write theirs.
+pub fn write(cmd: clap::Command, args: &Man, apart: &[&str]) -> anyhow::Result<()> {
+    for page in write_all(cmd, &args.dir, apart)? {
+        println!("{}", page.display());
+    }
+    Ok(())
+}
+
+fn write_all(cmd: clap::Command, dir: &Path, apart: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(dir).with_context(|| {
         format!(
             "cannot make the directory {} for the manual pages; name one that you may write",
@@ -16,7 +31,7 @@ pub fn write_all(cmd: clap::Command, dir: &Path) -> anyhow::Result<Vec<PathBuf>>
     let mut cmd = cmd.disable_help_subcommand(true);
     cmd.build();
     let mut written = Vec::new();
-    write_with_subcommands(&cmd, None, dir, &mut written)?;
+    write_with_subcommands(&cmd, None, dir, apart, &mut written)?;
     Ok(written)
 }
 
@@ -24,6 +39,7 @@ fn write_with_subcommands(
     cmd: &clap::Command,
     parent: Option<&str>,
     dir: &Path,
+    apart: &[&str],
     written: &mut Vec<PathBuf>,
 ) -> anyhow::Result<()> {
     let name = match parent {
@@ -44,7 +60,9 @@ fn write_with_subcommands(
     })?;
     written.push(path);
     for sub in cmd.get_subcommands().filter(|sub| !sub.is_hide_set()) {
-        write_with_subcommands(sub, Some(&name), dir, written)?;
+        if !apart.contains(&sub.get_name()) {
+            write_with_subcommands(sub, Some(&name), dir, &[], written)?;
+        }
     }
     Ok(())
 }
@@ -64,9 +82,10 @@ mod tests {
                     .arg(Arg::new("parallelism").long("parallelism")),
             )
             .subcommand(Command::new("bench").subcommand(Command::new("list")))
+            .subcommand(Command::new("tad").about("A program of its own"))
             .subcommand(Command::new("secret").hide(true));
         let dir = std::env::temp_dir().join(format!("headworks-man-{}", std::process::id()));
-        let written = write_all(command, &dir).unwrap();
+        let written = write_all(command, &dir, &["tad"]).unwrap();
         let names: Vec<_> =
             written.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
         let page = std::fs::read_to_string(dir.join("headworks-run.1")).unwrap();

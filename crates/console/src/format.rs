@@ -1,7 +1,7 @@
 //! Figures with units that people read.
 
 /// A time given in milliseconds, in µs, ms, s or min, with three significant digits.
-pub(crate) fn duration(ms: f64) -> String {
+pub fn duration(ms: f64) -> String {
     if !ms.is_finite() {
         return "-".to_owned();
     }
@@ -15,19 +15,19 @@ pub(crate) fn duration(ms: f64) -> String {
 }
 
 /// As [`duration`], or a dash.
-pub(crate) fn maybe_duration(ms: Option<f64>) -> String {
+pub fn maybe_duration(ms: Option<f64>) -> String {
     ms.map_or_else(|| "-".to_owned(), duration)
 }
 
 /// A ratio with three digits, or a dash.
-pub(crate) fn maybe_ratio(ratio: Option<f64>) -> String {
+pub fn maybe_ratio(ratio: Option<f64>) -> String {
     ratio
         .filter(|ratio| ratio.is_finite())
         .map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"))
 }
 
 /// Events per second.
-pub(crate) fn rate(per_s: f64) -> String {
+pub fn rate(per_s: f64) -> String {
     match per_s {
         x if !x.is_finite() => "-".to_owned(),
         x if x >= 99_999.5 => count(x as u64),
@@ -38,7 +38,7 @@ pub(crate) fn rate(per_s: f64) -> String {
 }
 
 /// A count; large ones in thousands (k), millions (M) or billions (G).
-pub(crate) fn count(count: u64) -> String {
+pub fn count(count: u64) -> String {
     match count {
         0..100_000 => count.to_string(),
         100_000..10_000_000 => format!("{} k", count / 1_000),
@@ -56,7 +56,7 @@ fn three(x: f64) -> String {
 }
 
 /// A text from outside without what could steer a terminal: clients choose their names.
-pub(crate) fn printable(text: &str) -> String {
+pub fn printable(text: &str) -> String {
     let harmless = |c: char| {
         let steers = c.is_control()
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');

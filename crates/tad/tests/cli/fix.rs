@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 
-use crate::support::{RunDir, program, signal, text};
-use crate::tad::{CLEAN, LOAD, ends, json};
+use crate::commands::{CLEAN, LOAD, ends, json};
+use crate::support::{Dir, program, text};
 
 /// C2 grows from 4 to 40 threads.
 const GROWS: &str = r#"
@@ -20,7 +20,7 @@ threads = 40
 
 #[test]
 fn a_fix_is_searched_and_its_cost_told() {
-    let run = RunDir::new();
+    let run = Dir::new();
     let args = ["fix", "hbase", "-s", "hbase-isolation", "-g", "isolate:C1:25%", "--own"];
     let quick = ["--seeds", "1", "--slack", "0", "--duration", "3"];
     let (code, found) = json(&run, &[&args[..], &quick, &["--json"]].concat());
@@ -49,7 +49,7 @@ fn shown<'s>(said: &'s str, label: &'s str) -> impl Iterator<Item = &'s str> {
 
 #[test]
 fn each_set_that_is_printed_can_be_run_as_it_is_printed() {
-    let run = RunDir::new();
+    let run = Dir::new();
     // No queue: whoever has more threads has more of the CPU, until the stage gets a pool.
     let pooled = "threads = 1\nqueue = { explicit = true, pluggable = true }";
     let system = run.file("it's a shop.toml", &CLEAN.replace(pooled, "threads = \"on-demand\""));
@@ -67,8 +67,8 @@ fn each_set_that_is_printed_can_be_run_as_it_is_printed() {
             && !line.contains("(as it is)")
     });
     assert_eq!(commands.len(), 1 + rows.count(), "{said}");
-    for command in commands.into_iter().chain(shown(&said, "as it is: headworks")) {
-        let words = command.trim_start_matches("headworks");
+    for command in commands.into_iter().chain(shown(&said, "as it is: headworks tad")) {
+        let words = command.trim_start_matches("headworks tad");
         let script = format!("'{}' {words} --json", program().display());
         let output = Command::new("sh").args(["-c", &script]).output().unwrap();
         assert!(output.status.success(), "{command}: {}", text(&output));
@@ -79,7 +79,7 @@ fn each_set_that_is_printed_can_be_run_as_it_is_printed() {
 
 #[test]
 fn a_remedy_that_cannot_be_applied_is_refused_with_a_hint() {
-    let run = RunDir::new();
+    let run = Dir::new();
     let (clean, load) = (run.file("clean.toml", CLEAN), run.file("load.toml", LOAD));
     let args = ["simulate", clean.to_str().unwrap(), "-s", load.to_str().unwrap(), "--remedy"];
     for (remedy, word) in [
@@ -94,7 +94,7 @@ fn a_remedy_that_cannot_be_applied_is_refused_with_a_hint() {
 
 #[test]
 fn ctrl_c_ends_a_search_and_prints_what_it_found() {
-    let run = RunDir::new();
+    let run = Dir::new();
     // Thousands of sets that all hold and cost the same, so that the search is long.
     let mut system = CLEAN.to_owned();
     for threads in 2..1_200 {
@@ -109,9 +109,8 @@ fn ctrl_c_ends_a_search_and_prints_what_it_found() {
     let load = run.file("load.toml", &(LOAD.replace("policy = \"drf\"\n", "") + GROWS));
     let (system, load) = (system.to_str().unwrap(), load.to_str().unwrap());
     let goal = ["-g", "isolate:C1:30%", "--seeds", "60", "--limit", "4000"];
-    let args = [&["tad", "fix", system, "-s", load][..], &goal].concat();
-    let mut search =
-        run.headworks(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let args = [&["fix", system, "-s", load][..], &goal].concat();
+    let mut search = run.tad(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(search.stderr.take().unwrap()).lines();
     let said: Vec<String> = lines
         .by_ref()
@@ -119,7 +118,8 @@ fn ctrl_c_ends_a_search_and_prints_what_it_found() {
         .take_while(|line| !line.contains("holds: no-scheduling.t"))
         .collect();
     assert!(said.iter().any(|line| line.contains("as it is: misses isolate:C1:30%")), "{said:?}");
-    signal(search.id(), libc::SIGINT);
+    // SAFETY: kill takes any numbers; the child has not been waited for.
+    assert_eq!(unsafe { libc::kill(search.id() as libc::pid_t, libc::SIGINT) }, 0);
     lines.for_each(drop);
     let mut printed = String::new();
     search.stdout.take().unwrap().read_to_string(&mut printed).unwrap();

@@ -1,0 +1,15 @@
+//! What the programs `headworks`, `headworks-bench` and `headworks-tad` share at a terminal: how they
+//! begin and end, tables, figures with units, examples and manual pages.
+
+mod examples;
+mod format;
+mod ink;
+pub mod man;
+mod program;
+mod table;
+
+pub use examples::{faults, with_examples};
+pub use format::{count, duration, maybe_duration, maybe_ratio, printable, rate};
+pub use ink::{Ink, Tone};
+pub use program::{find_program, main, parse, terminal_width};
+pub use table::{Column, Table};

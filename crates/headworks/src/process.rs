@@ -1,0 +1,89 @@
+//! What a process asks of the kernel: pipes, signals, the end of others.
+
+use anyhow::{Context, Result};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+pub fn pipe() -> Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0; 2];
+    // SAFETY: the array has room for both ends. Only the reading end is closed on exec.
+    unsafe {
+        if libc::pipe(ends.as_mut_ptr()) != 0 {
+            return Err(std::io::Error::last_os_error()).context("cannot make a pipe");
+        }
+        libc::fcntl(ends[0], libc::F_SETFD, libc::FD_CLOEXEC);
+        use std::os::fd::FromRawFd;
+        Ok((OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])))
+    }
+}
+
+pub fn wait_readable(fd: &OwnedFd, timeout_ms: i32) {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry.
+    unsafe { libc::poll(&raw mut poll, 1, timeout_ms) };
+}
+
+/// Blocks the signals that the daemon reads from a descriptor, which it returns.
+pub fn block_signals() -> Result<i32> {
+    // SAFETY: the set is initialised by sigemptyset before it is used.
+    let fd = unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        for signal in [libc::SIGHUP, libc::SIGTERM, libc::SIGINT] {
+            libc::sigaddset(&raw mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error()).context("cannot read signals");
+    }
+    Ok(fd)
+}
+
+pub fn read_signal(fd: i32) -> Option<i32> {
+    // SAFETY: reads one structure into a buffer of its size; all zero bytes are a valid one.
+    unsafe {
+        let mut info: libc::signalfd_siginfo = std::mem::zeroed();
+        let size = size_of::<libc::signalfd_siginfo>();
+        let read = libc::read(fd, (&raw mut info).cast(), size);
+        (read == size as isize).then_some(info.ssi_signo as i32)
+    }
+}
+
+/// Lets go of standard error, which may be a pipe whose reader waits for its end.
+pub fn release_stderr() {
+    if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+        // SAFETY: both descriptors are open.
+        unsafe { libc::dup2(null.as_raw_fd(), libc::STDERR_FILENO) };
+    }
+}
+
+/// Opens a descriptor that becomes readable when the process ends.
+pub fn watch(pid: u32) -> Result<i32> {
+    // SAFETY: asks for a descriptor of a process; a negative result is looked at.
+    let pidfd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) } as i32;
+    if pidfd < 0 {
+        return Err(std::io::Error::last_os_error()).context("cannot watch the database's process");
+    }
+    Ok(pidfd)
+}
+
+/// User and group ids on the command line.
+pub fn parse_ids(text: &str) -> Result<(u32, u32), String> {
+    let ids =
+        text.split_once(':').and_then(|(uid, gid)| Some((uid.parse().ok()?, gid.parse().ok()?)));
+    ids.ok_or_else(|| "two numbers with a colon in between".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_two_numbers() {
+        assert_eq!(parse_ids("65534:0"), Ok((65534, 0)));
+        for bad in ["", "1", "1:", ":1", "a:b", "1:2:3", "-1:0"] {
+            assert!(parse_ids(bad).is_err(), "{bad}");
+        }
+    }
+}
