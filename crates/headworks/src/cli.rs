@@ -372,7 +372,7 @@ pub struct Set {
     /// Longest hold of a request, in milliseconds
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub hold_ms_max: Option<u64>,
-    /// How long a client may idle inside a transaction before its place is lent out
+    /// How long a client may idle inside a transaction before its permit is lent out
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub idle_in_transaction_ms: Option<u64>,
     /// How long a user inside its quota is waited for, in microseconds

@@ -135,7 +135,7 @@ mod tests {
             settings: Settings { mode, ..Settings::default() },
             counters: vec![
                 ("stalls", "nothing completed", stalls),
-                ("lent", "a token was lent", lent),
+                ("lent", "a permit was lent", lent),
             ],
             ..crate::views::snapshot(Vec::new(), Vec::new())
         }

@@ -135,7 +135,7 @@ pub struct ClassStatus {
     pub requests: u64,
     /// Requests that waited, since the start.
     pub queued: u64,
-    /// Requests let pass without a token, since the start.
+    /// Requests let pass without a permit, since the start.
     pub passed: u64,
     /// See [`Status::latency`].
     pub latency: Percentiles,
@@ -398,17 +398,18 @@ fn cv(user: &UserView) -> Option<f64> {
 fn user_status(user: &UserView, class: String, now: Nanos, requests_per_s: f64) -> UserStatus {
     let holding = Holding::from_bits(user.holding as u16);
     let (since, reason) = match user.state {
-        State::Waiting => (Some(user.arrived), "all P places are taken: it waits for its turn"),
+        State::Waiting => (Some(user.arrived), "all P permits are taken: it waits for its turn"),
         State::Passing => {
             (Some(user.admitted), user.pass_reason.map_or("let pass", |reason| reason.name()))
         }
-        State::Overdraft => {
-            (Some(user.admitted), "no place was free: it goes on without one, and is owed the next")
-        }
+        State::Overdraft => (
+            Some(user.admitted),
+            "no permit was free: it goes on without one, and is owed the next",
+        ),
         State::Inside if !holding.is_empty() => {
-            (Some(user.admitted), "keeps its place until its transaction or lock ends")
+            (Some(user.admitted), "keeps its permit until its transaction or lock ends")
         }
-        State::Inside => (Some(user.admitted), "has a place"),
+        State::Inside => (Some(user.admitted), "has a permit"),
         State::Lent if user.pause.0.is_blocked() => (Some(user.pause.1), ""),
         State::Lent => {
             (Some(user.pause.1), "its client thinks inside a transaction: its permit is lent")

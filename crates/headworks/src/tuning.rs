@@ -112,7 +112,7 @@ fn put(region: &Region, seen: &Settings, parallelism: u32, back: u32) -> bool {
     if passing.is_some() && region.beat.passing().is_some() && seen.parallelism != back {
         // From one that passes to another by way of the one that stays: whoever is killed between the word for the other and
         // the other itself would leave the first in force, and no word for it.
-        if !region.retune(&seen, back) {
+        if !region.tune_parallelism(&seen, back) {
             return false;
         }
         seen.parallelism = back;
@@ -120,7 +120,7 @@ fn put(region: &Region, seen: &Settings, parallelism: u32, back: u32) -> bool {
     if passing.is_some() {
         region.beat.set_passing(passing);
     }
-    let done = region.retune(&seen, parallelism);
+    let done = region.tune_parallelism(&seen, parallelism);
     if passing.is_none() && done || standing(region, &region.control.settings()).is_none() {
         region.beat.set_passing(None);
     }
@@ -131,7 +131,7 @@ fn put(region: &Region, seen: &Settings, parallelism: u32, back: u32) -> bool {
 fn restore(region: &Region) {
     let settings = region.control.settings();
     if let Some(passing) = standing(region, &settings) {
-        region.retune(&settings, passing.back);
+        region.tune_parallelism(&settings, passing.back);
     }
     region.beat.set_passing(None);
 }

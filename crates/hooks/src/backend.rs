@@ -191,7 +191,7 @@ fn set_stage(stage: Stage) {
     STAGE.store(stage as u8, Ordering::Relaxed);
 }
 
-/// Whether the user's token was kept for its next request.
+/// Whether the user's permit was kept for its next request.
 pub fn anticipating() -> bool {
     ANTICIPATING.load(Ordering::Relaxed)
 }
@@ -212,7 +212,7 @@ pub fn adopt() {
     let (Some(region), Some(peer)) = (process::region(), peer_of(fd)) else { return };
     waits::find();
     let pid = process::own_pid();
-    region.succeed(pid);
+    region.reclaim_from_previous_process(pid);
     let Some(user) = region.register(pid, clock::now()) else { return };
     if let Some(slot) = region.user(user) {
         slot.address.set(peer.address());
@@ -226,12 +226,12 @@ pub fn adopt() {
 }
 
 /// The backend is about to read, and its [`stage`] is busy. If its client waits, another step of that; else, if the
-/// request is over, it is settled, and a turn that is over with it gives its token back before anything else happens.
+/// request is over, it is settled, and a turn that is over with it gives its permit back before anything else happens.
 #[inline(never)]
 pub fn about_to_receive() -> Receipt {
     with(|it| {
         if it.backend.waiting {
-            return match it.region.wait_on(it.user, it.backend.hold) {
+            return match it.region.continue_wait(it.user, it.backend.hold) {
                 Some(entered) => it.enter(entered),
                 None => Receipt::Later,
             };
@@ -320,7 +320,7 @@ pub fn may_lend() -> bool {
     LENDABLE.load(Ordering::Relaxed)
 }
 
-/// The backend is about to sleep in the epoll set `set`. If its user holds a token meanwhile, says how long it may sleep
+/// The backend is about to sleep in the epoll set `set`. If its user holds a permit meanwhile, says how long it may sleep
 /// before [`slept`] is to be called, and for what it sleeps.
 pub fn about_to_sleep(set: i32) -> Option<(Nanos, Pause)> {
     let other = WAIT_SET.load(Ordering::Relaxed) != set;

@@ -49,7 +49,7 @@ fn contain(of: Of) {
         let Some(region) = process::region() else { return };
         // What was wrong in the operation may be wrong in here, too.
         if region.note_panic(clock::now())
-            || (catch_unwind(AssertUnwindSafe(|| leave_alone(of))).is_err()
+            || (catch_unwind(AssertUnwindSafe(|| stop_following(of))).is_err()
                 && region.note_panic(clock::now()))
         {
             let _ = catch_unwind(process::disable);
@@ -60,7 +60,7 @@ fn contain(of: Of) {
     });
 }
 
-fn leave_alone(of: Of) {
+fn stop_following(of: Of) {
     match of {
         Of::Thread(conn) => ops::abandon(conn),
         Of::Loop(watch) => eventloop::abandon(watch),

@@ -125,7 +125,7 @@ pub struct Conn {
     anticipating: AtomicBool,
     /// The next byte from the client begins a command's packet.
     at_start: AtomicBool,
-    /// Its user may hold a place that could be lent while the server sleeps.
+    /// Its user may hold a permit that could be lent while the server sleeps.
     lendable: AtomicBool,
     early: EarlyReads,
     /// Generic framing follows the bytes of the socket.
@@ -235,7 +235,7 @@ impl Conn {
         self.work.store(work as u8, Ordering::Relaxed);
     }
 
-    /// The token is kept although the request has ended, because the next one is expected soon.
+    /// The permit is kept although the request has ended, because the next one is expected soon.
     pub fn anticipating(&self) -> bool {
         self.anticipating.load(Ordering::Relaxed)
     }
@@ -245,7 +245,7 @@ impl Conn {
         self.anticipating.store(anticipating, Ordering::Relaxed);
     }
 
-    /// Whether its user may hold a place that could be lent while the server sleeps. The place
+    /// Whether its user may hold a permit that could be lent while the server sleeps. The permit
     /// itself is the region's matter; most sleepers have none, and need not ask there.
     pub fn lendable(&self) -> bool {
         self.lendable.load(Ordering::Relaxed)

@@ -4,7 +4,7 @@
 //! # The problem
 //! A thread that waits in the gate for one user would stop all others. So a user is held by *hiding that its socket is
 //! ready*: the loop asks the kernel which sockets are ready (`epoll_wait`), and does not hear of those whose users have no
-//! place yet. Their bytes stay in the kernel.
+//! permit yet. Their bytes stay in the kernel.
 //!
 //! # The one primitive
 //! A server registers its clients level-triggered: the kernel tells of a ready socket again and again until it was read.

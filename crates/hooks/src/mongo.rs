@@ -10,7 +10,7 @@
 //! * Both sides are cut into messages, sections and documents ([`messages`], [`bson`]). Only the elements that matter are kept;
 //!   documents in documents are skipped by their length, unless something that matters is in them.
 //! * A statement that *begins* a transaction makes its connection the holder. A statement that *goes on with* one says so itself
-//!   (`autocommit: false` without `startTransaction`): on the holder it goes ahead with the place that is kept, on any other
+//!   (`autocommit: false` without `startTransaction`): on the holder it goes ahead with the permit that is kept, on any other
 //!   connection it passes ([`session`]).
 //! * The transaction is over for its holder when `commitTransaction` or `abortTransaction` is answered, when one of its
 //!   statements fails (the server then aborts it), or when the connection is used for something else.

@@ -2,7 +2,7 @@
 //!
 //! A text that mentions a word that acquires counts as holding from then on. It ends when a request
 //! that mentions a word that releases, and none that acquires, is answered, and on MariaDB with a reset
-//! of the session. The mention counts wherever it stands, in quotes too: holding too much costs a place for
+//! of the session. The mention counts wherever it stands, in quotes too: holding too much costs a permit for
 //! the idle limit, holding too little could stop the server. A word that is cut by the border of two
 //! receipts is not seen; the stall detector is for that.
 //!

@@ -4,7 +4,7 @@
 //! may have to wait here. The server works and answers by `send` ([`sent`]). It comes back to
 //! `recv` for the next request ([`about_to_receive`]): the last one is over, and unless a
 //! transaction or lock is open, so is the turn. There is nothing to read yet, and it sleeps in
-//! `poll` ([`about_to_sleep`]): a token that it keeps, because of a transaction, is lent out when
+//! `poll` ([`about_to_sleep`]): a permit that it keeps, because of a transaction, is lent out when
 //! the sleep gets long ([`slept`]). Or it sleeps in `recv` itself ([`about_to_block`]).
 
 pub mod blocked;
@@ -110,7 +110,7 @@ pub fn accepted(fd: i32) {
 }
 
 /// The server is about to read. If that means that a request is over, it is accounted for, and a
-/// turn that is over with it gives its token back before anything else happens. Only needed while
+/// turn that is over with it gives its permit back before anything else happens. Only needed while
 /// [`Conn::work`] says that there is work.
 #[inline(never)] // so that the hook itself stays small: it has less to save and restore
 pub fn about_to_receive(conn: &'static Conn) {
@@ -166,7 +166,7 @@ pub fn about_to_wait(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let Some(mut inner) = it.exclusive() else { return };
     if inner.session.opaque().is_some() || inner.session.replication() {
-        leave_alone(&it, &mut inner);
+        stop_following(&it, &mut inner);
         return;
     }
     let identity = inner.session.identity().map(|_| inner.session.identity_number());
@@ -189,7 +189,7 @@ pub(crate) fn note_turn(region: &Region, user: u32, now: Nanos) {
     });
 }
 
-/// Gives back whatever place the user has.
+/// Gives back whatever permit the user has.
 fn leave(it: &Followed) {
     it.conn.set_lendable(false);
     it.region.leave(it.user);
@@ -214,7 +214,7 @@ fn speak(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
         None => inner.session.client_bytes(bytes),
     };
     if inner.session.opaque().is_some() || inner.session.replication() {
-        leave_alone(it, &mut inner);
+        stop_following(it, &mut inner);
         return;
     }
     // Also after a COM_CHANGE_USER, once the server has agreed to it: somebody else from there on.
@@ -314,7 +314,7 @@ pub fn sent_inside_tls(conn: &'static Conn, bytes: &[u8]) {
     }
 }
 
-/// `recv` found nothing to read. Only needed while [`Conn::anticipating`]: the user's token was
+/// `recv` found nothing to read. Only needed while [`Conn::anticipating`]: the user's permit was
 /// kept for its next request.
 pub fn found_nothing(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
@@ -364,7 +364,7 @@ pub fn sent_unread(conn: &'static Conn, count: usize) {
     }
 }
 
-/// The server is about to sleep until the connection is ready. If its user holds a token
+/// The server is about to sleep until the connection is ready. If its user holds a permit
 /// meanwhile, says how long it may sleep before [`slept`] is to be called. Nothing but loads.
 pub fn about_to_sleep(conn: &'static Conn) -> Option<Nanos> {
     if !conn.lendable() {
@@ -437,7 +437,7 @@ pub(crate) fn abandon(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     conn.abandon();
     it.region.leave(it.user);
-    it.region.leave_alone(it.user);
+    it.region.stop_following(it.user);
 }
 
 fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
@@ -502,7 +502,7 @@ fn classify(it: &Followed, inner: &mut Use<'_>) {
 }
 
 #[cold]
-fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
+fn stop_following(it: &Followed, inner: &mut Use<'_>) {
     if inner.left_alone {
         return;
     }
@@ -526,5 +526,5 @@ fn never_hold(it: &Followed, inner: &mut Use<'_>, counter: Counter) {
     it.conn.set_work(Work::None);
     it.conn.set_lendable(false);
     it.region.count(counter);
-    it.region.leave_alone(it.user);
+    it.region.stop_following(it.user);
 }

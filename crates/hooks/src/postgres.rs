@@ -7,7 +7,7 @@
 //! * The server says when it is ready for the next request, and with it the transaction's state: ReadyForQuery, `I`,
 //!   `T` or `E`. Nothing about transactions is guessed. PREPARE TRANSACTION ends the transaction for its session.
 //! * A *request* is a Query, a FunctionCall, or everything up to a Sync. It begins when its first message is complete:
-//!   the server can do nothing with less, so a client that sends a large text slowly keeps no place meanwhile. Between
+//!   the server can do nothing with less, so a client that sends a large text slowly keeps no permit meanwhile. Between
 //!   its first message and its Sync the server may have opened a transaction of its own accord, so the session is not
 //!   at a boundary then.
 //! * Session-level advisory locks come from text, as MySQL's user locks do, and from the rows of the answer: a

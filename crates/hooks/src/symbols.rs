@@ -23,7 +23,7 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("recv", "the last request is over; the next one has come and may wait here"),
     symbol("__recv_chk", "recv, as fortified builds call it"),
     symbol("send", "follow the answer: transaction and lock state"),
-    symbol("poll", "a token kept while its client idles is lent out"),
+    symbol("poll", "a permit kept while its client idles is lent out"),
     symbol("__poll_chk", "poll, as fortified builds call it"),
     symbol("ppoll", "poll, with another kind of time-out"),
     symbol("epoll_create", "an event loop is made"),

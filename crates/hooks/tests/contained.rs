@@ -77,7 +77,7 @@ impl Drop for Client {
 /// Another user that wants the place.
 fn waiting(region: &Region) -> u32 {
     let user = region.register(std::process::id(), clock::now()).unwrap();
-    assert_eq!(region.ask(user, region.begin_wait(clock::now())), None);
+    assert_eq!(region.enter_or_queue(user, region.begin_wait(clock::now())), None);
     user
 }
 
@@ -187,7 +187,7 @@ fn a_held_user_that_is_left_alone_by_another_thread_goes_on_at_once() {
         while region.waiting() == 0 {
             std::thread::yield_now();
         }
-        region.leave_alone(held);
+        region.stop_following(held);
         assert_eq!(thread.join().unwrap(), Entered::Passed(PassReason::Cancelled));
     });
     assert_eq!(region.pending(), 0);

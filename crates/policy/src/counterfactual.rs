@@ -9,12 +9,12 @@
 //! The database runs `capacity` turns at full speed; with n turns inside, each advances at the
 //! rate `min(1, capacity / n)` (egalitarian processor sharing). From the record follows each
 //! turn's *demand*: the integral of that rate over the time it was inside. The replay runs the
-//! same demands through the real [`Gate`](crate::gate::Gate) policy with P tokens; each user
+//! same demands through the real [`Gate`](crate::gate::Gate) policy with P permits; each user
 //! starts its next turn as long after the end of the previous one as it did in the record (a
 //! closed loop).
 //!
 //! In the parts of a turn in which its session did not work (it was blocked, or its client thought)
-//! it demands nothing and holds no token: they come after its work in the replay.
+//! it demands nothing and holds no permit: they come after its work in the replay.
 //!
 //! The model conserves throughput: what the database gains by fewer conflicts inside is left out,
 //! so the counterfactual is cautious about throughput and honest about order and waiting.
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_turn_that_waits_for_its_client_holds_up_nobody() {
-        // Each works for 10 ms of 100. As they are, and one at a time with their tokens lent.
+        // Each works for 10 ms of 100. As they are, and one at a time with their permits lent.
         let thinks = |user| ObservedTurn { paused: Nanos::from_millis(90), ..turn(user, 0, 100) };
         let turns: Vec<_> = (0..4).map(thinks).collect();
         let demand = demands(&turns, 1.0);

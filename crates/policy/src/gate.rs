@@ -1,29 +1,29 @@
 //! Who enters the database next: weighted round robin, and those who had to go ahead.
 //!
-//! The gate hands out P tokens. Whoever holds one is inside. This module decides who gets the
-//! next free one; counting the tokens and putting threads to sleep is the region's business.
+//! The gate hands out P permits. Whoever holds one is inside. This module decides who gets the
+//! next free one; counting the permits and putting threads to sleep is the region's business.
 //!
 //! A user with an open transaction is never held (invariant of the gate: whoever may own a lock
-//! always moves). If it idles inside the transaction, its token is lent to somebody else; when
-//! its next request comes and no token is free, it runs *without* one. Such a user is **owed** a
-//! token: the next one that comes free goes to it, before anybody who waits. So there are at most
-//! as many users inside beyond P as there were lent tokens, and the excess drains first.
+//! always moves). If it idles inside the transaction, its permit is lent to somebody else; when
+//! its next request comes and no permit is free, it runs *without* one. Such a user is **owed** a
+//! permit: the next one that comes free goes to it, before anybody who waits. So there are at most
+//! as many users inside beyond P as there were lent permits, and the excess drains first.
 //!
 //! One more may go ahead in the same way: whoever's turn is due while nobody of its class is
-//! inside. With few tokens, what a small account beside a large one waits for is the end of one of
+//! inside. With few permits, what a small account beside a large one waits for is the end of one of
 //! the other's requests, and that is as long as its own. Who is served next, and how often, is
-//! not changed by it, only that it need not wait for a token.
+//! not changed by it, only that it need not wait for a permit.
 
 use crate::USERS;
 use crate::wrr::{Turn, Wrr};
 
-/// What to do with a token that is free.
+/// What to do with a permit that is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Give it to the waiting user and wake it.
     Admit(Turn),
     /// Book it on a user that runs already without one.
-    Settle(u32),
+    Repay(u32),
 }
 
 /// State of the gate's policy. All zero bytes are an empty gate.
@@ -49,51 +49,51 @@ impl Gate {
         self.owed.previous.fill(0);
     }
 
-    /// Takes the decision for one free token; `None` when nobody needs it.
+    /// Takes the decision for one free permit; `None` when nobody needs it.
     pub fn decide(&mut self) -> Option<Next> {
         match self.owed.pop() {
-            Some(user) => Some(Next::Settle(user)),
+            Some(user) => Some(Next::Repay(user)),
             None => self.wrr.take().map(Next::Admit),
         }
     }
 
-    /// Whether `user`, which has just begun to wait, may go ahead without a token: its turn is due, and nobody else is owed
+    /// Whether `user`, which has just begun to wait, may go ahead without a permit: its turn is due, and nobody else is owed
     /// one. The caller knows whether anybody of its class is inside.
-    pub fn may_go_ahead(&self, user: u32) -> bool {
+    pub fn may_exceed_limit(&self, user: u32) -> bool {
         self.owed.len == 0 && self.wrr.is_due(user)
     }
 
-    /// `user` goes ahead without a token, unless it [may](Gate::may_go_ahead) not. It is owed the next one then.
-    pub fn go_ahead(&mut self, user: u32) -> Option<Turn> {
-        if !self.may_go_ahead(user) {
+    /// `user` goes ahead without a permit, unless it [may](Gate::may_exceed_limit) not. It is owed the next one then.
+    pub fn admit_over_limit(&mut self, user: u32) -> Option<Turn> {
+        if !self.may_exceed_limit(user) {
             return None;
         }
         let turn = self.wrr.take()?;
-        self.owe(user);
+        self.grant_next_first(user);
         Some(turn)
     }
 
-    /// `user` runs without a token from now on and is owed one.
-    pub fn owe(&mut self, user: u32) {
+    /// `user` runs without a permit from now on and is owed one.
+    pub fn grant_next_first(&mut self, user: u32) {
         self.owed.push(user);
     }
 
-    /// `user` needs no token any more; says whether one was owed to it.
-    pub fn forgive(&mut self, user: u32) -> bool {
+    /// `user` needs no permit any more; says whether one was owed to it.
+    pub fn clear_debt(&mut self, user: u32) -> bool {
         self.owed.remove(user)
     }
 
-    /// Users that a free token would serve: those who wait and those who are owed one.
+    /// Users that a free permit would serve: those who wait and those who are owed one.
     pub fn pending(&self) -> usize {
         self.wrr.waiting() + self.owed.len as usize
     }
 
-    /// Whether `user` is owed a token.
+    /// Whether `user` is owed a permit.
     pub fn is_owed(&self, user: u32) -> bool {
         self.owed.contains(user)
     }
 
-    /// Users that run without a token.
+    /// Users that run without a permit.
     pub fn owed(&self) -> usize {
         self.owed.len as usize
     }
@@ -175,12 +175,12 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn whoever_is_owed_a_token_goes_before_whoever_waits() {
+    fn whoever_is_owed_a_permit_goes_before_whoever_waits() {
         let mut gate = Box::new(Gate::new());
         gate.wrr.arrive(1);
-        gate.owe(2);
+        gate.grant_next_first(2);
         assert_eq!(gate.pending(), 2);
-        assert_eq!(gate.decide(), Some(Next::Settle(2)));
+        assert_eq!(gate.decide(), Some(Next::Repay(2)));
         assert!(matches!(gate.decide(), Some(Next::Admit(Turn { user: 1, .. }))));
         assert_eq!(gate.decide(), None);
     }
@@ -200,7 +200,7 @@ mod tests {
             gate.wrr.arrive(turn.user);
             later = turn.user;
         }
-        assert!(gate.go_ahead(later).is_none(), "others are due before it");
+        assert!(gate.admit_over_limit(later).is_none(), "others are due before it");
         gate.wrr.join(1, 2);
         gate.wrr.arrive(1);
         gate.wrr.end_turn(1, 1);
@@ -212,15 +212,15 @@ mod tests {
             gate.wrr.arrive(turn.user);
         }
         gate.wrr.arrive(1);
-        assert_eq!(gate.go_ahead(1).map(|turn| turn.user), Some(1));
+        assert_eq!(gate.admit_over_limit(1).map(|turn| turn.user), Some(1));
         assert!(!gate.wrr.is_waiting(1));
         gate.wrr.join(2, 3);
         gate.wrr.arrive(2);
-        assert!(gate.go_ahead(2).is_none(), "one at a time");
-        assert_eq!(gate.decide(), Some(Next::Settle(1)), "the next token is its own");
+        assert!(gate.admit_over_limit(2).is_none(), "one at a time");
+        assert_eq!(gate.decide(), Some(Next::Repay(1)), "the next permit is its own");
     }
 
-    /// Turns of two classes in a gate with two tokens: twenty users that always want more, and a few of another class that
+    /// Turns of two classes in a gate with two permits: twenty users that always want more, and a few of another class that
     /// pause for `pause` after each turn. A turn takes between 1 and 16. Also the most that were inside.
     fn turns_of_two_classes(
         few: u32,
@@ -242,7 +242,7 @@ mod tests {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             1 + (random >> 60)
         };
-        // When each comes back, and who is inside: until when, and whether by a token.
+        // When each comes back, and who is inside: until when, and whether by a permit.
         let mut back: Vec<(u64, u32)> = (0..users).map(|user| (0, user)).collect();
         let mut inside: Vec<(u64, u32, bool)> = Vec::new();
         while now < 100_000 {
@@ -250,11 +250,11 @@ mod tests {
             back.retain(|it| it.0 > now);
             for user in come {
                 gate.wrr.arrive(user);
-                let tokens = |inside: &[(u64, u32, bool)]| inside.iter().filter(|it| it.2).count();
-                while tokens(&inside) < 2 {
+                let permits = |inside: &[(u64, u32, bool)]| inside.iter().filter(|it| it.2).count();
+                while permits(&inside) < 2 {
                     match gate.decide() {
                         Some(Next::Admit(turn)) => inside.push((now + length(), turn.user, true)),
-                        Some(Next::Settle(settled)) => {
+                        Some(Next::Repay(settled)) => {
                             inside
                                 .iter_mut()
                                 .filter(|it| it.1 == settled)
@@ -264,7 +264,11 @@ mod tests {
                     }
                 }
                 let alone = !inside.iter().any(|it| class_of(it.1) == class_of(user));
-                if ahead && alone && gate.wrr.is_waiting(user) && gate.go_ahead(user).is_some() {
+                if ahead
+                    && alone
+                    && gate.wrr.is_waiting(user)
+                    && gate.admit_over_limit(user).is_some()
+                {
                     inside.push((now + length(), user, false));
                 }
                 most = most.max(inside.len());
@@ -274,7 +278,7 @@ mod tests {
             let done: Vec<_> = inside.extract_if(.., |it| it.0 <= now).collect();
             for (_, user, _) in done {
                 served[class_of(user)] += 1;
-                gate.forgive(user);
+                gate.clear_debt(user);
                 gate.wrr.end_turn(user, 1);
                 back.push((now + u64::from(class_of(user) == 1) * pause, user));
             }

@@ -1,4 +1,4 @@
-//! A small account beside a large one, in a simulation of the gate as the region runs it: whoever finds a free token while
+//! A small account beside a large one, in a simulation of the gate as the region runs it: whoever finds a free permit while
 //! nobody waits takes it unseen by the policy, all else is the policy's decision.
 
 use headworks_policy::gate::{Gate, Next};
@@ -16,7 +16,7 @@ enum Doing {
     Waiting(u64),
     Inside {
         until: u64,
-        token: bool,
+        permit: bool,
         accounted: bool,
     },
 }
@@ -66,27 +66,27 @@ impl Site {
         1 + (-uniform.ln() * mean as f64) as u64
     }
 
-    fn tokens_taken(&self) -> usize {
-        self.doing.iter().filter(|it| matches!(it, Doing::Inside { token: true, .. })).count()
+    fn permits_taken(&self) -> usize {
+        self.doing.iter().filter(|it| matches!(it, Doing::Inside { permit: true, .. })).count()
     }
 
-    fn begin(&mut self, user: u32, token: bool, accounted: bool) {
+    fn begin(&mut self, user: u32, permit: bool, accounted: bool) {
         if let Doing::Waiting(since) = self.doing[user as usize]
             && user < SMALL
         {
             self.waits.push(self.now - since);
         }
         let until = self.now + self.about(self.length);
-        self.doing[user as usize] = Doing::Inside { until, token, accounted };
+        self.doing[user as usize] = Doing::Inside { until, permit, accounted };
     }
 
     fn pump(&mut self) {
-        while self.tokens_taken() < self.places {
+        while self.permits_taken() < self.places {
             match self.gate.decide() {
                 Some(Next::Admit(turn)) => self.begin(turn.user, true, true),
-                Some(Next::Settle(user)) => {
-                    if let Doing::Inside { token, .. } = &mut self.doing[user as usize] {
-                        *token = true;
+                Some(Next::Repay(user)) => {
+                    if let Doing::Inside { permit, .. } = &mut self.doing[user as usize] {
+                        *permit = true;
                     }
                 }
                 None => break,
@@ -96,7 +96,7 @@ impl Site {
 
     fn arrive(&mut self, user: u32) {
         self.doing[user as usize] = Doing::Waiting(self.now);
-        if self.gate.pending() == 0 && self.tokens_taken() < self.places {
+        if self.gate.pending() == 0 && self.permits_taken() < self.places {
             return self.begin(user, true, false);
         }
         self.gate.wrr.arrive(user);
@@ -104,23 +104,23 @@ impl Site {
         if self.gate.wrr.is_waiting(user) {
             let mine = |(other, it): (usize, &Doing)| {
                 class(other as u32) == class(user)
-                    && matches!(it, Doing::Inside { token: true, .. })
+                    && matches!(it, Doing::Inside { permit: true, .. })
             };
             let alone = !self.doing.iter().enumerate().any(mine);
-            if alone && self.gate.go_ahead(user).is_some() {
+            if alone && self.gate.admit_over_limit(user).is_some() {
                 self.begin(user, false, true);
             }
         }
     }
 
-    fn leave(&mut self, user: u32, token: bool, accounted: bool) {
+    fn leave(&mut self, user: u32, permit: bool, accounted: bool) {
         self.served[class(user)] += 1;
         let pause = if user < SMALL { self.about(self.pause) } else { self.about(50) };
         let away = user >= SMALL && !self.large_is_there;
         self.doing[user as usize] = Doing::Away(if away { u64::MAX } else { self.now + pause });
-        if accounted || self.gate.pending() > 0 || !token {
+        if accounted || self.gate.pending() > 0 || !permit {
             self.gate.wrr.withdraw(user);
-            self.gate.forgive(user);
+            self.gate.clear_debt(user);
             self.gate.wrr.end_turn(user, 1);
             self.pump();
         }
@@ -150,7 +150,7 @@ impl Site {
             self.now = self.now.max(at);
             match self.doing[user as usize] {
                 Doing::Away(_) => self.arrive(user),
-                Doing::Inside { token, accounted, .. } => self.leave(user, token, accounted),
+                Doing::Inside { permit, accounted, .. } => self.leave(user, permit, accounted),
                 Doing::Waiting(_) => unreachable!("whoever waits has no time of its own"),
             }
         }

@@ -1,45 +1,45 @@
-//! Letting users in and out: tokens, the queue, sleeping and waking.
+//! Letting users in and out: permits, the queue, sleeping and waking.
 //!
-//! # Tokens
-//! There are P tokens, each a word on a cache line of its own. Whoever holds one is inside, so at
+//! # Permits
+//! There are P permits, each a word on a cache line of its own. Whoever holds one is inside, so at
 //! most P are, exactly and without a shared counter that could be checked and then overshot. A
-//! user takes the token that it held last if it is still free: below P each user keeps its own,
+//! user takes the permit that it held last if it is still free: below P each user keeps its own,
 //! and no cache line moves between processors.
 //!
 //! # Nobody is forgotten
-//! A user that finds no token enqueues under the lock and raises `pending`; the first to raise it
-//! from zero then looks at all tokens once more (`sweep`). A user that leaves frees its token and then
-//! looks at `pending`. Both pairs are sequentially consistent: either the one sees the free token, or
-//! the other sees that somebody waits, takes the lock and gives on the token that it freed
-//! (`hand_over`). The look at all tokens needs no lock, which is only taken to give one away: under
+//! A user that finds no permit enqueues under the lock and raises `pending`; the first to raise it
+//! from zero then looks at all permits once more (`scan_permits`). A user that leaves frees its permit and then
+//! looks at `pending`. Both pairs are sequentially consistent: either the one sees the free permit, or
+//! the other sees that somebody waits, takes the lock and gives on the permit that it freed
+//! (`hand_over`). The look at all permits needs no lock, which is only taken to give one away: under
 //! the lock nothing grows with P.
 //!
-//! Those who enqueue while `pending` is above zero look at no token, for none is free that nobody
+//! Those who enqueue while `pending` is above zero look at no permit, for none is free that nobody
 //! will see to. It was above zero, without a break, since the first of them raised it, who looks at
-//! each token after that. A token that is free at this look is given away. One that is busy then and
+//! each permit after that. A permit that is free at this look is given away. One that is busy then and
 //! is freed later is freed either under the lock, where it is given on as long as anybody needs it,
 //! or without it: then its owner, who looks at `pending` after that, sees it above zero. The same is
-//! true of a token that somebody took without the lock, having seen `pending` at zero a moment too
-//! late. Whatever else makes a token free looks at all of them after it has raised `pending`: a
-//! larger P, the queue made anew, tokens that were found again (`repair`).
+//! true of a permit that somebody took without the lock, having seen `pending` at zero a moment too
+//! late. Whatever else makes a permit free looks at all of them after it has raised `pending`: a
+//! larger P, the queue made anew, permits that were found again (`repair`).
 //!
-//! The first of them goes on looking although it was given a token itself meanwhile.
+//! The first of them goes on looking although it was given a permit itself meanwhile.
 //!
-//! It may die or be stopped before it has looked at all, or an owner between freeing its token and
-//! looking, or somebody may not get the lock. The daemon looks at all tokens twenty times a second
-//! if anybody waits ([`Region::pump_all`]), and without a daemon nobody waits. `tests/forgotten.rs`
+//! It may die or be stopped before it has looked at all, or an owner between freeing its permit and
+//! looking, or somebody may not get the lock. The daemon looks at all permits twenty times a second
+//! if anybody waits ([`Region::dispatch_all`]), and without a daemon nobody waits. `tests/forgotten.rs`
 //! tries all orders of these steps on a model.
 //!
 //! # Nobody is held for ever
 //! A sleeper wakes every fifth of a second and looks whether the daemon lives, the gate is open
 //! and its longest hold is over; each of these lets it pass. If all who wait may pass at the same
-//! moment, they leave over a short ramp (`headworks_policy::ramp`). Whoever passes holds no token and
+//! moment, they leave over a short ramp (`headworks_policy::ramp`). Whoever passes holds no permit and
 //! gives none back.
 
 use crate::entered::{Entered, PassReason};
 use crate::futex;
 use crate::layout::{Counter, Region};
-use crate::tokens::named;
+use crate::permits::named;
 use crate::user::{FLAG_BYPASS, FLAG_UNFOLLOWED, State, UserSlot, bump};
 use core::sync::atomic::{AtomicU64, Ordering};
 use headworks_policy::wrr::ClassShare;
@@ -55,7 +55,7 @@ impl Region {
         let slot = self.user(user)?;
         slot.reset();
         slot.connected_ns.store(now.0, Ordering::Relaxed);
-        slot.favourite.store(user % self.control.limit(), Ordering::Relaxed);
+        slot.last_permit.store(user % self.control.limit(), Ordering::Relaxed);
         self.locked(|gate, _| gate.wrr.join(user, 0));
         Some(user)
     }
@@ -91,22 +91,22 @@ impl Region {
         self.leave(user);
         let late = self.locked(|gate, wakes| {
             gate.wrr.withdraw(user);
-            gate.forgive(user);
-            self.bury(slot);
-            let token = self.take_back(user, slot);
-            self.hand_over(gate, wakes, token);
-            token.is_some()
+            gate.clear_debt(user);
+            self.fold_into_class_totals(slot);
+            let permit = self.take_back(user, slot);
+            self.hand_over(gate, wakes, permit);
+            permit.is_some()
         });
         // A granter that was killed has booked one on it late: perhaps more was left undone.
         if late == Some(true) {
-            self.sweep();
+            self.scan_permits();
         }
         slot.thread.store(0, Ordering::Relaxed);
         slot.set_state(State::Free);
         self.free_slot(user);
     }
 
-    fn bury(&self, slot: &UserSlot) {
+    fn fold_into_class_totals(&self, slot: &UserSlot) {
         let class = (slot.class.load(Ordering::Relaxed) as usize).min(CLASSES - 1);
         let departed = &self.classes[class].departed;
         let add = |to: &AtomicU64, by: u64| {
@@ -138,7 +138,7 @@ impl Region {
     }
 
     /// Marks a user whose conversation cannot be followed: never held, whatever the rules say.
-    pub fn leave_alone(&self, user: u32) {
+    pub fn stop_following(&self, user: u32) {
         let Some(slot) = self.user(user) else { return };
         let flags = slot.flags.load(Ordering::Relaxed);
         slot.flags.store(flags | FLAG_UNFOLLOWED, Ordering::Relaxed);
@@ -150,8 +150,8 @@ impl Region {
         }
     }
 
-    /// Follows a user again that was [left alone](Region::leave_alone) for a while.
-    pub fn follow_again(&self, user: u32) {
+    /// Follows a user again that was [left alone](Region::stop_following) for a while.
+    pub fn resume_following(&self, user: u32) {
         let Some(slot) = self.user(user) else { return };
         let flags = slot.flags.load(Ordering::Relaxed);
         slot.flags.store(flags & !FLAG_UNFOLLOWED, Ordering::Relaxed);
@@ -175,14 +175,14 @@ impl Region {
         if slot.flags.load(Ordering::Relaxed) != 0 {
             return Some(self.pass(slot, PassReason::Bypass));
         }
-        if self.is_quiet() && self.go_inside(slot) {
+        if self.is_quiet() && self.take_free_permit(slot) {
             return Some(Entered::AtOnce);
         }
         None
     }
 
-    /// The turn is over: gives the token back and accounts for what was used. Also right for a
-    /// user that holds no token.
+    /// The turn is over: gives the permit back and accounts for what was used. Also right for a
+    /// user that holds no permit.
     pub fn leave(&self, user: u32) {
         let Some(slot) = self.user(user) else { return };
         if slot.state() == State::Idle {
@@ -199,20 +199,20 @@ impl Region {
         if accounted || contended || overdraft {
             let done = self.locked(|gate, wakes| {
                 gate.wrr.withdraw(user);
-                gate.forgive(user);
+                gate.clear_debt(user);
                 gate.wrr.end_turn(user, used);
-                let token = self.take_back(user, slot);
+                let permit = self.take_back(user, slot);
                 slot.set_state(State::Idle);
-                self.hand_over(gate, wakes, token);
+                self.hand_over(gate, wakes, permit);
             });
             if done.is_some() {
                 return;
             }
         }
-        let token = slot.token.swap(0, Ordering::AcqRel);
+        let permit = slot.permit.swap(0, Ordering::AcqRel);
         slot.set_state(State::Idle);
-        if let Some(token) = named(token) {
-            self.free_token(user, token);
+        if let Some(permit) = named(permit) {
+            self.free_permit(user, permit);
         }
     }
 
@@ -227,29 +227,29 @@ impl Region {
         }
     }
 
-    /// Gives free tokens to those who wait. Called by the daemon twenty times a second: see "Nobody is
+    /// Gives free permits to those who wait. Called by the daemon twenty times a second: see "Nobody is
     /// forgotten".
-    pub fn pump_all(&self) {
+    pub fn dispatch_all(&self) {
         if self.pending.count.load(Ordering::SeqCst) > 0 {
-            // Whoever had the lock may be dead, and the tokens that it had in hand with it.
+            // Whoever had the lock may be dead, and the permits that it had in hand with it.
             self.locked(|_, _| ());
-            self.sweep();
+            self.scan_permits();
         }
     }
 
     /// Gives back what the users of an earlier process with this number held, for the process that has it now.
-    pub fn succeed(&self, pid: u32) {
+    pub fn reclaim_from_previous_process(&self, pid: u32) {
         for user in 0..self.high_water() {
             let slot = &self.users[user as usize];
             if slot.pid.load(Ordering::Relaxed) == pid {
-                self.reap(user, pid);
+                self.release_dead_session(user, pid);
             }
         }
     }
 
     /// Gives back what a user of the process `pid` holds, which is gone. Not if the slot is somebody else's by now; of
     /// several that do it one succeeds, and if that one dies over it, the slot says so.
-    pub fn reap(&self, user: u32, pid: u32) {
+    pub fn release_dead_session(&self, user: u32, pid: u32) {
         let Some(slot) = self.user(user) else { return };
         let own = std::process::id();
         if slot.pid.compare_exchange(pid, own, Ordering::AcqRel, Ordering::Relaxed).is_err() {
@@ -272,7 +272,7 @@ impl Region {
             gate.wrr.set_zeta(settings.zeta);
             self.count_excess();
         });
-        self.sweep();
+        self.scan_permits();
         if !self.control.enforcing() {
             self.wake_everybody();
         }
@@ -280,13 +280,13 @@ impl Region {
     }
 
     /// Sets P, unless somebody has set it, fixed it or left it to the search since the settings were `seen`; says whether
-    /// it did. Nobody is held who was inside: with a smaller P, places are not given again as they become free.
-    pub fn retune(&self, seen: &crate::control::Settings, parallelism: u32) -> bool {
+    /// it did. Nobody is held who was inside: with a smaller P, permits are not given again as they become free.
+    pub fn tune_parallelism(&self, seen: &crate::control::Settings, parallelism: u32) -> bool {
         if !self.control.exchange_parallelism(seen, parallelism) {
             return false;
         }
         self.locked(|_, _| self.count_excess());
-        self.sweep();
+        self.scan_permits();
         true
     }
 
@@ -300,7 +300,7 @@ impl Region {
     pub fn set_bonus(&self, bonus: u32) {
         self.control.store_bonus(bonus);
         self.locked(|_, _| self.count_excess());
-        self.sweep();
+        self.scan_permits();
     }
 
     /// Opens the gate for everybody, or closes it. Those who wait leave in turn, over 0.2 s.

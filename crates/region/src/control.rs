@@ -58,7 +58,7 @@ impl Count {
 }
 
 /// Most users that P and the stall detector's bonus together let inside.
-pub const TOKENS: usize = 1024;
+pub const PERMITS: usize = 1024;
 
 /// No request is held for longer, whatever the region says.
 pub const HOLD_CEILING: Nanos = Nanos::from_millis(3_600_000);
@@ -124,7 +124,7 @@ pub struct Settings {
     pub latency_cv_max_mille: u32,
     /// Longest hold of a request.
     pub hold_max: Nanos,
-    /// How long a client may idle inside a transaction before its token is lent out.
+    /// How long a client may idle inside a transaction before its permit is lent out.
     pub idle_limit: Nanos,
     /// How long a user inside its quota is waited for.
     pub anticipation: Nanos,
@@ -165,13 +165,13 @@ impl Control {
         Mode::from_word(self.mode.load(Ordering::Relaxed))
     }
 
-    /// Tokens in use: P and the stall detector's bonus.
+    /// Permits in use: P and the stall detector's bonus.
     pub fn limit(&self) -> u32 {
         let sum = self
             .parallelism
             .load(Ordering::Relaxed)
             .saturating_add(self.bonus.load(Ordering::Relaxed));
-        sum.clamp(1, TOKENS as u32)
+        sum.clamp(1, PERMITS as u32)
     }
 
     /// Users beyond P that the stall detector lets in.
@@ -254,7 +254,7 @@ impl Control {
         let looked_for = self.auto.swap(u32::from(settings.auto), Ordering::SeqCst) != 0;
         // Zero is none that a search has found: nobody has set P yet.
         if !(looked_for && settings.auto) || self.parallelism.load(Ordering::SeqCst) == 0 {
-            self.parallelism.store(settings.parallelism.clamp(1, TOKENS as u32), Ordering::SeqCst);
+            self.parallelism.store(settings.parallelism.clamp(1, PERMITS as u32), Ordering::SeqCst);
         }
         self.mode.store(settings.mode as u32, Ordering::SeqCst);
     }
@@ -264,10 +264,10 @@ impl Control {
         self.zeta.store(zeta, Ordering::Relaxed);
     }
 
-    /// Writes P alone, unless P or whether it is looked for differ from what was `seen`. The region's `retune` also lets
+    /// Writes P alone, unless P or whether it is looked for differ from what was `seen`. The region's `tune_parallelism` also lets
     /// those in whom it concerns.
     pub(crate) fn exchange_parallelism(&self, seen: &Settings, parallelism: u32) -> bool {
-        let (from, to) = (seen.parallelism, parallelism.clamp(1, TOKENS as u32));
+        let (from, to) = (seen.parallelism, parallelism.clamp(1, PERMITS as u32));
         let order = Ordering::SeqCst;
         // Whoever fixes P says so before writing it: one of the two tells.
         (self.auto.load(order) != 0) == seen.auto
@@ -392,7 +392,7 @@ mod tests {
         assert!(!control.exchange_parallelism(&seen, 32), "fixed meanwhile, at the same number");
         assert_eq!(control.settings().parallelism, 24);
         assert!(control.exchange_parallelism(&control.settings(), 2_000));
-        assert_eq!(control.settings().parallelism, TOKENS as u32);
+        assert_eq!(control.settings().parallelism, PERMITS as u32);
     }
 
     #[test]

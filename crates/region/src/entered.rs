@@ -3,15 +3,15 @@
 /// How an attempt to enter ended. In every case the user is inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
-    /// A token was free.
+    /// A permit was free.
     AtOnce,
     /// After waiting for one.
     Waited,
-    /// Without a token, for this reason.
+    /// Without a permit, for this reason.
     Passed(PassReason),
 }
 
-/// Why a request passes without a token.
+/// Why a request passes without a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum PassReason {

@@ -5,7 +5,7 @@
 
 use crate::entered::PassReason;
 use crate::layout::Region;
-use crate::tokens::holder;
+use crate::permits::holder;
 use crate::user::{State, UserSlot};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use headworks_policy::Nanos;
@@ -16,7 +16,7 @@ pub const HELD: usize = 4096;
 /// Users inside that a record names: those that had been inside for longest.
 pub const BEHIND: usize = 4;
 
-/// Tokens that are looked at for them.
+/// Permits that are looked at for them.
 const LOOKED_AT: u32 = 64;
 
 /// One held request.
@@ -30,7 +30,7 @@ pub struct HeldRequest {
     pub generation: u32,
     /// Index of the class.
     pub class: u32,
-    /// Users that waited or were owed a place when it began to wait, beside it.
+    /// Users that waited or were owed a permit when it began to wait, beside it.
     pub ahead: u32,
     /// Users inside at that moment, those first that had been there for longest.
     pub behind: [Option<u32>; BEHIND],
@@ -107,8 +107,8 @@ impl Region {
     #[cold]
     pub(crate) fn note_wait(&self, slot: &UserSlot) {
         let mut oldest = [(u64::MAX, 0u32); BEHIND];
-        for token in 0..self.control.limit().min(LOOKED_AT) {
-            let Some(user) = holder(self, token) else { continue };
+        for permit in 0..self.control.limit().min(LOOKED_AT) {
+            let Some(user) = holder(self, permit) else { continue };
             let Some(other) = self.user(user).filter(|other| other.state() != State::Free) else {
                 continue;
             };

@@ -4,7 +4,7 @@
 //! maps a region checks magic, version and size first; two builds that disagree on the layout
 //! never touch each other's memory.
 
-use crate::control::{Beat, Control, TOKENS};
+use crate::control::{Beat, Control, PERMITS};
 use crate::held::HeldRing;
 use crate::histograms::Histograms;
 use crate::lock::RobustLock;
@@ -121,12 +121,12 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::Lent,
         "lent",
-        "times a token was lent out because its owner's client thought inside a transaction",
+        "times a permit was lent out because its owner's client thought inside a transaction",
     ),
     (
         Counter::LentBlocked,
         "lent_blocked",
-        "times a token was lent out because its owner was blocked, by a lock for example",
+        "times a permit was lent out because its owner was blocked, by a lock for example",
     ),
     (
         Counter::Outgrown,
@@ -136,12 +136,12 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::Overdraft,
         "overdraft",
-        "times a transaction went on without a token because none was free",
+        "times a transaction went on without a permit because none was free",
     ),
     (
         Counter::Ahead,
         "ahead",
-        "times somebody went ahead without a token because its turn was due and nobody of its class was inside",
+        "times somebody went ahead without a permit because its turn was due and nobody of its class was inside",
     ),
     (
         Counter::Stalls,
@@ -156,7 +156,7 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::Reclaimed,
         "reclaimed",
-        "places that were lost when somebody was killed while handing them over, and found again",
+        "permits that were lost when somebody was killed while handing them over, and found again",
     ),
     (Counter::OpaqueTls, "opaque_tls", "connections that pass because they are encrypted"),
     (
@@ -222,14 +222,14 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     ),
 ];
 
-/// A free or held place inside, on a cache line of its own.
+/// A free or held permit inside, on a cache line of its own.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Token {
+pub struct Permit {
     pub(crate) word: AtomicU32,
 }
 
-/// The word that all users look at: how many tokens are spoken for (by those who wait, those who
+/// The word that all users look at: how many permits are spoken for (by those who wait, those who
 /// are owed one, and those who hold one beyond P). Nothing else lies on its cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -376,7 +376,7 @@ pub struct Region {
     pub words: WordTable,
     /// Classes.
     pub classes: [ClassSlot; CLASSES],
-    pub(crate) tokens: [Token; TOKENS],
+    pub(crate) permits: [Permit; PERMITS],
     pub(crate) gate: GateCell,
     /// Turns for the replay of a dry run.
     pub ring: Ring,
@@ -395,9 +395,9 @@ struct Counters([AtomicU64; COUNTERS.len()]);
 #[repr(C, align(64))]
 pub struct LockLine {
     pub(crate) lock: RobustLock,
-    /// Busy tokens beyond P, after P was lowered; read and written under the lock.
+    /// Busy permits beyond P, after P was lowered; read and written under the lock.
     pub(crate) excess: AtomicU32,
-    /// No token beyond P and below this one is busy, or it is being given back.
+    /// No permit beyond P and below this one is busy, or it is being given back.
     pub(crate) excess_from: AtomicU32,
     /// A [`Ramp`]: how those leave who wait when the gate opens.
     ramp: AtomicU64,
@@ -409,7 +409,7 @@ pub struct LockLine {
 pub(crate) struct GateCell(pub(crate) UnsafeCell<Gate>);
 
 headworks_policy::layout!(Header { magic, version, protocol, bytes, created_ns, pooled, pid_ns });
-headworks_policy::layout!(Token { word });
+headworks_policy::layout!(Permit { word });
 headworks_policy::layout!(Taken { 0 });
 headworks_policy::layout!(Pending { count });
 headworks_policy::layout!(Extent { high_water, panics, panicked_ns });
@@ -448,7 +448,7 @@ headworks_policy::layout!(Region {
     rules,
     words,
     classes,
-    tokens,
+    permits,
     gate,
     ring,
     held,
@@ -506,7 +506,7 @@ impl Region {
         }
     }
 
-    /// Tokens that are spoken for: zero means that a free one may be taken at once.
+    /// Permits that are spoken for: zero means that a free one may be taken at once.
     pub fn pending(&self) -> u32 {
         self.pending.count.load(Ordering::Relaxed)
     }
@@ -539,7 +539,7 @@ mod tests {
 
     #[test]
     fn lines_that_are_written_apart_lie_apart() {
-        assert_eq!(size_of::<Token>(), 64);
+        assert_eq!(size_of::<Permit>(), 64);
         assert_eq!(size_of::<UserSlot>() % 64, 0);
         let policy = size_of::<Gate>().div_ceil(USERS);
         assert!(size_of::<UserSlot>() + policy <= 576, "memory for each connection: {policy}");

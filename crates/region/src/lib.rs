@@ -2,7 +2,7 @@
 //! command line meet.
 //!
 //! The region is a file in memory that each process maps. It holds the policy's state, one slot
-//! for each user, the tokens that bound how many users are inside, settings, and counters. What
+//! for each user, the permits that bound how many users are inside, settings, and counters. What
 //! is here is mechanism: the order of admission is decided in `headworks-policy`.
 //!
 //! Rules that every function here keeps, because it runs inside somebody else's database:
@@ -30,6 +30,7 @@ pub mod layout;
 pub mod lock;
 pub mod map;
 pub mod pause;
+mod permits;
 pub mod protocol;
 mod repair;
 pub mod rules;
@@ -37,7 +38,6 @@ mod slots;
 pub mod snapshot;
 pub mod text;
 pub mod thread;
-mod tokens;
 pub mod user;
 mod waiting;
 pub mod words;
@@ -46,7 +46,7 @@ pub use control::Mode;
 pub use entered::{Entered, PassReason};
 pub use layout::Region;
 pub use map::{Mapping, RegionError, View};
+pub use permits::{Waker, set_waker};
 pub use protocol::Protocol;
-pub use tokens::{Waker, set_waker};
 pub use user::{Pause, State, UserSlot};
 pub use waiting::Wait;

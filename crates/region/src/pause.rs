@@ -3,7 +3,7 @@
 //! P bounds the sessions that *work*: on a processor or in storage I/O. A session that is
 //! blocked, whose client thinks inside a transaction, or that runs for many times the usual
 //! length does not need its permit. It lends the permit, and another session is admitted. (The
-//! code calls a permit a token.)
+//! code calls a permit a permit.)
 //!
 //! * *Blocked* ([`Region::block`], from the hook that sees the wait begin): at once if a processor
 //!   is idle that others could use, else once the wait gets long. When the wait is over the
@@ -17,7 +17,7 @@
 use crate::clock;
 use crate::control::Mode;
 use crate::layout::{Counter, Region};
-use crate::tokens::{holder, named};
+use crate::permits::{holder, named};
 use crate::user::{Pause, State, UserSlot};
 use core::sync::atomic::{AtomicU16, Ordering};
 use headworks_policy::{Nanos, permit};
@@ -32,7 +32,7 @@ const CLIENT_IS_QUICK: Nanos = Nanos::from_millis(2);
 const ASLEEP_MAX: Nanos = Nanos::from_millis(20);
 
 impl Region {
-    /// A session whose token was lent goes on: at once, with a token if one is free, else without
+    /// A session whose permit was lent goes on: at once, with a permit if one is free, else without
     /// and owed one.
     pub fn reenter(&self, user: u32) {
         let Some(slot) = self.user(user) else { return };
@@ -40,21 +40,21 @@ impl Region {
             slot.set_state(State::Passing);
             return;
         }
-        if self.is_quiet() && self.go_inside(slot) {
+        if self.is_quiet() && self.take_free_permit(slot) {
             return;
         }
         slot.set_state(State::Overdraft);
         let first = self.locked(|gate, _| {
             // The thread that had the lock before may have rebuilt the queue and given the session
-            // a token.
+            // a permit.
             if slot.state() != State::Overdraft {
                 return false;
             }
-            gate.owe(user);
+            gate.grant_next_first(user);
             self.is_quiet()
         });
         match first {
-            Some(true) => self.sweep(),
+            Some(true) => self.scan_permits(),
             Some(false) => {}
             None => drop(slot.move_state(State::Overdraft, State::Passing)),
         }
@@ -63,13 +63,13 @@ impl Region {
         }
     }
 
-    /// A session is blocked in the middle of a request: it lends its token, at once or, while the
+    /// A session is blocked in the middle of a request: it lends its permit, at once or, while the
     /// processors are saturated, once the daemon finds that it takes long. It goes on through
     /// [`Region::unblock`]. Only for the thread that serves the session.
     pub fn block(&self, user: u32, why: Pause) {
         let Some(slot) = self.user(user) else { return };
         slot.begin_pause(why, clock::now());
-        // One that is owed a token has none to keep, and is owed it again afterwards.
+        // One that is owed a permit has none to keep, and is owed it again afterwards.
         let owed = self.control.counts_working() && slot.state() == State::Overdraft;
         if self.control.lends_at_once() || owed {
             self.lend(user, why);
@@ -77,13 +77,13 @@ impl Region {
     }
 
     /// A session waits for what belongs to its request, in a call that its hook cannot cut in two:
-    /// the daemon lends its token if that takes long. It goes on through [`Region::unblock`]. Only
+    /// the daemon lends its permit if that takes long. It goes on through [`Region::unblock`]. Only
     /// for the thread that serves the session.
     pub fn await_client(&self, slot: &UserSlot, now: Nanos) {
         slot.begin_pause(Pause::Client, now);
     }
 
-    /// The token of a session that pauses, if it has one, is lent to others. The session goes on
+    /// The permit of a session that pauses, if it has one, is lent to others. The session goes on
     /// through [`Region::reenter`] or [`Region::unblock`]. Says whether it was working so far. Any
     /// thread may call it; the daemon does.
     pub fn lend(&self, user: u32, why: Pause) -> bool {
@@ -91,34 +91,34 @@ impl Region {
         if why == Pause::Client {
             slot.begin_pause(why, clock::now());
         }
-        let token = slot.token.load(Ordering::Acquire);
+        let permit = slot.permit.load(Ordering::Acquire);
         let was_owed = slot.state() == State::Overdraft;
         let from = if was_owed { State::Overdraft } else { State::Inside };
         if !slot.move_state(from, State::Lent) {
             return false;
         }
         if was_owed {
-            self.locked(|gate, _| gate.forgive(user));
+            self.locked(|gate, _| gate.clear_debt(user));
         }
         let counter = if why.is_blocked() { Counter::LentBlocked } else { Counter::Lent };
-        self.take_from(user, slot, token, counter);
+        self.take_from(user, slot, permit, counter);
         true
     }
 
-    /// Frees the token that a session had when it was last looked at, unless it has given that
+    /// Frees the permit that a session had when it was last looked at, unless it has given that
     /// one back itself.
     fn take_from(&self, user: u32, slot: &UserSlot, word: u32, counter: Counter) -> bool {
-        let Some(token) = named(word) else { return false };
+        let Some(permit) = named(word) else { return false };
         let taken =
-            slot.token.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        let freed = taken && self.free_token(user, token);
+            slot.permit.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let freed = taken && self.free_permit(user, permit);
         if freed {
             self.count(counter);
         }
         freed
     }
 
-    /// What blocked a session is over: the time is counted, and if its token was lent it goes on at
+    /// What blocked a session is over: the time is counted, and if its permit was lent it goes on at
     /// once. Only for the thread that serves the session.
     pub fn unblock(&self, user: u32) {
         let Some(slot) = self.user(user) else { return };
@@ -136,24 +136,24 @@ impl Region {
     }
 
     /// A session runs for so long that it is not counted any more, until its turn ends. Says
-    /// whether it had a token. For the daemon.
+    /// whether it had a permit. For the daemon.
     pub fn outgrow(&self, user: u32) -> bool {
         let Some(slot) = self.user(user) else { return false };
-        let token = slot.token.load(Ordering::Acquire);
+        let permit = slot.permit.load(Ordering::Acquire);
         slot.move_state(State::Inside, State::Long)
-            && self.take_from(user, slot, token, Counter::Outgrown)
+            && self.take_from(user, slot, permit, Counter::Outgrown)
     }
 
-    /// Takes the tokens of sessions that hold one without using it, and of requests that run for
-    /// longer than `long`. For the daemon; it looks at no session that holds no token, and at
+    /// Takes the permits of sessions that hold one without using it, and of requests that run for
+    /// longer than `long`. For the daemon; it looks at no session that holds no permit, and at
     /// none unless others wait.
     pub fn lend_unused(&self, now: Nanos, long: Nanos) {
         if self.is_quiet() {
             return;
         }
         let counts_working = self.control.counts_working();
-        for token in 0..self.control.limit() {
-            let Some(user) = holder(self, token) else { continue };
+        for permit in 0..self.control.limit() {
+            let Some(user) = holder(self, permit) else { continue };
             let Some(slot) = self.user(user).filter(|slot| slot.state() == State::Inside) else {
                 continue;
             };
@@ -181,17 +181,17 @@ impl Region {
         }
     }
 
-    /// Sessions that hold a token and work.
+    /// Sessions that hold a permit and work.
     pub fn working(&self) -> u32 {
-        let works = |token| {
-            let slot = holder(self, token).and_then(|user| self.user(user));
+        let works = |permit| {
+            let slot = holder(self, permit).and_then(|user| self.user(user));
             slot.is_some_and(|slot| {
                 slot.state() == State::Inside
                     && slot.pause() != Pause::Thinking
                     && !slot.is_paused()
             })
         };
-        (0..self.control.limit()).filter(|&token| works(token)).count() as u32
+        (0..self.control.limit()).filter(|&permit| works(permit)).count() as u32
     }
 
     /// How long the requests of the quickest tenth of the sessions usually run: the mean of a

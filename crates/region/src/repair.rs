@@ -2,39 +2,39 @@
 //!
 //! # Where a thread may die
 //! Of what is done under the lock, whoever takes it next makes everything anew that follows from the
-//! slots and the tokens (`rebuild`): the queue, the debts of tokens, the count of those beyond P.
-//! Three things do not follow from them, and each step of giving a token is ordered so that they can
+//! slots and the permits (`rebuild`): the queue, the debts of permits, the count of those beyond P.
+//! Three things do not follow from them, and each step of giving a permit is ordered so that they can
 //! be told apart:
 //!
-//! * *A token in the hand* has a mark of its own ([`HAND`]). Nobody else can have one in hand while
+//! * *A permit in the hand* has a owner of its own ([`IN_TRANSFER`]). Nobody else can have one in hand while
 //!   the lock is held, so all of them are free.
-//! * *A token that is booked on a user which has not been told*: its slot names the token and its
+//! * *A permit that is booked on a user which has not been told*: its slot names the permit and its
 //!   state says that it waits, or is owed one. It is told.
-//! * *A token that no slot knows of*, or one whose user has no use for it: a thread was killed after
-//!   it had taken the token and before its slot said so, or between forgetting it and freeing it. A
+//! * *A permit that no slot knows of*, or one whose user has no use for it: a thread was killed after
+//!   it had taken the permit and before its slot said so, or between forgetting it and freeing it. A
 //!   thread that is alive may be at that very point, so the daemon looks twice ([`Region::reclaim`]).
 //!
-//! What was killed without the lock in its hand changes nothing but its own slot and tokens; the
+//! What was killed without the lock in its hand changes nothing but its own slot and permits; the
 //! slot is given back by the daemon once its process or thread is gone.
 //!
 //! # Where the queue may be wrong
 //! A user that does not get the lock is let pass all the same, and its entry may stay in the queue.
-//! Whoever comes upon such an entry drops it, but until then it counts as one who needs a token, and
+//! Whoever comes upon such an entry drops it, but until then it counts as one who needs a permit, and
 //! nobody enters without the lock. Hence the second part of [`Region::reclaim`].
 
-use crate::control::TOKENS;
+use crate::control::PERMITS;
 use crate::layout::{Counter, Region};
-use crate::tokens::{BUSY, HAND, Wakes};
+use crate::permits::{BUSY, IN_TRANSFER, Wakes};
 use crate::user::State;
 use core::sync::atomic::Ordering;
 use headworks_policy::gate::Gate;
 use headworks_policy::wrr::ClassShare;
 
-/// Users or tokens that are looked at while the lock is held once: some microseconds.
+/// Users or permits that are looked at while the lock is held once: some microseconds.
 const SLICE: usize = 128;
 
 impl Region {
-    /// Makes the policy's state anew from the users' slots and the tokens, after somebody died while
+    /// Makes the policy's state anew from the users' slots and the permits, after somebody died while
     /// changing it. Debts in requests are lost. The lock is held.
     #[cold]
     pub(crate) fn rebuild(&self, gate: &mut Gate, wakes: &mut Wakes<'_>) {
@@ -45,19 +45,19 @@ impl Region {
             let shared = slot.shared.load(Ordering::Relaxed) != 0;
             gate.wrr.set_share(class, ClassShare::from_words(weight, shared));
         }
-        for token in 0..TOKENS as u32 {
-            if self.release(token, HAND) {
+        for permit in 0..PERMITS as u32 {
+            if self.release(permit, IN_TRANSFER) {
                 self.count(Counter::Reclaimed);
             }
         }
         for (user, slot) in self.users[..self.high_water() as usize].iter().enumerate() {
             let user = user as u32;
             gate.wrr.join(user, slot.class.load(Ordering::Relaxed));
-            let booked = self.own_token(user, slot.token.load(Ordering::Acquire)).is_some();
+            let booked = self.own_permit(user, slot.permit.load(Ordering::Acquire)).is_some();
             match slot.state() {
                 State::Waiting if booked => {
                     slot.accounted.store(1, Ordering::Relaxed);
-                    // Unless it has gone on by itself: it then gives the token back when it leaves.
+                    // Unless it has gone on by itself: it then gives the permit back when it leaves.
                     if slot.move_state(State::Waiting, State::Inside) {
                         wakes.push(user);
                     }
@@ -66,27 +66,27 @@ impl Region {
                 State::Overdraft if booked => {
                     slot.move_state(State::Overdraft, State::Inside);
                 }
-                State::Overdraft => gate.owe(user),
+                State::Overdraft => gate.grant_next_first(user),
                 _ => {}
             }
         }
         self.count_excess();
-        // Who comes under the same lock has to know that others need a token. These get one as soon
+        // Who comes under the same lock has to know that others need a permit. These get one as soon
         // as it is released.
-        self.publish(gate);
+        self.publish_pending(gate);
     }
 
-    /// Frees the tokens whose owners do not know of them or have no use for them: somebody was
-    /// killed between two steps. `seen` is what the last look found; only a token that looks
-    /// orphaned twice is freed, because a user writes its slot a moment after the token.
+    /// Frees the permits whose owners do not know of them or have no use for them: somebody was
+    /// killed between two steps. `seen` is what the last look found; only a permit that looks
+    /// orphaned twice is freed, because a user writes its slot a moment after the permit.
     ///
     /// Then makes the queue agree with what the users do. Called by the daemon every second; without
     /// the lock nothing is done.
-    pub fn reclaim(&self, seen: &mut [u32; TOKENS]) {
+    pub fn reclaim(&self, seen: &mut [u32; PERMITS]) {
         let mut go_on = true;
-        let mut slices = (0..TOKENS).step_by(SLICE);
+        let mut slices = (0..PERMITS).step_by(SLICE);
         while let Some(from) = slices.next().filter(|_| go_on) {
-            go_on = self.reclaim_tokens(seen, from..TOKENS.min(from + SLICE));
+            go_on = self.reclaim_permits(seen, from..PERMITS.min(from + SLICE));
         }
         let users = self.high_water();
         let mut slices = (0..users).step_by(SLICE);
@@ -97,20 +97,20 @@ impl Region {
             let done = self.locked(|gate, _| slice.for_each(|user| self.reconcile(gate, user)));
             go_on = done.is_some();
         }
-        self.sweep();
+        self.scan_permits();
     }
 
     /// Says whether the lock was to be had.
-    fn reclaim_tokens(&self, seen: &mut [u32; TOKENS], slice: core::ops::Range<usize>) -> bool {
+    fn reclaim_permits(&self, seen: &mut [u32; PERMITS], slice: core::ops::Range<usize>) -> bool {
         let done = self.locked(|_, _| {
             for at in slice {
-                let token = &self.tokens[at];
-                let word = token.word.load(Ordering::SeqCst);
-                let mark = word & !BUSY;
-                let orphan = word & BUSY != 0 && !self.is_held(at as u32, mark);
-                // Nobody but the one with the lock has a token in hand.
-                let lost = orphan && (seen[at] == word || mark == HAND);
-                if lost && self.release(at as u32, mark) {
+                let permit = &self.permits[at];
+                let word = permit.word.load(Ordering::SeqCst);
+                let owner = word & !BUSY;
+                let orphan = word & BUSY != 0 && !self.is_held(at as u32, owner);
+                // Nobody but the one with the lock has a permit in hand.
+                let lost = orphan && (seen[at] == word || owner == IN_TRANSFER);
+                if lost && self.release(at as u32, owner) {
                     self.count(Counter::Reclaimed);
                 }
                 seen[at] = if orphan { word } else { 0 };
@@ -119,10 +119,10 @@ impl Region {
         done.is_some()
     }
 
-    /// Whether the user with this mark has the token, and in a state in which it will give it back.
-    fn is_held(&self, token: u32, mark: u32) -> bool {
-        let Some(slot) = self.user(mark) else { return false };
-        slot.token.load(Ordering::Acquire) == token + 1
+    /// Whether the user with this owner has the permit, and in a state in which it will give it back.
+    fn is_held(&self, permit: u32, owner: u32) -> bool {
+        let Some(slot) = self.user(owner) else { return false };
+        slot.permit.load(Ordering::Acquire) == permit + 1
             && !matches!(slot.state(), State::Free | State::Idle | State::Lent | State::Long)
     }
 
@@ -135,11 +135,11 @@ impl Region {
         let state = slot.state();
         let (waiting, owed) = (gate.wrr.is_waiting(user), gate.is_owed(user));
         if owed && state != State::Overdraft {
-            gate.forgive(user);
+            gate.clear_debt(user);
         }
         match state {
             State::Waiting if !waiting => gate.wrr.arrive(user),
-            State::Overdraft if !owed => gate.owe(user),
+            State::Overdraft if !owed => gate.grant_next_first(user),
             State::Waiting => {}
             // In its turn, and backlogged until that ends.
             State::Inside | State::Overdraft | State::Lent | State::Long if !waiting => {}

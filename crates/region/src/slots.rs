@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::common::{region, user};
-    use crate::control::TOKENS;
+    use crate::control::PERMITS;
     use crate::layout::Counter;
     use headworks_policy::USERS;
 
@@ -100,7 +100,7 @@ mod tests {
         region.unregister(second);
         region.taken.0[0].store(u64::MAX, Ordering::Relaxed);
         assert_eq!(region.register(std::process::id(), clock::now()), None);
-        region.reclaim(&mut [0; TOKENS]);
+        region.reclaim(&mut [0; PERMITS]);
         assert_eq!(user(region), second, "and {first} is somebody's");
     }
 

@@ -70,7 +70,7 @@ pub struct Totals {
     pub turns: u64,
     /// Requests that waited.
     pub queued: u64,
-    /// Requests let pass without a token.
+    /// Requests let pass without a permit.
     pub passed: u64,
     /// Sum of the waits.
     pub wait: Nanos,
@@ -232,8 +232,8 @@ impl Region {
         }
     }
 
-    /// Requests that ended with a place held, over all users that ever were: what the stall
-    /// detector watches. Those that need no place (administrators) are no sign that places move.
+    /// Requests that ended with a permit held, over all users that ever were: what the stall
+    /// detector watches. Those that need no permit (administrators) are no sign that permits move.
     pub fn completed(&self) -> u64 {
         (0..self.high_water())
             .filter_map(|user| self.user(user))

@@ -1,7 +1,7 @@
 //! One slot for each user: what it does, what it holds, what it has been served.
 //!
 //! A slot is written by the one thread that serves the connection. Others write only `state` and
-//! `token` (the granter of a token, the daemon that lends a dead thread's place), `closing` (who
+//! `permit` (the granter of a permit, the daemon that lends a dead thread's permit), `closing` (who
 //! shuts a socket down), `class` and `flags` (a reload). Counters have a single writer, so they are
 //! plain loads and stores.
 
@@ -17,19 +17,19 @@ pub enum State {
     Free = 0,
     /// Connected and outside: its client has not sent a request.
     Idle = 1,
-    /// Its request waits for a token. The slot's futex word has this value meanwhile.
+    /// Its request waits for a permit. The slot's futex word has this value meanwhile.
     Waiting = 2,
-    /// Inside, with a token, or counted as if it had one while the gate only observes.
+    /// Inside, with a permit, or counted as if it had one while the gate only observes.
     Inside = 3,
-    /// Inside without a token, because it owns a transaction and no token was free.
+    /// Inside without a permit, because it owns a transaction and no permit was free.
     Overdraft = 4,
-    /// Inside without a token and without being owed one: it was let pass.
+    /// Inside without a permit and without being owed one: it was let pass.
     Passing = 5,
-    /// It is blocked, or its client thinks inside a transaction, and its token is lent out: see [`Pause`].
+    /// It is blocked, or its client thinks inside a transaction, and its permit is lent out: see [`Pause`].
     Lent = 6,
     /// Its socket was shut down while it waited.
     Cancelled = 7,
-    /// Inside without a token and without being owed one: it runs for many times the usual length.
+    /// Inside without a permit and without being owed one: it runs for many times the usual length.
     Long = 8,
 }
 
@@ -56,9 +56,9 @@ impl State {
             State::Idle => "idle",
             State::Waiting => "waiting",
             State::Inside => "inside",
-            State::Overdraft => "inside, owed a token",
+            State::Overdraft => "inside, owed a permit",
             State::Passing => "passing",
-            State::Lent => "paused, token lent",
+            State::Lent => "paused, permit lent",
             State::Cancelled => "cancelled",
             State::Long => "inside for long",
         }
@@ -173,9 +173,9 @@ pub struct Served {
     pub wait_ns: AtomicU64,
     /// Longest wait.
     pub wait_ns_max: AtomicU64,
-    /// Requests that had to wait for a token.
+    /// Requests that had to wait for a permit.
     pub queued: AtomicU64,
-    /// Requests that the gate let pass without a token, for whatever reason.
+    /// Requests that the gate let pass without a permit, for whatever reason.
     pub passed: AtomicU64,
     /// Sum of the times that requests were blocked inside.
     pub blocked_ns: AtomicU64,
@@ -302,10 +302,10 @@ impl Encryption {
 pub struct UserSlot {
     /// A [`State`]; also the futex word on which the user's thread sleeps.
     pub state: AtomicU32,
-    /// Token held, plus one; zero for none.
-    pub token: AtomicU32,
-    /// Token held last: the one to try first.
-    pub favourite: AtomicU32,
+    /// Permit held, plus one; zero for none.
+    pub permit: AtomicU32,
+    /// Permit held last: the one to try first.
+    pub last_permit: AtomicU32,
     /// Its socket was shut down: never hold it again.
     pub closing: AtomicU32,
     /// See [`FLAG_BYPASS`].
@@ -318,7 +318,7 @@ pub struct UserSlot {
     pub quota: AtomicU32,
     /// The current turn was given by the policy, which wants to hear of its end.
     pub accounted: AtomicU32,
-    /// Requests that ended with a place held: what the stall detector watches. Never reset, so
+    /// Requests that ended with a permit held: what the stall detector watches. Never reset, so
     /// that connections which come and go are no progress.
     pub progress: AtomicU32,
     /// Thread that last served it.
@@ -391,8 +391,8 @@ headworks_policy::layout!(Served {
 });
 headworks_policy::layout!(UserSlot {
     state,
-    token,
-    favourite,
+    permit,
+    last_permit,
     closing,
     flags,
     holding,
@@ -455,7 +455,7 @@ impl UserSlot {
     /// Makes a claimed slot blank for a new user. Only for its claimer.
     pub fn reset(&self) {
         for word in [
-            &self.token,
+            &self.permit,
             &self.closing,
             &self.class,
             &self.class_epoch,

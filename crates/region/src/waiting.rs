@@ -10,7 +10,7 @@ use crate::clock;
 use crate::entered::{Entered, PassReason};
 use crate::futex;
 use crate::layout::{Counter, Region};
-use crate::tokens::holder;
+use crate::permits::holder;
 use crate::user::{State, UserSlot};
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
@@ -53,7 +53,7 @@ impl Region {
         let wait = self.begin_wait(arrived);
         let mut waited = false;
         loop {
-            match self.look_and_leave(slot, wait) {
+            match self.check_and_leave(slot, wait) {
                 Look::Sleep(nap) => {
                     waited = true;
                     futex::wait(&slot.state, State::Waiting as u32, nap);
@@ -69,7 +69,7 @@ impl Region {
     }
 
     /// As [`Region::enter`], but comes back after each sleep, whatever ended it: a turn, a signal,
-    /// or a fifth of a second. `None` if the user still waits: [`Region::wait_on`] goes on.
+    /// or a fifth of a second. `None` if the user still waits: [`Region::continue_wait`] goes on.
     pub fn enter_in_steps(&self, user: u32, wait: Wait) -> Option<Entered> {
         let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
         let entered = self.try_enter(slot).or_else(|| self.queue_up(user, slot, wait.arrived));
@@ -77,14 +77,14 @@ impl Region {
     }
 
     /// The next step of a wait that [`Region::enter_in_steps`] has begun.
-    pub fn wait_on(&self, user: u32, wait: Wait) -> Option<Entered> {
+    pub fn continue_wait(&self, user: u32, wait: Wait) -> Option<Entered> {
         let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
         self.step(user, slot, wait, true)
     }
 
     /// As [`Region::enter`], but never sleeps: `None` if the user waits. Its turn is then announced by the process's
-    /// [`Waker`](crate::Waker), or found by [`Region::look_on`].
-    pub fn ask(&self, user: u32, wait: Wait) -> Option<Entered> {
+    /// [`Waker`](crate::Waker), or found by [`Region::poll_wait`].
+    pub fn enter_or_queue(&self, user: u32, wait: Wait) -> Option<Entered> {
         let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
         let entered = self.try_enter(slot).or_else(|| self.queue_up(user, slot, wait.arrived));
         entered.or_else(|| match self.look(slot, wait) {
@@ -93,8 +93,8 @@ impl Region {
         })
     }
 
-    /// Looks at a user that waits since [`Region::ask`]: `None` if it still has to.
-    pub fn look_on(&self, user: u32, wait: Wait) -> Option<Entered> {
+    /// Looks at a user that waits since [`Region::enter_or_queue`]: `None` if it still has to.
+    pub fn poll_wait(&self, user: u32, wait: Wait) -> Option<Entered> {
         let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
         match self.look(slot, wait) {
             Look::Sleep(_) => None,
@@ -102,18 +102,18 @@ impl Region {
         }
     }
 
-    /// Lets a user pass that waits since [`Region::ask`]; it keeps a turn that was granted in this very moment.
+    /// Lets a user pass that waits since [`Region::enter_or_queue`]; it keeps a turn that was granted in this very moment.
     pub fn let_pass(&self, user: u32, reason: PassReason) -> Entered {
         let Some(slot) = self.user(user) else { return Entered::Passed(reason) };
         self.end_wait(user, slot, Look::Pass(reason), true)
     }
 
     fn step(&self, user: u32, slot: &UserSlot, wait: Wait, waited: bool) -> Option<Entered> {
-        match self.look_and_leave(slot, wait) {
+        match self.check_and_leave(slot, wait) {
             Look::Sleep(nap) => futex::wait(&slot.state, State::Waiting as u32, nap),
             look => return Some(self.end_wait(user, slot, look, waited)),
         }
-        match self.look_and_leave(slot, wait) {
+        match self.check_and_leave(slot, wait) {
             Look::Sleep(_) => None,
             look => Some(self.end_wait(user, slot, look, true)),
         }
@@ -131,19 +131,19 @@ impl Region {
                 return (false, false);
             }
             gate.wrr.arrive(user);
-            (self.is_quiet(), gate.may_go_ahead(user))
+            (self.is_quiet(), gate.may_exceed_limit(user))
         });
         match queued {
             Some((first, due)) => {
-                // While others need a token, none is free: see "Nobody is forgotten".
+                // While others need a permit, none is free: see "Nobody is forgotten".
                 if first {
-                    self.sweep();
+                    self.scan_permits();
                 }
-                if due && self.go_ahead(user, slot) {
+                if due && self.admit_over_limit(user, slot) {
                     return Some(Entered::AtOnce);
                 }
             }
-            // A token that was granted meanwhile is kept.
+            // A permit that was granted meanwhile is kept.
             None if slot.move_state(State::Waiting, State::Passing)
                 || slot.move_state(State::Cancelled, State::Passing) =>
             {
@@ -157,21 +157,21 @@ impl Region {
         None
     }
 
-    /// Lets a user go ahead without a token if nobody of its class is inside and the policy agrees.
+    /// Lets a user go ahead without a permit if nobody of its class is inside and the policy agrees.
     /// The look at those inside comes before the lock is taken: it takes the longer, the larger P is.
-    fn go_ahead(&self, user: u32, slot: &UserSlot) -> bool {
+    fn admit_over_limit(&self, user: u32, slot: &UserSlot) -> bool {
         let class = slot.class.load(Ordering::Relaxed);
         slot.state() == State::Waiting
             && !self.is_inside(class)
-            && self.locked(|gate, _| self.go_ahead_now(gate, user, slot)) == Some(true)
+            && self.locked(|gate, _| self.admit_over_limit_now(gate, user, slot)) == Some(true)
     }
 
     /// The lock is held.
-    fn go_ahead_now(&self, gate: &mut Gate, user: u32, slot: &UserSlot) -> bool {
+    fn admit_over_limit_now(&self, gate: &mut Gate, user: u32, slot: &UserSlot) -> bool {
         if slot.state() != State::Waiting {
             return false;
         }
-        let Some(turn) = gate.go_ahead(user) else { return false };
+        let Some(turn) = gate.admit_over_limit(user) else { return false };
         slot.quota.store(turn.quota, Ordering::Relaxed);
         slot.accounted.store(1, Ordering::Relaxed);
         let ahead = slot.move_state(State::Waiting, State::Overdraft);
@@ -179,16 +179,16 @@ impl Region {
             self.count(Counter::Ahead);
         } else {
             // Cancelled in this very moment.
-            gate.forgive(user);
+            gate.clear_debt(user);
             gate.wrr.withdraw(user);
         }
         ahead
     }
 
-    /// Whether somebody of the class has a token.
+    /// Whether somebody of the class has a permit.
     fn is_inside(&self, class: u32) -> bool {
         (0..self.control.limit())
-            .filter_map(|token| holder(self, token).and_then(|user| self.user(user)))
+            .filter_map(|permit| holder(self, permit).and_then(|user| self.user(user)))
             .any(|slot| slot.class.load(Ordering::Relaxed) == class)
     }
 
@@ -219,7 +219,7 @@ impl Region {
 
     /// As [`Region::look`], for a thread that can sleep: if all who wait may pass, they leave in
     /// turn. One whose turn has come looks again, as the gate may be closed by then.
-    fn look_and_leave(&self, slot: &UserSlot, wait: Wait) -> Look {
+    fn check_and_leave(&self, slot: &UserSlot, wait: Wait) -> Look {
         let look = self.look(slot, wait);
         let Look::Pass(PassReason::Stale | PassReason::GateOpened) = look else { return look };
         let now = clock::now();
@@ -241,7 +241,7 @@ impl Region {
             }
             _ => return Entered::AtOnce,
         };
-        // A token that was granted in this very moment is kept.
+        // A permit that was granted in this very moment is kept.
         if !slot.move_state(State::Waiting, State::Passing)
             && !slot.move_state(State::Cancelled, State::Passing)
         {
@@ -265,7 +265,7 @@ mod tests {
         region.enter(user(region), clock::now());
         let waiting: Vec<u32> = (0..5).map(|_| user(region)).collect();
         for &user in &waiting {
-            assert_eq!(region.ask(user, region.begin_wait(clock::now())), None);
+            assert_eq!(region.enter_or_queue(user, region.begin_wait(clock::now())), None);
         }
         // Nothing ran for a second, and all look before the daemon gives a sign of life.
         let late = clock::now() + Nanos::from_millis(1_000);
@@ -276,12 +276,12 @@ mod tests {
         let slots: Vec<&UserSlot> =
             waiting.iter().map(|&user| region.user(user).unwrap()).collect();
         let wait = region.begin_wait(clock::now());
-        assert!(matches!(region.look_and_leave(slots[0], wait), Look::Pass(PassReason::Stale)));
+        assert!(matches!(region.check_and_leave(slots[0], wait), Look::Pass(PassReason::Stale)));
         for slot in &slots[1..] {
             assert!(matches!(region.look(slot, wait), Look::Pass(PassReason::Stale)));
         }
         std::thread::scope(|scope| {
-            let look = |slot| scope.spawn(move || region.look_and_leave(slot, wait));
+            let look = |slot| scope.spawn(move || region.check_and_leave(slot, wait));
             // The last of many: its time is far off.
             for _ in 0..100 {
                 region.leave_in_turn(clock::now());

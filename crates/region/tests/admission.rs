@@ -95,7 +95,7 @@ fn below_p_only_ones_own_cache_lines_are_written() {
     let (first, second) = (written_by(users[2]), written_by(users[3]));
     // One line of the class's histogram each.
     assert!(first.len() <= 2 && second.len() <= 2, "{first:?} {second:?}");
-    // The counter of lent tokens is written by the lending above, and by nothing else.
+    // The counter of lent permits is written by the lending above, and by nothing else.
     assert!(first.intersection(&second).count() <= 1, "{first:?} {second:?}");
     assert_eq!(region.counter(Counter::Lent), 100);
     assert_eq!(region.counter(Counter::Overdraft), 0);
@@ -204,7 +204,7 @@ fn shrinking_blocks_nobody_and_growing_admits_at_once() {
     region.apply(&Settings { parallelism: 2, ..Settings::default() });
     std::thread::scope(|scope| {
         let (waiting, waiter) = held(scope, region);
-        // Two leave: still two inside, so nobody enters, whichever tokens were theirs.
+        // Two leave: still two inside, so nobody enters, whichever permits were theirs.
         region.leave(inside[0]);
         region.leave(inside[1]);
         std::thread::sleep(Duration::from_millis(50));
@@ -238,14 +238,14 @@ fn after_shrinking_no_more_than_the_new_p_enter() {
 }
 
 #[test]
-fn a_lent_token_serves_others_and_its_owner_comes_back_at_once() {
+fn a_lent_permit_serves_others_and_its_owner_comes_back_at_once() {
     let region = enforcing(1);
     let owner = user(region);
     region.enter(owner, clock::now());
     std::thread::scope(|scope| {
         let (other, waiter) = held(scope, region);
         region.lend(owner, headworks_region::Pause::Thinking);
-        assert!(admitted(waiter), "the token went to who waited");
+        assert!(admitted(waiter), "the permit went to who waited");
         let start = Instant::now();
         region.reenter(owner);
         assert!(
@@ -254,7 +254,7 @@ fn a_lent_token_serves_others_and_its_owner_comes_back_at_once() {
         );
         assert_eq!(region.user(owner).unwrap().state(), State::Overdraft);
 
-        // The next free token settles the debt, before anybody who waits.
+        // The next free permit settles the debt, before anybody who waits.
         let (third, third_waiter) = held(scope, region);
         region.leave(other);
         assert_eq!(region.user(owner).unwrap().state(), State::Inside);
@@ -267,7 +267,7 @@ fn a_lent_token_serves_others_and_its_owner_comes_back_at_once() {
 }
 
 #[test]
-fn an_owner_that_ends_without_a_token_leaves_no_debt() {
+fn an_owner_that_ends_without_a_permit_leaves_no_debt() {
     let region = enforcing(1);
     let (owner, other) = (user(region), user(region));
     region.enter(owner, clock::now());

@@ -57,7 +57,7 @@ fn operations(region: &Region, random: &mut Random) {
         5 => region.cancel(user),
         6 => region.unregister(user),
         7 => region.classify(user, random.next() as u32, false, 2),
-        8 => region.pump_all(),
+        8 => region.dispatch_all(),
         _ => drop(region.register(1, clock::now())),
     }
 }

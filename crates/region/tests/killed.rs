@@ -5,7 +5,7 @@ mod common;
 
 use common::{enforcing, stop_beating, user};
 use headworks_policy::Nanos;
-use headworks_region::control::TOKENS;
+use headworks_region::control::PERMITS;
 use headworks_region::layout::Counter;
 use headworks_region::{Entered, Mapping, Region, RegionError, State, View, clock};
 use std::ffi::CString;
@@ -60,12 +60,12 @@ fn places_survive_whoever_is_killed_while_handing_them_over() {
             });
         }
         while Instant::now() < end {
-            let child = Child::start(|| region.pump_all());
+            let child = Child::start(|| region.dispatch_all());
             std::thread::sleep(Duration::from_millis(2));
             drop(child);
         }
     });
-    let mut seen = [0; TOKENS];
+    let mut seen = [0; PERMITS];
     region.reclaim(&mut seen);
     region.reclaim(&mut seen);
     for _ in 0..4 {
@@ -78,7 +78,7 @@ fn places_survive_users_that_are_killed_wherever_they_are() {
     const P: usize = 3;
     let region = enforcing(P as u32);
     let end = Instant::now() + Duration::from_millis(2_000);
-    let mut seen = [0; TOKENS];
+    let mut seen = [0; PERMITS];
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(move || {
@@ -107,10 +107,10 @@ fn places_survive_users_that_are_killed_wherever_they_are() {
             for child in children {
                 let pid = child.0 as u32;
                 drop(child);
-                region.succeed(pid);
+                region.reclaim_from_previous_process(pid);
             }
             // What the daemon does, in a hurry.
-            region.pump_all();
+            region.dispatch_all();
             if looked.elapsed() > Duration::from_millis(50) {
                 looked = Instant::now();
                 region.reclaim(&mut seen);
@@ -124,7 +124,11 @@ fn places_survive_users_that_are_killed_wherever_they_are() {
         assert_eq!(region.enter(user(region), clock::now()), Entered::AtOnce);
     }
     let next = user(region);
-    assert_eq!(region.ask(next, region.begin_wait(clock::now())), None, "no more than P");
+    assert_eq!(
+        region.enter_or_queue(next, region.begin_wait(clock::now())),
+        None,
+        "no more than P"
+    );
 }
 
 #[test]
@@ -141,13 +145,13 @@ fn a_slot_that_was_claimed_anew_is_not_given_back_for_its_last_user() {
     let names = || (slot.pid.load(Ordering::Relaxed), slot.thread.load(Ordering::Relaxed));
     assert_eq!(names(), (0, 0), "nobody's");
     assert_eq!(user(region), last);
-    region.reap(last, GONE);
+    region.release_dead_session(last, GONE);
     assert_eq!((slot.state(), names().0, reaped()), (State::Idle, std::process::id(), 0));
     region.unregister(last);
     // Twice at the same time: once is enough.
     assert_eq!(region.register(GONE, clock::now()), Some(last));
-    region.reap(last, GONE);
-    region.reap(last, GONE);
+    region.release_dead_session(last, GONE);
+    region.release_dead_session(last, GONE);
     assert_eq!((slot.state(), names().0, reaped()), (State::Free, 0, 1));
 }
 
@@ -159,7 +163,7 @@ fn a_slot_whose_claimer_died_at_once_comes_back() {
     slot.pid.store(GONE, Ordering::Relaxed);
     assert_eq!(user(region), 1, "it is somebody's");
     assert_eq!(region.high_water(), 2, "whoever looks for the dead sees it");
-    region.reap(0, GONE);
+    region.release_dead_session(0, GONE);
     assert_eq!(user(region), 0);
     assert_eq!(region.counter(Counter::Reaped), 0, "it held nothing");
 }

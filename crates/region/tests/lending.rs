@@ -1,4 +1,4 @@
-//! When a session that does not work lends its token. Waiters are only queued here, so nothing sleeps.
+//! When a session that does not work lends its permit. Waiters are only queued here, so nothing sleeps.
 
 #[allow(dead_code)] // no daemon dies here
 mod common;
@@ -15,13 +15,13 @@ fn state(region: &Region, user: u32) -> State {
     region.user(user).unwrap().state()
 }
 
-/// One session has the only token, and another one waits for it.
+/// One session has the only permit, and another one waits for it.
 fn one_and_a_waiter() -> (&'static Region, u32, u32) {
     let region = enforcing(1);
     let (owner, waiter) = (user(region), user(region));
-    assert!(region.ask(owner, Wait::NONE).is_some());
+    assert!(region.enter_or_queue(owner, Wait::NONE).is_some());
     region.user(owner).unwrap().admitted_ns.store(clock::now().0, Relaxed);
-    assert!(region.ask(waiter, region.begin_wait(clock::now())).is_none());
+    assert!(region.enter_or_queue(waiter, region.begin_wait(clock::now())).is_none());
     (region, owner, waiter)
 }
 
@@ -30,7 +30,7 @@ fn a_blocked_session_lends_at_once_while_a_processor_is_idle() {
     let (region, owner, waiter) = one_and_a_waiter();
     region.block(owner, Pause::RowLock);
     assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Inside));
-    // It goes on without a token, and gets the next one.
+    // It goes on without a permit, and gets the next one.
     region.unblock(owner);
     assert_eq!(state(region, owner), State::Overdraft);
     region.leave(waiter);
@@ -38,7 +38,7 @@ fn a_blocked_session_lends_at_once_while_a_processor_is_idle() {
 }
 
 #[test]
-fn a_blocked_session_keeps_its_token_for_a_while_when_no_processor_is_idle() {
+fn a_blocked_session_keeps_its_permit_for_a_while_when_no_processor_is_idle() {
     let (region, owner, waiter) = one_and_a_waiter();
     region.control.set_saturated(true);
     region.block(owner, Pause::RowLock);
@@ -51,7 +51,7 @@ fn a_blocked_session_keeps_its_token_for_a_while_when_no_processor_is_idle() {
 }
 
 #[test]
-fn a_kept_token_is_lent_as_soon_as_a_processor_is_idle() {
+fn a_kept_permit_is_lent_as_soon_as_a_processor_is_idle() {
     let (region, owner, waiter) = one_and_a_waiter();
     region.control.set_saturated(true);
     region.block(owner, Pause::RowLock);
@@ -84,7 +84,7 @@ fn a_sleep_on_a_condition_is_taken_for_storage_at_first() {
 }
 
 #[test]
-fn a_gate_that_counts_all_admitted_lends_no_token_of_a_blocked_or_long_session() {
+fn a_gate_that_counts_all_admitted_lends_no_permit_of_a_blocked_or_long_session() {
     let (region, owner, waiter) = one_and_a_waiter();
     let settings = Settings { count: Count::Admitted, ..region.control.settings() };
     region.apply(&settings);

@@ -32,10 +32,10 @@ fn a_turn_that_comes_between_two_steps_is_found_by_the_next() {
     order.sort_by_key(|(user, _)| !is_inside(*user));
     let [(early, early_wait), (late, late_wait)] = order;
     assert!(is_inside(early) && !is_inside(late), "nobody sleeps, and it is given to one");
-    assert_eq!(region.wait_on(late, late_wait), None, "the other one waits on");
-    assert_eq!(region.wait_on(early, early_wait), Some(Entered::Waited));
+    assert_eq!(region.continue_wait(late, late_wait), None, "the other one waits on");
+    assert_eq!(region.continue_wait(early, early_wait), Some(Entered::Waited));
     region.leave(early);
-    assert_eq!(region.wait_on(late, late_wait), Some(Entered::Waited));
+    assert_eq!(region.continue_wait(late, late_wait), Some(Entered::Waited));
     region.leave(late);
     assert_eq!((region.pending(), region.waiting()), (0, 0));
 }
@@ -54,7 +54,7 @@ fn a_step_ends_after_a_moment_or_as_soon_as_the_turn_comes() {
             std::thread::sleep(Duration::from_millis(50));
             region.leave(owner);
         });
-        assert_eq!(region.wait_on(waiter, wait), Some(Entered::Waited));
+        assert_eq!(region.continue_wait(waiter, wait), Some(Entered::Waited));
     });
 }
 
@@ -68,7 +68,7 @@ fn whoever_ends_while_it_waits_leaves_nothing_behind() {
     let (wait, entered) = begin(region, heir);
     assert_eq!(entered, None);
     region.leave(owner);
-    assert_eq!(region.wait_on(heir, wait), Some(Entered::Waited));
+    assert_eq!(region.continue_wait(heir, wait), Some(Entered::Waited));
     region.leave(heir);
     assert_eq!((region.pending(), region.waiting()), (0, 0));
 }
@@ -86,7 +86,7 @@ fn the_limits_of_a_hold_count_over_all_steps() {
     // The limit is the one that was in force when the wait began.
     region.apply(&settings(3_600_000));
     while entered.is_none() {
-        entered = region.wait_on(waiter, wait);
+        entered = region.continue_wait(waiter, wait);
     }
     assert_eq!(entered, Some(Entered::Passed(PassReason::HoldLimit)));
     assert!(begun.elapsed() >= Duration::from_millis(490), "{:?}", begun.elapsed());
@@ -101,7 +101,7 @@ fn what_a_process_left_behind_is_given_back_to_the_next_with_its_number() {
     let region = enforcing(1);
     let dead = region.register(4_000_000, clock::now()).unwrap();
     begin(region, dead);
-    region.succeed(4_000_000);
+    region.reclaim_from_previous_process(4_000_000);
     assert_eq!(region.user(dead).unwrap().state(), State::Free);
     let next = user(region);
     assert_eq!(begin(region, next).1, Some(Entered::AtOnce));
@@ -115,7 +115,7 @@ fn one_of_a_class_with_nobody_inside_goes_ahead_when_it_is_due() {
     crowd.iter().for_each(|&user| region.classify(user, 1, false, 0));
     region.classify(small, 2, false, 0);
     region.classify(other, 3, false, 0);
-    let ask = |user: u32| region.ask(user, region.begin_wait(clock::now()));
+    let ask = |user: u32| region.enter_or_queue(user, region.begin_wait(clock::now()));
     let leave = |user: u32| {
         region.spend(region.user(user).unwrap());
         region.leave(user);
@@ -148,8 +148,8 @@ fn one_of_a_class_with_nobody_inside_goes_ahead_when_it_is_due() {
     assert_eq!(ask(other), None, "one at a time");
     let inside = crowd.iter().copied().find(|&user| state(user) == State::Inside).unwrap();
     leave(inside);
-    assert_eq!(state(small), State::Inside, "the next place is its own");
+    assert_eq!(state(small), State::Inside, "the next permit is its own");
     leave(small);
     let waiting = region.waiting();
-    assert_eq!(waiting, 2, "somebody who waited has the place");
+    assert_eq!(waiting, 2, "somebody who waited has the permit");
 }

@@ -322,8 +322,8 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     unsafe { real::shutdown(fd, how) }
 }
 
-/// A poll of one descriptor whose user holds a token: its connection, and how long to sleep
-/// before the token is given to others.
+/// A poll of one descriptor whose user holds a permit: its connection, and how long to sleep
+/// before the permit is given to others.
 ///
 /// # Safety
 /// `fds` points to `count` entries, or the caller made a mistake that the real function reports.

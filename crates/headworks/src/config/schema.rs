@@ -93,13 +93,13 @@ pub(super) struct GateSection {
     /// time-out is never met, but under overload requests pass out of turn. Larger: the order
     /// holds under any load, and a mistake of ours delays for longer.
     pub hold_ms_max: Number,
-    /// How long a client may idle inside a transaction before its place is lent out, 0 to
-    /// 3600000 ms. Default 100. Smaller: fewer idle places, more users inside with open locks.
-    /// Larger: slow clients waste places. With 0 it is lent out at once.
+    /// How long a client may idle inside a transaction before its permit is lent out, 0 to
+    /// 3600000 ms. Default 100. Smaller: fewer idle permits, more users inside with open locks.
+    /// Larger: slow clients waste permits. With 0 it is lent out at once.
     pub idle_in_transaction_ms: Number,
-    /// How long a place is kept for a user that has quota left and sends nothing, 0 to 1000000 µs.
-    /// Default 0. Smaller: no idle places. Larger: quotas are used up in one go, which helps
-    /// caches when clients answer at once, and wastes places when they do not.
+    /// How long a permit is kept for a user that has quota left and sends nothing, 0 to 1000000 µs.
+    /// Default 0. Smaller: no idle permits. Larger: quotas are used up in one go, which helps
+    /// caches when clients answer at once, and wastes permits when they do not.
     pub anticipation_us: Number,
     /// How long nothing may complete, although users wait, before one more is let in, 10 to
     /// 3600000 ms. Default 500. Smaller: hidden locks are found sooner, but a few long queries
@@ -207,7 +207,7 @@ const HOUR_MS: i64 = 3_600_000;
 
 /// Ranges of all whole numbers.
 pub(super) const WHOLE_NUMBERS: &[WholeNumber] = &[
-    whole("parallelism", "users", 1, headworks_region::control::TOKENS as i64, "auto"),
+    whole("parallelism", "users", 1, headworks_region::control::PERMITS as i64, "auto"),
     whole("quota_requests", "requests", 0, 1 << 20, "0"),
     whole("hold_ms_max", "milliseconds", 1, HOUR_MS, "30000"),
     whole("idle_in_transaction_ms", "milliseconds", 0, HOUR_MS, "100"),

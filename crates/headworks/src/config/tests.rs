@@ -421,7 +421,7 @@ fn a_reload_leaves_p_to_the_search_and_a_p_that_is_fixed_is_there_to_stay() {
     assert_eq!(region.control.settings().parallelism, OPEN);
     let passing = Passing { parallelism: 24, back: 12 };
     region.beat.set_passing(Some(passing));
-    assert!(region.retune(&region.control.settings(), 24));
+    assert!(region.tune_parallelism(&region.control.settings(), 24));
     searched.apply(&region);
     assert_eq!(region.control.settings().parallelism, 24);
     assert_eq!(region.beat.passing(), Some(passing));

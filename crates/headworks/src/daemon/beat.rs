@@ -5,7 +5,7 @@ use super::reload::reclassify;
 use super::saturation;
 use headworks_policy::stall::{Sight, StallDetector};
 use headworks_policy::{Nanos, permit};
-use headworks_region::control::TOKENS;
+use headworks_region::control::PERMITS;
 use headworks_region::layout::Counter;
 use headworks_region::lock::thread_exists;
 use headworks_region::{Mapping, Pause, State, clock};
@@ -27,7 +27,7 @@ pub(super) fn beat(region: Mapping) {
     let settings = region.control.settings();
     let mut detector = StallDetector::new(settings.stall, BONUS_MAX);
     let mut swept_at = Nanos(0);
-    let mut seen = [0; TOKENS];
+    let mut seen = [0; PERMITS];
     let mut long = permit::long_after(None);
     let mut saturation = saturation::Watch::new(crate::config::cores());
     while !STOP.load(Ordering::Relaxed) {
@@ -43,7 +43,7 @@ pub(super) fn beat(region: Mapping) {
         if bonus != region.control.bonus() {
             region.set_bonus(bonus);
         }
-        region.pump_all();
+        region.dispatch_all();
         saturation.tick(&region, now);
         region.lend_unused(now, long);
         if now.since(swept_at) > Nanos::from_millis(1_000) {
@@ -57,7 +57,7 @@ pub(super) fn beat(region: Mapping) {
     }
 }
 
-/// A thread that ended while its user had a place cannot give it back, and a process that ended
+/// A thread that ended while its user had a permit cannot give it back, and a process that ended
 /// gives nothing back at all.
 fn sweep_the_dead(region: &Mapping) {
     for user in 0..region.high_water() {
@@ -66,7 +66,7 @@ fn sweep_the_dead(region: &Mapping) {
         let thread = slot.thread.load(Ordering::Relaxed);
         // Also of a free slot: a process may end while it claims one.
         if process != 0 && !thread_exists(process) {
-            region.reap(user, process);
+            region.release_dead_session(user, process);
         } else if thread != 0
             && matches!(slot.state(), State::Inside | State::Overdraft)
             && !thread_exists(thread)

@@ -40,7 +40,7 @@ struct Held {
     ended_ago_ms: f64,
     gate_ms: f64,
     database_ms: f64,
-    /// Users that waited or were owed a place when it came.
+    /// Users that waited or were owed a permit when it came.
     waiting_beside: u32,
     /// Of those inside then, the ones that had been there for longest.
     behind: Vec<Other>,
@@ -269,7 +269,7 @@ impl Explained {
         }
         if let Some(beside) = self.waiting_beside {
             line(format!(
-                "behind: when its request came, all of P = {} places were taken and {beside} others waited; inside for longest: {}",
+                "behind: when its request came, all of P = {} permits were taken and {beside} others waited; inside for longest: {}",
                 names.status.parallelism,
                 if self.behind.is_empty() {
                     "nobody any more".to_owned()

@@ -146,12 +146,12 @@ impl Figures {
         )?;
         out.counter(
             "held_requests",
-            "requests that waited for a place",
+            "requests that waited for a permit",
             each(|class| class.totals.queued),
         )?;
         out.counter(
             "passed_requests",
-            "requests let pass without a place, for whatever reason",
+            "requests let pass without a permit, for whatever reason",
             each(|class| class.totals.passed),
         )
     }

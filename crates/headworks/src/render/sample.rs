@@ -35,12 +35,12 @@ fn user(at: u32) -> UserStatus {
     let (state, reason, since_ms) = match at {
         0..200 => (
             "waiting",
-            "all P places are taken: it waits for its turn",
+            "all P permits are taken: it waits for its turn",
             Some(241.0 - f64::from(at)),
         ),
         200..216 => (
             "inside",
-            "keeps its place until its transaction or lock ends",
+            "keeps its permit until its transaction or lock ends",
             Some(f64::from(220 - at) / 4.0),
         ),
         _ => ("idle", "", None),

@@ -24,7 +24,7 @@ fn a_gate_under_load_shows_the_figures_that_matter() {
         &[
             "1001 requests/s, 50.2 turns/s (last 5.00 s)",
             "256 connected: 16 inside (P = 16, quota at its minimum), 200 waiting, 40 idle",
-            "241 ms: report0@10.0.0.7 (class reports), all P places are taken",
+            "241 ms: report0@10.0.0.7 (class reports), all P permits are taken",
             "p50 92.0 ms   p95 276 ms   p99 460 ms   p99.9 828 ms",
             "unfairness U_f 0.012",
             "latency CV 0.310",
@@ -34,7 +34,7 @@ fn a_gate_under_load_shows_the_figures_that_matter() {
             "Inside longest (10 of 16)",
             "web1@local",
             "transaction",
-            "times a token was lent out because its owner's client thought inside a transaction",
+            "times a permit was lent out because its owner's client thought inside a transaction",
             "not_known_here",
         ],
     );

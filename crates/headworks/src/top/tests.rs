@@ -196,7 +196,7 @@ fn on_a_narrow_screen_columns_are_left_out_and_no_figure_is_cut() {
     for line in narrow.lines().filter(|line| line.contains(" waiting  ")) {
         assert!(line.split_whitespace().any(|word| word == "3.9"), "{line}");
     }
-    assert_shows(&picture_of(&mut view(busy()), 150, 24), &["WHY", "all P places are taken: it"]);
+    assert_shows(&picture_of(&mut view(busy()), 150, 24), &["WHY", "all P permits are taken: it"]);
 }
 
 #[test]

@@ -208,7 +208,7 @@ fn settings_from_before_do_not_undo_what_the_search_has_set() {
     assert!(stage.region.apply(&Settings { zeta: 500, ..before }));
     let settings = stage.region.control.settings();
     assert_eq!((settings.zeta, settings.parallelism), (500, sampled));
-    assert!(!stage.region.retune(&before, 12), "99 is not in force");
+    assert!(!stage.region.tune_parallelism(&before, 12), "99 is not in force");
     stage.tick();
     assert_ne!(stage.parallelism(), 99);
 }

@@ -58,7 +58,7 @@ impl Followed<'_> {
             return;
         }
         if session.opaque().is_some() || session.replication() {
-            self.leave_alone();
+            self.stop_following();
             return;
         }
         let identity = session.identity().map(|_| session.identity_number());
@@ -198,14 +198,14 @@ impl Followed<'_> {
         }
     }
 
-    /// Gives back whatever place the user has.
+    /// Gives back whatever permit the user has.
     pub(super) fn leave(&self) {
         set_lendable(false);
         self.region.leave(self.user);
     }
 
     #[cold]
-    pub(super) fn leave_alone(&mut self) {
+    pub(super) fn stop_following(&mut self) {
         if core::mem::replace(&mut self.backend.left_alone, true) {
             return;
         }
@@ -224,6 +224,6 @@ impl Followed<'_> {
             Some(Opaque::Desynchronized) => Counter::OpaqueUnknown,
             None => Counter::Replication,
         });
-        self.region.leave_alone(self.user);
+        self.region.stop_following(self.user);
     }
 }

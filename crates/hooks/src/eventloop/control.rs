@@ -231,7 +231,7 @@ fn has_logged_in(inner: &conn::Use<'_>) -> bool {
         || inner.session.identity().is_some()
 }
 
-/// A thread of a pool gives a connection back to the set: the request is over, and so may be the turn. If it keeps its place,
+/// A thread of a pool gives a connection back to the set: the request is over, and so may be the turn. If it keeps its permit,
 /// others are to hear of that before the next request can come.
 fn turn_over_elsewhere(set: i32, fd: i32, watch: &'static Watch) {
     let Some(conn) = conn::find(fd).filter(|conn| conn.user().is_some()) else { return };

@@ -51,7 +51,7 @@ fn region() -> &'static Region {
 struct Loop {
     region: &'static Region,
     set: i32,
-    // One after the other: they share the places.
+    // One after the other: they share the permits.
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -159,7 +159,7 @@ fn a_turn_ends_although_another_thread_was_at_it_when_the_loop_came_back() {
     assert_eq!((it.told(&[]), one.is()), (0, SERVED));
     // Not at once: the other thread needs the processor, too.
     assert_eq!((it.sleep(), one.is()), (Sleep::AtMost(Nanos::from_millis(1)), SERVED));
-    // Also while somebody waits for the place.
+    // Also while somebody waits for the permit.
     other.asks();
     assert_eq!((it.told(&[&other]), other.is()), (0, HELD));
     assert_eq!((it.sleep(), one.is()), (Sleep::AtMost(Nanos::from_millis(1)), SERVED));
@@ -178,7 +178,7 @@ fn a_user_is_held_on_although_another_thread_was_at_it_when_the_loop_looked() {
     other.asks();
     assert_eq!((it.told(&[&one, &other]), other.is()), (1, HELD));
     one.is_read();
-    // The transaction keeps the place: client and server are known to be slow.
+    // The transaction keeps the permit: client and server are known to be slow.
     one.slot.gap_us.store(60_000, Ordering::Relaxed);
     one.slot.run_us.store(60_000, Ordering::Relaxed);
     received(one.watch, b"MULTI\r\n");
@@ -214,7 +214,7 @@ fn whose_bytes_could_not_be_followed_is_left_alone_and_has_no_place() {
     // It passes from here on.
     one.asks();
     assert_eq!(it.told(&[&one]), 1);
-    // Whoever was at it has given it a place in that very moment.
+    // Whoever was at it has given it a permit in that very moment.
     one.slot.set_state(State::Inside);
     one.is_read();
     assert_eq!((it.told(&[]), one.is()), (0, OUT));

@@ -84,7 +84,7 @@ fn read_unasked(watch: &'static Watch) {
 }
 
 impl Turn<'_> {
-    /// The server has read without having been told to. The user goes ahead without a place, and is owed one; what it asked
+    /// The server has read without having been told to. The user goes ahead without a permit, and is owed one; what it asked
     /// for is charged when the server has come back.
     fn go_unasked(&mut self) {
         match self.watch.place() {

@@ -144,8 +144,8 @@ fn with(watch: &'static Watch, work: impl FnOnce(u32, &mut Inner)) {
     let Some(mut used) = watch.use_soon().or_else(|| watch.use_later()) else {
         // Who does not see these bytes would take the next ones for something that they are not.
         region.count(Counter::ConcurrentUse);
-        watch.leave_alone();
-        region.leave_alone(user);
+        watch.stop_following();
+        region.stop_following(user);
         return;
     };
     if let Some(inner) = used.inner() {
@@ -172,11 +172,11 @@ fn look_at_session(watch: &Watch, user: u32, inner: &mut Inner) {
 fn follow(watch: &Watch, user: u32, inner: &mut Inner, following: Following) {
     let Some(region) = process::region() else { return };
     match following {
-        Following::Yes => region.follow_again(user),
+        Following::Yes => region.resume_following(user),
         Following::Paused if inner.paused => {}
-        Following::Paused => region.leave_alone(user),
+        Following::Paused => region.stop_following(user),
         Following::Never(counter) => {
-            watch.leave_alone();
+            watch.stop_following();
             region.count(counter);
             if counter == Counter::OpaqueTls
                 && let Some(slot) = region.user(user)
@@ -186,7 +186,7 @@ fn follow(watch: &Watch, user: u32, inner: &mut Inner, following: Following) {
             if let Some((identity, _)) = inner.framing.identity() {
                 apply_identity(region, user, identity);
             }
-            region.leave_alone(user);
+            region.stop_following(user);
         }
     }
     inner.paused = following != Following::Yes;
@@ -195,8 +195,8 @@ fn follow(watch: &Watch, user: u32, inner: &mut Inner, following: Following) {
 /// An operation on the connection failed: its events pass from here on, and nothing of it is looked at.
 pub(crate) fn abandon(watch: &'static Watch) {
     let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
-    watch.leave_alone();
-    region.leave_alone(user);
+    watch.stop_following();
+    region.stop_following(user);
 }
 
 /// The socket is about to be shut down for reading, by whichever thread.
@@ -320,7 +320,7 @@ impl Turn<'_> {
                 _ => {
                     self.arrives();
                     self.slot.turn_arrived_ns.store(self.now.0, Ordering::Relaxed);
-                    if self.region.ask(self.user, self.inner.wait).is_none() {
+                    if self.region.enter_or_queue(self.user, self.inner.wait).is_none() {
                         self.hold();
                         return false;
                     }
@@ -348,7 +348,7 @@ impl Turn<'_> {
     /// The event is passed on.
     pub(super) fn go_on(&mut self) {
         if core::mem::take(&mut self.inner.waiting)
-            && self.region.look_on(self.user, self.inner.wait).is_none()
+            && self.region.poll_wait(self.user, self.inner.wait).is_none()
         {
             // It hung up.
             self.region.let_pass(self.user, PassReason::Cancelled);
@@ -388,7 +388,7 @@ impl Turn<'_> {
         (0, true)
     }
 
-    /// The server has come back from what it did for this user. If there is `more` to read, the user's next place is decided,
+    /// The server has come back from what it did for this user. If there is `more` to read, the list that it goes to is decided,
     /// too: granted or held.
     pub(super) fn settle(&mut self, more: bool) {
         if self.inner.framing.owes_answers() {
@@ -445,7 +445,7 @@ impl Turn<'_> {
 
     /// Looks at a user that is held: whether it passes, for whatever reason.
     pub(super) fn look(&mut self) {
-        if self.inner.waiting && self.region.look_on(self.user, self.inner.wait).is_some() {
+        if self.inner.waiting && self.region.poll_wait(self.user, self.inner.wait).is_some() {
             self.inner.waiting = false;
             self.put(Place::Granted);
         }
@@ -471,7 +471,7 @@ impl Turn<'_> {
         Nanos(self.region.control.hold_max().0.saturating_sub(held.0))
     }
 
-    /// Lends the place out of a user that keeps it idly for too long; else says how long it may.
+    /// Lends the permit out of a user that keeps it idly for too long; else says how long it may.
     pub(super) fn lend(&mut self) -> Option<Nanos> {
         let idle = self.now.since(Nanos(self.slot.paused_ns.load(Ordering::Relaxed)));
         let left = self.region.keeps_for(self.slot).since(idle);

@@ -171,7 +171,7 @@ fn pass(lists: Lists, fd: i32, watch: &Watch, refused: Refused) {
     lists.put(fd, watch, if watch.is_elsewhere() { Place::Out } else { Place::Served });
 }
 
-/// A user in whom the gate has no say has no place, either: it may have been given one before, or in this very moment.
+/// A user in whom the gate has no say has no permit, either: it may have been given one before, or in this very moment.
 fn give_back(watch: &Watch) {
     if let (Some(region), Some(user)) = (process::region(), watch.user()) {
         region.leave(user);
@@ -245,7 +245,7 @@ fn about_to_sleep(lists: Lists, now: Nanos) -> Option<Nanos> {
     Some(if busy { MOMENT } else { longest.max(MOMENT) })
 }
 
-/// Lends out the places of those who keep them idly for too long; says when the next one has.
+/// Lends out the permits of those who keep them idly for too long; says when the next one has.
 fn lend_idle(lists: Lists, now: Nanos) -> Option<Nanos> {
     while let Some((fd, watch)) = lists.first(Place::Kept) {
         match turn(lists, (fd, watch), now, |turn| turn.lend()) {

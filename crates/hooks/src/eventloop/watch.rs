@@ -80,7 +80,7 @@ pub(super) enum Place {
     Granted = 2,
     /// Its event was passed on, and the server has not come back since.
     Served = 3,
-    /// It keeps its place beyond that: a transaction is open.
+    /// It keeps its permit beyond that: a transaction is open.
     Kept = 4,
 }
 
@@ -378,7 +378,7 @@ impl Watch {
         self.blocking.store(blocking, Ordering::Relaxed);
     }
 
-    pub(super) fn leave_alone(&self) {
+    pub(super) fn stop_following(&self) {
         self.left_alone.store(true, Ordering::Relaxed);
     }
 

@@ -55,7 +55,7 @@ pub fn end_wait() {
 pub(crate) fn abandon() {
     if let Some((region, user, _)) = served() {
         region.leave(user);
-        region.leave_alone(user);
+        region.stop_following(user);
     }
 }
 

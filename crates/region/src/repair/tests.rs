@@ -7,7 +7,7 @@ use crate::{Entered, PassReason, UserSlot, clock};
 use headworks_policy::wrr::ONE;
 
 fn ask(region: &Region, user: u32) -> Option<Entered> {
-    region.ask(user, region.begin_wait(clock::now()))
+    region.enter_or_queue(user, region.begin_wait(clock::now()))
 }
 
 fn slot(region: &Region, user: u32) -> &UserSlot {
@@ -48,7 +48,7 @@ fn without_the_lock<T>(region: &Region, work: impl FnOnce() -> T) -> T {
     result
 }
 
-/// As many need a token as wait or are owed one.
+/// As many need a permit as wait or are owed one.
 fn assert_true(region: &Region) {
     let users = (0..region.high_water()).map(|user| state(region, user));
     let need = users.filter(|state| matches!(state, State::Waiting | State::Overdraft)).count();
@@ -57,27 +57,27 @@ fn assert_true(region: &Region) {
 }
 
 fn reclaim(region: &Region) {
-    region.reclaim(&mut [0; TOKENS]);
+    region.reclaim(&mut [0; PERMITS]);
     assert_true(region);
 }
 
-fn book(region: &Region, user: u32, token: u32) {
-    slot(region, user).token.store(token + 1, Ordering::Relaxed);
-    region.tokens[token as usize].word.store(BUSY | user, Ordering::SeqCst);
+fn book(region: &Region, user: u32, permit: u32) {
+    slot(region, user).permit.store(permit + 1, Ordering::Relaxed);
+    region.permits[permit as usize].word.store(BUSY | user, Ordering::SeqCst);
 }
 
-/// What `leave` does until the token is in the hand.
+/// What `leave` does until the permit is in the hand.
 fn leaves_to_the_hand(region: &Region, user: u32) {
     assert_eq!(region.take_back(user, slot(region, user)), Some(0));
     slot(region, user).set_state(State::Idle);
 }
 
 #[test]
-fn a_token_in_a_dead_hand_is_given_on_by_whoever_comes_next() {
+fn a_permit_in_a_dead_hand_is_given_on_by_whoever_comes_next() {
     let region = enforcing(1);
     let (first, second) = (inside(region), waiting(region));
     dies(region, || leaves_to_the_hand(region, first));
-    region.pump_all();
+    region.dispatch_all();
     assert_eq!(state(region, second), State::Inside);
     let counted = [Counter::LockInherited, Counter::Reclaimed].map(|it| region.counter(it));
     assert_eq!(counted, [1, 1]);
@@ -87,11 +87,11 @@ fn a_token_in_a_dead_hand_is_given_on_by_whoever_comes_next() {
 }
 
 #[test]
-fn a_token_in_a_dead_hand_is_found_before_anything_else_is_done() {
+fn a_permit_in_a_dead_hand_is_found_before_anything_else_is_done() {
     let region = enforcing(1);
     let (first, second, third) = (inside(region), waiting(region), waiting(region));
     dies(region, || leaves_to_the_hand(region, first));
-    // It comes while others wait, and does not look at the tokens itself.
+    // It comes while others wait, and does not look at the permits itself.
     ask(region, first);
     let states = [first, second, third].map(|user| state(region, user));
     let count = |wanted| states.iter().filter(|state| **state == wanted).count();
@@ -100,14 +100,14 @@ fn a_token_in_a_dead_hand_is_found_before_anything_else_is_done() {
 }
 
 #[test]
-fn whoever_was_booked_a_token_and_not_told_is_told() {
+fn whoever_was_booked_a_permit_and_not_told_is_told() {
     let region = enforcing(1);
     let (first, second, third) = (inside(region), waiting(region), waiting(region));
     dies(region, || {
         leaves_to_the_hand(region, first);
         book(region, second, 0);
     });
-    region.pump_all();
+    region.dispatch_all();
     assert_eq!((state(region, second), state(region, third)), (State::Inside, State::Waiting));
     assert_true(region);
     region.leave(second);
@@ -115,14 +115,14 @@ fn whoever_was_booked_a_token_and_not_told_is_told() {
 }
 
 #[test]
-fn a_token_that_was_named_and_not_booked_is_free() {
+fn a_permit_that_was_named_and_not_booked_is_free() {
     let region = enforcing(1);
     let (first, second) = (inside(region), waiting(region));
     dies(region, || {
         leaves_to_the_hand(region, first);
-        slot(region, second).token.store(1, Ordering::Relaxed);
+        slot(region, second).permit.store(1, Ordering::Relaxed);
     });
-    region.pump_all();
+    region.dispatch_all();
     assert_eq!(state(region, second), State::Inside);
     region.leave(second);
     assert_eq!(ask(region, first), Some(Entered::AtOnce));
@@ -140,7 +140,7 @@ fn a_debt_that_was_paid_and_not_noted_is_paid() {
         leaves_to_the_hand(region, other);
         book(region, owner, 0);
     });
-    region.pump_all();
+    region.dispatch_all();
     assert_eq!(state(region, owner), State::Inside);
     assert_true(region);
     region.leave(owner);
@@ -153,16 +153,16 @@ fn tokens_beyond_p_are_counted_anew() {
     let users = [inside(region), inside(region)];
     region.apply(&Settings { parallelism: 1, ..Settings::default() });
     dies(region, || region.lock.excess.store(7, Ordering::Relaxed));
-    region.pump_all();
+    region.dispatch_all();
     assert_eq!(region.pending(), 1);
     users.iter().for_each(|&user| region.leave(user));
     assert_eq!(region.pending(), 0);
     assert_eq!(ask(region, users[1]), Some(Entered::AtOnce));
 }
 
-/// Two tokens are one user's for a moment while one beyond P is replaced.
+/// Two permits are one user's for a moment while one beyond P is replaced.
 #[test]
-fn whoever_dies_while_it_replaces_a_token_beyond_p_loses_neither() {
+fn whoever_dies_while_it_replaces_a_permit_beyond_p_loses_neither() {
     for named in [1, 2] {
         let region = enforcing(2);
         let users = [inside(region), inside(region)];
@@ -170,28 +170,28 @@ fn whoever_dies_while_it_replaces_a_token_beyond_p_loses_neither() {
         dies(region, || {
             leaves_to_the_hand(region, users[0]);
             book(region, users[1], 0);
-            slot(region, users[1]).token.store(named, Ordering::Relaxed);
+            slot(region, users[1]).permit.store(named, Ordering::Relaxed);
         });
-        let mut seen = [0; TOKENS];
+        let mut seen = [0; PERMITS];
         region.reclaim(&mut seen);
         region.reclaim(&mut seen);
         assert_eq!(state(region, users[1]), State::Inside);
         region.leave(users[1]);
-        let words = region.tokens[..2].iter().map(|token| token.word.load(Ordering::Relaxed));
+        let words = region.permits[..2].iter().map(|permit| permit.word.load(Ordering::Relaxed));
         assert!(words.clone().all(|word| word & BUSY == 0), "{:x?}", words.collect::<Vec<_>>());
         assert_eq!(region.pending(), 0);
     }
 }
 
 #[test]
-fn a_token_of_somebody_who_is_outside_comes_back() {
+fn a_permit_of_somebody_who_is_outside_comes_back() {
     for outside in [State::Idle, State::Lent] {
         let region = enforcing(1);
         let first = inside(region);
-        // A granter died when it took the token back, or a daemon when it lent it.
+        // A granter died when it took the permit back, or a daemon when it lent it.
         slot(region, first).set_state(outside);
         let second = waiting(region);
-        let mut seen = [0; TOKENS];
+        let mut seen = [0; PERMITS];
         region.reclaim(&mut seen);
         assert_eq!(state(region, second), State::Waiting, "it may be about to enter");
         region.reclaim(&mut seen);

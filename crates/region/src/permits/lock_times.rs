@@ -1,7 +1,7 @@
 //! How long the region's lock is held, by P and the number of sessions: `make bench-lock`.
 
 use crate::common::{enforcing, user};
-use crate::control::{Settings, TOKENS};
+use crate::control::{PERMITS, Settings};
 use crate::layout::Counter;
 use crate::{Entered, Region, clock};
 use core::cell::Cell;
@@ -31,7 +31,7 @@ fn measure(work: impl FnOnce()) -> [u64; 3] {
 }
 
 fn ask(region: &Region, user: u32) -> Option<Entered> {
-    region.ask(user, region.begin_wait(clock::now()))
+    region.enter_or_queue(user, region.begin_wait(clock::now()))
 }
 
 /// One size: the name of each operation, and what it takes.
@@ -66,7 +66,7 @@ fn size(places: u32, sessions: u32) -> Vec<(&'static str, [u64; 3])> {
         let ends = loop {
             let user = all[turns % all.len()];
             turns += 1;
-            if region.user(user).unwrap().token.load(Ordering::Relaxed) != 0 {
+            if region.user(user).unwrap().permit.load(Ordering::Relaxed) != 0 {
                 break user;
             }
         };
@@ -88,7 +88,7 @@ fn size(places: u32, sessions: u32) -> Vec<(&'static str, [u64; 3])> {
             region.apply(&Settings { parallelism, ..Settings::default() });
         }
     });
-    row("the daemon puts things right", 20, &mut || region.reclaim(&mut [0; TOKENS]));
+    row("the daemon puts things right", 20, &mut || region.reclaim(&mut [0; PERMITS]));
     while region.high_water() < USERS as u32 {
         user(region);
     }
