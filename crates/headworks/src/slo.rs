@@ -181,18 +181,18 @@ impl Slo {
         }
     }
 
-    /// Takes note of what the classes without a target have of weight together. While none of their users wants
+    /// Takes note of what the classes without a target have of weight together. While none of their sessions wants
     /// anything, it is what they had last, so that nobody who comes back finds another gate.
     fn look_at_the_rest(&mut self, now: &Snapshot, busy: &Busy) {
         let others = now.classes.iter().filter(|v| self.classes.iter().all(|c| c.class != v.class));
         let (wanted, one_each) = others.fold((0.0, 0.0), |(wanted, one_each), view| {
-            let of = |users| total_weight(view, view.weight, users);
-            (wanted + of(users(busy, view)), one_each + of(1))
+            let of = |sessions| total_weight(view, view.weight, sessions);
+            (wanted + of(sessions(busy, view)), one_each + of(1))
         });
         if wanted > 0.0 {
             self.rest = wanted;
         } else if self.rest <= 0.0 {
-            // Nobody has come yet: as if one user of each class had.
+            // Nobody has come yet: as if one session of each class had.
             self.rest = if one_each > 0.0 { one_each } else { 1.0 };
         }
     }
@@ -205,9 +205,9 @@ impl Slo {
             let number = self.classes[at].class;
             let Some(view) = now.classes.iter().find(|view| view.class == number) else { continue };
             let total = self.control.share(at) / left * self.rest;
-            let users = if view.shared { 1 } else { users(busy, view).max(1) };
+            let sessions = if view.shared { 1 } else { sessions(busy, view).max(1) };
             let kept = WEIGHT_KEPT * self.own_weight(view);
-            let weight = (total / f64::from(users)).max(kept).clamp(0.001, 1_000.0);
+            let weight = (total / f64::from(sessions)).max(kept).clamp(0.001, 1_000.0);
             self.classes[at].status.weight = weight;
             put(region, view, weight);
         }
@@ -289,41 +289,41 @@ fn put(region: &Mapping, view: &ClassView, weight: f64) {
     }
 }
 
-/// Users of each class that wanted something in a window: who is only connected takes no turns, so its weight is not
+/// Sessions of each class that wanted something in a window: who is only connected takes no turns, so its weight is not
 /// in the others' way.
 type Busy = BTreeMap<u32, u32>;
 
 fn busy(before: &Snapshot, now: &Snapshot) -> Busy {
     let requests: HashMap<(u32, u32), u64> = before
-        .users
+        .sessions
         .iter()
-        .map(|user| ((user.user, user.generation), user.totals.requests))
+        .map(|session| ((session.session, session.generation), session.totals.requests))
         .collect();
     let mut busy = Busy::new();
-    for user in now.users.iter().filter(|user| !user.bypass) {
-        let past = requests.get(&(user.user, user.generation)).copied().unwrap_or(0);
-        if user.totals.requests > past || user.state == State::Waiting {
-            *busy.entry(user.class).or_default() += 1;
+    for session in now.sessions.iter().filter(|session| !session.bypass) {
+        let past = requests.get(&(session.session, session.generation)).copied().unwrap_or(0);
+        if session.totals.requests > past || session.state == State::Waiting {
+            *busy.entry(session.class).or_default() += 1;
         }
     }
     busy
 }
 
-fn users(busy: &Busy, view: &ClassView) -> u32 {
+fn sessions(busy: &Busy, view: &ClassView) -> u32 {
     busy.get(&view.class).copied().unwrap_or(0)
 }
 
-/// Weight of so many users of a class together, if the class has this weight.
-fn total_weight(view: &ClassView, weight: f64, users: u32) -> f64 {
-    match (users, view.shared) {
+/// Weight of so many sessions of a class together, if the class has this weight.
+fn total_weight(view: &ClassView, weight: f64, sessions: u32) -> f64 {
+    match (sessions, view.shared) {
         (0, _) => 0.0,
         (_, true) => weight,
-        (users, false) => weight * f64::from(users),
+        (sessions, false) => weight * f64::from(sessions),
     }
 }
 
 /// Parts of all weight that the classes with targets have with these weights, beside the `rest` that the others have
-/// together. One that nobody uses counts as if one user did: it has to have something that can be raised.
+/// together. One that nobody uses counts as if one session did: it has to have something that can be raised.
 fn shares(
     targeted: &[u32],
     now: &Snapshot,
@@ -331,7 +331,7 @@ fn shares(
     rest: f64,
     weight: impl Fn(&ClassView) -> f64,
 ) -> Vec<f64> {
-    let of = |view: &ClassView| total_weight(view, weight(view), users(busy, view).max(1));
+    let of = |view: &ClassView| total_weight(view, weight(view), sessions(busy, view).max(1));
     let find = |class: &u32| now.classes.iter().find(|view| view.class == *class);
     let weights: Vec<f64> = targeted.iter().filter_map(find).map(of).collect();
     let total = weights.iter().sum::<f64>() + rest;
@@ -350,7 +350,7 @@ fn window<'a>(
     for (count, (now, before)) in
         counts.iter_mut().zip(view.latency.iter().zip(past.latency.iter()))
     {
-        // A user that leaves may be counted late.
+        // A session that leaves may be counted late.
         *count = now.saturating_sub(*before);
     }
     Some((counts, view))

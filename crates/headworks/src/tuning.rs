@@ -15,7 +15,7 @@ use headworks_region::control::{Passing, Settings};
 use headworks_region::{Mode, Region, clock};
 use serde::{Deserialize, Serialize};
 
-/// Time over which the number of active users is taken: its largest value counts.
+/// Time over which the number of active sessions is taken: its largest value counts.
 const ACTIVE_OVER: Nanos = Nanos::from_millis(2_000);
 
 /// Decisions that are kept for people.
@@ -84,7 +84,7 @@ pub struct Tuning {
     seen: u64,
     /// Nobody has looked yet whether the daemon before was killed while a P was in force for a moment.
     fresh: bool,
-    /// Largest number of active users in the window under way and in the one before.
+    /// Largest number of active sessions in the window under way and in the one before.
     active: [u32; 2],
     active_since: Nanos,
     last_search: Vec<Measured>,
@@ -249,7 +249,7 @@ impl Tuning {
             completed: work.turns,
             requests: work.requests,
             run: work.run,
-            users: self.active[0].max(self.active[1]),
+            sessions: self.active[0].max(self.active[1]),
         });
         match (before, tuner.phase()) {
             (Phase::Climbing, Phase::Comparing | Phase::Holding) => self.last_search = measured,

@@ -3,8 +3,8 @@
 use headworks_policy::Nanos;
 use headworks_policy::histogram::BUCKETS;
 use headworks_region::control::Settings;
-use headworks_region::snapshot::{ClassView, Snapshot, Totals, UserView};
-use headworks_region::user::Encryption;
+use headworks_region::session::Encryption;
+use headworks_region::snapshot::{ClassView, SessionView, Snapshot, Totals};
 use headworks_region::{Mapping, Mode, Protocol, State};
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The server's process and its main thread.
 pub const SERVER: u32 = 500;
 
-/// An idle user that has asked for nothing.
-pub fn user(number: u32, class: u32) -> UserView {
-    UserView {
-        user: number,
+/// An idle session that has asked for nothing.
+pub fn session(number: u32, class: u32) -> SessionView {
+    SessionView {
+        session: number,
         generation: 1,
         state: State::Idle,
         class,
@@ -40,7 +40,7 @@ pub fn user(number: u32, class: u32) -> UserView {
     }
 }
 
-/// A class each of whose users has the weight.
+/// A class each of whose sessions has the weight.
 pub fn class(class: u32, name: &str, weight: f64) -> ClassView {
     ClassView {
         class,
@@ -48,7 +48,7 @@ pub fn class(class: u32, name: &str, weight: f64) -> ClassView {
         weight,
         shared: false,
         target: None,
-        users: 0,
+        sessions: 0,
         inside: 0,
         waiting: 0,
         totals: Totals::default(),
@@ -58,7 +58,7 @@ pub fn class(class: u32, name: &str, weight: f64) -> ClassView {
 }
 
 /// A gate that holds, with four places.
-pub fn snapshot(users: Vec<UserView>, classes: Vec<ClassView>) -> Snapshot {
+pub fn snapshot(sessions: Vec<SessionView>, classes: Vec<ClassView>) -> Snapshot {
     Snapshot {
         now: Nanos(0),
         settings: Settings { mode: Mode::Enforce, parallelism: 4, ..Settings::default() },
@@ -68,7 +68,7 @@ pub fn snapshot(users: Vec<UserView>, classes: Vec<ClassView>) -> Snapshot {
         daemon: 1,
         server: SERVER,
         ungoverned: false,
-        users,
+        sessions,
         classes,
         counters: Vec::new(),
     }

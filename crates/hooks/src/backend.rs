@@ -29,7 +29,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use headworks_policy::Nanos;
 use headworks_region::layout::{Counter, Region};
-use headworks_region::user::{Encryption, UserSlot};
+use headworks_region::session::{Encryption, SessionSlot};
 use headworks_region::{Pause, Wait, clock};
 
 const NONE: i32 = -1;
@@ -74,7 +74,7 @@ pub enum Receipt {
 
 /// What is known of the client.
 struct Backend {
-    user: Option<u32>,
+    session_id: Option<u32>,
     session: Session,
     work: Work,
     /// The request that arrived waits for its turn.
@@ -106,7 +106,7 @@ unsafe impl Sync for Shelf {}
 static SHELF: Shelf = Shelf {
     busy: AtomicBool::new(false),
     backend: UnsafeCell::new(Backend {
-        user: None,
+        session_id: None,
         session: Session::new(),
         work: Work::None,
         waiting: false,
@@ -126,8 +126,8 @@ static SHELF: Shelf = Shelf {
 /// A backend that the gate follows, with all that an operation needs.
 struct Followed<'a> {
     region: &'static Region,
-    user: u32,
-    slot: &'static UserSlot,
+    session_id: u32,
+    slot: &'static SessionSlot,
     backend: &'a mut Backend,
 }
 
@@ -141,9 +141,9 @@ fn with<T>(work: impl FnOnce(&mut Followed<'_>) -> T) -> Option<T> {
     let _busy = Busy;
     // SAFETY: nobody else is here while the shelf is busy, and no reference outlives that.
     let backend = unsafe { &mut *SHELF.backend.get() };
-    backend.user.and_then(|user| {
-        let slot = region.user(user)?;
-        Some(work(&mut Followed { region, user, slot, backend }))
+    backend.session_id.and_then(|session_id| {
+        let slot = region.session(session_id)?;
+        Some(work(&mut Followed { region, session_id, slot, backend }))
     })
 }
 
@@ -191,7 +191,7 @@ fn set_stage(stage: Stage) {
     STAGE.store(stage as u8, Ordering::Relaxed);
 }
 
-/// Whether the user's permit was kept for its next request.
+/// Whether the session's permit was kept for its next request.
 pub fn anticipating() -> bool {
     ANTICIPATING.load(Ordering::Relaxed)
 }
@@ -213,14 +213,14 @@ pub fn adopt() {
     waits::find();
     let pid = process::own_pid();
     region.reclaim_from_previous_process(pid);
-    let Some(user) = region.register(pid, clock::now()) else { return };
-    if let Some(slot) = region.user(user) {
+    let Some(session_id) = region.register(pid, clock::now()) else { return };
+    if let Some(slot) = region.session(session_id) {
         slot.address.set(peer.address());
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
     if !SHELF.busy.swap(true, Ordering::Acquire) {
         // SAFETY: as in `with`.
-        unsafe { (*SHELF.backend.get()).user = Some(user) };
+        unsafe { (*SHELF.backend.get()).session_id = Some(session_id) };
         SHELF.busy.store(false, Ordering::Release);
     }
 }
@@ -231,7 +231,7 @@ pub fn adopt() {
 pub fn about_to_receive() -> Receipt {
     with(|it| {
         if it.backend.waiting {
-            return match it.region.continue_wait(it.user, it.backend.hold) {
+            return match it.region.continue_wait(it.session_id, it.backend.hold) {
                 Some(entered) => it.enter(entered),
                 None => Receipt::Later,
             };
@@ -320,7 +320,7 @@ pub fn may_lend() -> bool {
     LENDABLE.load(Ordering::Relaxed)
 }
 
-/// The backend is about to sleep in the epoll set `set`. If its user holds a permit meanwhile, says how long it may sleep
+/// The backend is about to sleep in the epoll set `set`. If its session holds a permit meanwhile, says how long it may sleep
 /// before [`slept`] is to be called, and for what it sleeps.
 pub fn about_to_sleep(set: i32) -> Option<(Nanos, Pause)> {
     let other = WAIT_SET.load(Ordering::Relaxed) != set;
@@ -350,17 +350,17 @@ pub fn slept(why: Pause) {
         set_lendable(false);
         if anticipating() {
             set_anticipating(false);
-            it.region.leave(it.user);
+            it.region.leave(it.session_id);
         } else {
             match why {
-                Pause::Thinking | Pause::Client => drop(it.region.lend(it.user, why)),
-                _ => it.region.block(it.user, why),
+                Pause::Thinking | Pause::Client => drop(it.region.lend(it.session_id, why)),
+                _ => it.region.block(it.session_id, why),
             }
         }
     });
 }
 
-/// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at once, so its user is inside
+/// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at once, so its session is inside
 /// again.
 pub fn woke() {
     with(|it| {
@@ -368,7 +368,7 @@ pub fn woke() {
         let busy = backend.work != Work::None && !backend.at_boundary();
         if busy {
             set_lendable(true);
-            it.region.unblock(it.user);
+            it.region.unblock(it.session_id);
         }
     });
 }
@@ -392,13 +392,13 @@ pub fn knows(fd: i32) -> bool {
 /// still to be delivered.
 pub(crate) fn abandon() {
     with(|it| {
-        it.backend.user = None;
-        it.region.unregister(it.user);
+        it.backend.session_id = None;
+        it.region.unregister(it.session_id);
     });
     process::stand_aside();
 }
 
-/// The process ends in an orderly way, and its locks are released: what its user held is given back.
+/// The process ends in an orderly way, and its locks are released: what its session held is given back.
 pub fn exiting() {
     if CLIENT.load(Ordering::Relaxed) == NONE || !process::is_attached_process() {
         return;
@@ -407,8 +407,8 @@ pub fn exiting() {
         if it.backend.waiting {
             it.region.count(Counter::Cancelled);
         }
-        it.backend.user = None;
-        it.region.unregister(it.user);
+        it.backend.session_id = None;
+        it.region.unregister(it.session_id);
     });
     CLIENT.store(NONE, Ordering::Relaxed);
 }

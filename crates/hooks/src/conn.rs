@@ -44,7 +44,7 @@ pub struct Inner {
     /// When it was admitted.
     pub admitted: Nanos,
     /// Whose connection it is.
-    pub user: Option<u32>,
+    pub session_id: Option<u32>,
     /// The identity by which it got its class (`Session::identity_number`), if it has one.
     pub classified: Option<u8>,
     /// It is left alone from here on, and was counted for it.
@@ -99,7 +99,7 @@ impl Inner {
         Inner {
             wait: Nanos(0),
             admitted: Nanos(0),
-            user: None,
+            session_id: None,
             classified: None,
             left_alone: false,
             framing: Framing::MySql,
@@ -117,7 +117,7 @@ impl Inner {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Conn {
-    user: AtomicU32,
+    session_id: AtomicU32,
     /// A packet's header that came alone, not yet shown to the session; zero for none. MariaDB
     /// reads each header by a call of its own, which then costs next to nothing.
     header: AtomicU32,
@@ -125,7 +125,7 @@ pub struct Conn {
     anticipating: AtomicBool,
     /// The next byte from the client begins a command's packet.
     at_start: AtomicBool,
-    /// Its user may hold a permit that could be lent while the server sleeps.
+    /// Its session may hold a permit that could be lent while the server sleeps.
     lendable: AtomicBool,
     early: EarlyReads,
     /// Generic framing follows the bytes of the socket.
@@ -134,7 +134,7 @@ pub struct Conn {
     in_library: AtomicBool,
     /// An operation on it failed: nothing of it is looked at any more.
     abandoned: AtomicBool,
-    /// User of a connection that was closed while its thread was in an operation, plus one.
+    /// Session of a connection that was closed while its thread was in an operation, plus one.
     orphan: AtomicU32,
     /// What the request that arrives waited until its event was passed on, in microseconds.
     waited_us: AtomicU32,
@@ -162,7 +162,7 @@ pub struct Use<'a> {
 impl Conn {
     const fn new() -> Self {
         Conn {
-            user: AtomicU32::new(0),
+            session_id: AtomicU32::new(0),
             header: AtomicU32::new(0),
             work: AtomicU8::new(0),
             anticipating: AtomicBool::new(false),
@@ -180,14 +180,14 @@ impl Conn {
         }
     }
 
-    /// The user of this connection, if it has one.
-    pub fn user(&self) -> Option<u32> {
-        self.user.load(Ordering::Acquire).checked_sub(1)
+    /// The session of this connection, if it has one.
+    pub fn session_id(&self) -> Option<u32> {
+        self.session_id.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// Whether what goes through its socket is to be looked at.
     pub fn is_followed(&self) -> bool {
-        self.user.load(Ordering::Acquire) != 0
+        self.session_id.load(Ordering::Acquire) != 0
             && !self.in_library.load(Ordering::Relaxed)
             && !self.is_abandoned()
     }
@@ -245,7 +245,7 @@ impl Conn {
         self.anticipating.store(anticipating, Ordering::Relaxed);
     }
 
-    /// Whether its user may hold a permit that could be lent while the server sleeps. The permit
+    /// Whether its session may hold a permit that could be lent while the server sleeps. The permit
     /// itself is the region's matter; most sleepers have none, and need not ask there.
     pub fn lendable(&self) -> bool {
         self.lendable.load(Ordering::Relaxed)
@@ -312,24 +312,26 @@ impl Conn {
         way.map(|way| Use { conn: self, way })
     }
 
-    /// Ends the entry's connection; `gone` gets the user once its thread acts for it no more:
+    /// Ends the entry's connection; `gone` gets the session once its thread acts for it no more:
     /// now, or when the operation in which that thread is comes to its end. Of several callers
     /// one ends it.
     pub fn end(&self, gone: impl FnOnce(u32)) {
-        let Some(user) = self.user.swap(0, Ordering::AcqRel).checked_sub(1) else { return };
+        let Some(session_id) = self.session_id.swap(0, Ordering::AcqRel).checked_sub(1) else {
+            return;
+        };
         if let Some(mut inner) = self.try_use() {
-            inner.user = None;
+            inner.session_id = None;
             inner.leave(Ownership::GiveUp);
             core::mem::forget(inner);
-            gone(user);
+            gone(session_id);
             return;
         }
-        self.orphan.store(user + 1, Ordering::SeqCst);
+        self.orphan.store(session_id + 1, Ordering::SeqCst);
         // Its thread may have left between the two: then it has not seen the note.
         if !self.turnstile.occupied()
-            && let Some(user) = self.take_orphan()
+            && let Some(session_id) = self.take_orphan()
         {
-            gone(user);
+            gone(session_id);
         }
     }
 
@@ -347,10 +349,10 @@ impl Conn {
         if self.orphan.load(Ordering::SeqCst) == 0 || self.turnstile.occupied() {
             return;
         }
-        if let Some(user) = self.take_orphan()
+        if let Some(session_id) = self.take_orphan()
             && let Some(region) = process::region()
         {
-            region.unregister(user);
+            region.unregister(session_id);
         }
     }
 }
@@ -375,9 +377,9 @@ impl Use<'_> {
     }
 
     /// Begins a new connection.
-    pub fn begin(&mut self, user: u32) {
+    pub fn begin(&mut self, session_id: u32) {
         **self = Inner::new();
-        self.user = Some(user);
+        self.session_id = Some(session_id);
         self.conn.set_work(Work::None);
         self.conn.set_anticipating(false);
         self.conn.set_lendable(false);
@@ -386,7 +388,7 @@ impl Use<'_> {
         self.conn.abandoned.store(false, Ordering::Relaxed);
         self.note_channel();
         self.conn.header.store(0, Ordering::Relaxed);
-        self.conn.user.store(user + 1, Ordering::Release);
+        self.conn.session_id.store(session_id + 1, Ordering::Release);
     }
 
     fn leave(&self, ownership: Ownership) {
@@ -488,11 +490,11 @@ mod tests {
         first.begin(7);
         drop(first);
         assert!(conn.try_use().is_some());
-        assert_eq!(find(70_001).unwrap().user(), Some(7));
+        assert_eq!(find(70_001).unwrap().session_id(), Some(7));
         let gone = core::cell::Cell::new(None);
-        conn.end(|user| gone.set(Some(user)));
+        conn.end(|session_id| gone.set(Some(session_id)));
         assert_eq!(gone.take(), Some(7));
-        conn.end(|user| gone.set(Some(user)));
+        conn.end(|session_id| gone.set(Some(session_id)));
         assert_eq!(gone.take(), None, "it has ended already");
     }
 
@@ -502,9 +504,9 @@ mod tests {
         conn.try_use().unwrap().begin(9);
         let inner = conn.try_use().unwrap();
         let gone = core::cell::Cell::new(None);
-        conn.end(|user| gone.set(Some(user)));
+        conn.end(|session_id| gone.set(Some(session_id)));
         assert_eq!(gone.take(), None, "its thread still acts for it");
-        assert_eq!(conn.user(), None, "but nobody new finds it");
+        assert_eq!(conn.session_id(), None, "but nobody new finds it");
         assert_eq!(conn.orphan.load(Ordering::SeqCst), 10);
         drop(inner);
         assert_eq!(conn.orphan.load(Ordering::SeqCst), 0);

@@ -2,8 +2,8 @@
 //! memcached, and MariaDB with its pool of threads.
 //!
 //! # The problem
-//! A thread that waits in the gate for one user would stop all others. So a user is held by *hiding that its socket is
-//! ready*: the loop asks the kernel which sockets are ready (`epoll_wait`), and does not hear of those whose users have no
+//! A thread that waits in the gate for one session would stop all others. So a session is held by *hiding that its socket is
+//! ready*: the loop asks the kernel which sockets are ready (`epoll_wait`), and does not hear of those whose sessions have no
 //! permit yet. Their bytes stay in the kernel.
 //!
 //! # The one primitive
@@ -11,8 +11,8 @@
 //! Such a socket cannot be hidden without two more system calls for each request (out of the set, and back into it), or
 //! the loop would spin. So its real registration is *edge-triggered*: the kernel tells of each arrival once, and
 //! what it told is remembered here ([`watch`]) until the server's own `read` comes back with less than was asked for. A
-//! held user's event is one that was not passed on; nothing has to be undone when its turn comes, and a loop with a
-//! thousand held users sleeps as deeply as one without.
+//! held session's event is one that was not passed on; nothing has to be undone when its turn comes, and a loop with a
+//! thousand held sessions sleeps as deeply as one without.
 //!
 //! The server notices no difference: a socket that it did not read empty is reported again, after the kernel confirmed
 //! it ([`turn`]); registrations that are edge-triggered, one-shot or for writing are left as they are ([`control`]), and
@@ -20,7 +20,7 @@
 //!
 //! # A turn
 //! It begins when an event is passed on ([`wait`]). The server reads what is there, answers, and comes back to
-//! `epoll_wait`: then the turn is over, unless a transaction is open. P bounds how many users' events one call
+//! `epoll_wait`: then the turn is over, unless a transaction is open. P bounds how many sessions' events one call
 //! passes on; who is next is the policy's choice, and every command counts as a request.
 //!
 //! # Inside TLS

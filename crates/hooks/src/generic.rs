@@ -10,7 +10,7 @@
 //! asked whether it has written ([`crate::traffic`]).
 //!
 //! What this cannot see: who the client is, transactions, locks, and requests sent ahead
-//! (pipelining), which count as one. A user that owns a lock may therefore be held; the stall
+//! (pipelining), which count as one. A session that owns a lock may therefore be held; the stall
 //! detector is what helps then.
 //!
 //! Over TLS that is part of the server, the bytes are records (RFC 8446, section 5.1): one byte of

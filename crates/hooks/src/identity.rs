@@ -4,7 +4,7 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::rules;
-use headworks_region::user::UserSlot;
+use headworks_region::session::SessionSlot;
 
 /// A short string kept in place: up to 64 bytes, longer input is cut (at a character's border when shown).
 ///
@@ -112,27 +112,27 @@ impl Identity {
     }
 }
 
-/// Writes down who a user is, and puts it into the class that the rules say.
-pub(crate) fn apply_identity(region: &Region, user: u32, identity: &Identity) {
-    let Some(slot) = region.user(user) else { return };
+/// Writes down who a session is, and puts it into the class that the rules say.
+pub(crate) fn apply_identity(region: &Region, session_id: u32, identity: &Identity) {
+    let Some(slot) = region.session(session_id) else { return };
     slot.account.set(identity.account());
     slot.database.set(identity.database());
     slot.application.set(identity.application());
-    judge(region, user);
+    judge(region, session_id);
 }
 
-/// Puts a user into the class that the rules say.
-pub(crate) fn judge(region: &Region, user: u32) {
-    let Some(slot) = region.user(user) else { return };
+/// Puts a session into the class that the rules say.
+pub(crate) fn judge(region: &Region, session_id: u32) {
+    let Some(slot) = region.session(session_id) else { return };
     let (verdict, epoch) = region.rules.classify(&identity_of(slot));
     if verdict.bypass {
         region.count(Counter::Administrator);
     }
-    region.classify(user, verdict.class, verdict.bypass, epoch);
+    region.classify(session_id, verdict.class, verdict.bypass, epoch);
 }
 
-/// What the rules see of a user.
-pub fn identity_of(slot: &UserSlot) -> rules::Identity {
+/// What the rules see of a session.
+pub fn identity_of(slot: &SessionSlot) -> rules::Identity {
     rules::Identity {
         account: slot.account.get(),
         database: slot.database.get(),

@@ -4,7 +4,7 @@
 //! Problem. The gate sees only bytes: what the server's `recv` returned and what its `send` accepted,
 //! cut anywhere. From those it must know (1) that a request begins, before the server works on it,
 //! (2) that the server came back for the next one, (3) whether this connection owns something that
-//! others may be waiting for. A user for whom (3) holds keeps its slot, because a held lock owner
+//! others may be waiting for. A session for whom (3) holds keeps its slot, because a held lock owner
 //! deadlocks the whole server.
 //!
 //! The primitive is [`Session`]: a plain value of fixed size, one per connection, fed with bytes from

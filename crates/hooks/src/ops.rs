@@ -29,15 +29,15 @@ use headworks_policy::counterfactual::ObservedTurn;
 use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
-use headworks_region::user::{Encryption, State, UserSlot};
+use headworks_region::session::{Encryption, SessionSlot, State};
 use headworks_region::{Entered, PassReason, Pause, Protocol, clock};
 
 /// A connection that the gate follows, with all that an operation needs.
 struct Followed {
     region: &'static Region,
     conn: &'static Conn,
-    user: u32,
-    slot: &'static UserSlot,
+    session_id: u32,
+    slot: &'static SessionSlot,
 }
 
 fn follow(conn: &'static Conn) -> Option<Followed> {
@@ -46,9 +46,9 @@ fn follow(conn: &'static Conn) -> Option<Followed> {
 
 /// As [`follow`], also for a connection on which an operation failed.
 fn owner(conn: &'static Conn) -> Option<Followed> {
-    let user = conn.user()?;
+    let session_id = conn.session_id()?;
     let region = process::region()?;
-    Some(Followed { region, conn, user, slot: region.user(user)? })
+    Some(Followed { region, conn, session_id, slot: region.session(session_id)? })
 }
 
 impl Followed {
@@ -60,7 +60,7 @@ impl Followed {
 
     fn mine(&self, used: Option<Use<'static>>) -> Option<Use<'static>> {
         match used {
-            Some(inner) if inner.user == Some(self.user) => Some(inner),
+            Some(inner) if inner.session_id == Some(self.session_id) => Some(inner),
             Some(_) => None,
             None => {
                 self.region.count(Counter::ConcurrentUse);
@@ -87,25 +87,25 @@ pub fn accepted(fd: i32) {
         return;
     };
     // A predecessor whose end we did not see: its descriptor was closed by other means.
-    conn.end(|user| region.unregister(user));
+    conn.end(|session_id| region.unregister(session_id));
     let Some(peer) = peer_of(fd) else { return };
     let Some(mut inner) = conn.try_use() else {
         region.count(Counter::ConcurrentUse);
         return;
     };
-    let Some(user) = region.register(process::own_pid(), clock::now()) else { return };
-    if let Some(slot) = region.user(user) {
+    let Some(session_id) = region.register(process::own_pid(), clock::now()) else { return };
+    if let Some(slot) = region.session(session_id) {
         slot.address.set(peer.address());
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
-    inner.begin(user);
+    inner.begin(session_id);
     inner.traffic = Traffic::of(fd);
     if region.protocol() == Protocol::Generic {
         inner.framing = Framing::Generic;
         inner.note_channel();
         drop(inner);
         // Nobody will say who the client is: its address is all that rules can see.
-        judge(region, user);
+        judge(region, session_id);
     }
 }
 
@@ -131,7 +131,7 @@ fn request_is_over(it: &Followed, mut inner: Use<'_>) {
     let mut quota_left = false;
     let now = clock::now();
     if work == Work::Admitted {
-        it.region.record(it.user, it.slot, inner.wait, (inner.admitted, now), 1);
+        it.region.record(it.session_id, it.slot, inner.wait, (inner.admitted, now), 1);
         quota_left = it.region.spend(it.slot);
     }
     if !holding.is_empty() {
@@ -144,7 +144,7 @@ fn request_is_over(it: &Followed, mut inner: Use<'_>) {
 fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
     it.slot.served.turn_ended();
     if it.region.control.mode() != Mode::Enforce {
-        note_turn(it.region, it.user, now);
+        note_turn(it.region, it.session_id, now);
     }
     let anticipating = quota_left
         && it.slot.state() == State::Inside
@@ -177,10 +177,10 @@ pub fn about_to_wait(conn: &'static Conn) {
 
 /// For the replay of what was not enforced.
 #[cold]
-pub(crate) fn note_turn(region: &Region, user: u32, now: Nanos) {
-    let Some(slot) = region.user(user) else { return };
+pub(crate) fn note_turn(region: &Region, session_id: u32, now: Nanos) {
+    let Some(slot) = region.session(session_id) else { return };
     region.ring.push(&ObservedTurn {
-        user,
+        session: session_id,
         class: slot.class.load(Ordering::Relaxed),
         arrived: Nanos(slot.turn_arrived_ns.load(Ordering::Relaxed)),
         ended: now,
@@ -189,10 +189,10 @@ pub(crate) fn note_turn(region: &Region, user: u32, now: Nanos) {
     });
 }
 
-/// Gives back whatever permit the user has.
+/// Gives back whatever permit the session has.
 fn leave(it: &Followed) {
     it.conn.set_lendable(false);
-    it.region.leave(it.user);
+    it.region.leave(it.session_id);
 }
 
 /// `recv` returned these bytes. May hold the calling thread until its turn comes.
@@ -266,7 +266,7 @@ fn receive_generic(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
         return;
     }
     let generation = it.slot.generation.load(Ordering::Relaxed);
-    if shared::seen(it.region, it.user, generation) {
+    if shared::seen(it.region, it.session_id, generation) {
         it.conn.set_work(Work::Passed);
         it.slot.served.was_passed();
         it.slot.pass_reason.store(PassReason::SharedThread as u32, Ordering::Relaxed);
@@ -314,7 +314,7 @@ pub fn sent_inside_tls(conn: &'static Conn, bytes: &[u8]) {
     }
 }
 
-/// `recv` found nothing to read. Only needed while [`Conn::anticipating`]: the user's permit was
+/// `recv` found nothing to read. Only needed while [`Conn::anticipating`]: the session's permit was
 /// kept for its next request.
 pub fn found_nothing(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
@@ -364,7 +364,7 @@ pub fn sent_unread(conn: &'static Conn, count: usize) {
     }
 }
 
-/// The server is about to sleep until the connection is ready. If its user holds a permit
+/// The server is about to sleep until the connection is ready. If its session holds a permit
 /// meanwhile, says how long it may sleep before [`slept`] is to be called. Nothing but loads.
 pub fn about_to_sleep(conn: &'static Conn) -> Option<Nanos> {
     if !conn.lendable() {
@@ -390,21 +390,21 @@ pub fn slept(conn: &'static Conn) {
     conn.set_lendable(false);
     if conn.anticipating() {
         conn.set_anticipating(false);
-        it.region.leave(it.user);
+        it.region.leave(it.session_id);
     } else {
         let thinks = conn.work() == Work::None;
-        it.region.lend(it.user, if thinks { Pause::Thinking } else { Pause::Client });
+        it.region.lend(it.session_id, if thinks { Pause::Thinking } else { Pause::Client });
     }
 }
 
 /// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at
-/// once, so its user is inside again.
+/// once, so its session is inside again.
 pub fn woke(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let Some(inner) = it.exclusive() else { return };
     if conn.work() != Work::None && !inner.at_boundary() && it.slot.state() == State::Lent {
         conn.set_lendable(true);
-        it.region.unblock(it.user);
+        it.region.unblock(it.session_id);
     }
 }
 
@@ -412,7 +412,7 @@ pub fn woke(conn: &'static Conn) {
 pub fn shutting_down(fd: i32) {
     let Some(it) = conn::find(fd).and_then(owner) else { return };
     if process::is_attached_process() {
-        it.region.cancel(it.user);
+        it.region.cancel(it.session_id);
     } else {
         it.region.count(Counter::Foreign);
     }
@@ -427,17 +427,17 @@ pub fn closing(conn: &'static Conn) {
     }
     unseen::closing(&it);
     // Its thread may wait in the gate: it must not any longer.
-    it.region.cancel(it.user);
+    it.region.cancel(it.session_id);
     blocked::serves(None);
-    it.conn.end(|user| it.region.unregister(user));
+    it.conn.end(|session_id| it.region.unregister(session_id));
 }
 
 /// An operation on the connection failed: it passes from here on, and nothing of it is looked at.
 pub(crate) fn abandon(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     conn.abandon();
-    it.region.leave(it.user);
-    it.region.stop_following(it.user);
+    it.region.leave(it.session_id);
+    it.region.stop_following(it.session_id);
 }
 
 fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
@@ -461,17 +461,17 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
             slot.thread.store(if pooled { 0 } else { thread_id() }, Ordering::Relaxed);
             it.conn.set_work(Work::Admitted);
             it.conn.set_lendable(true);
-            blocked::serves(Some(it.user));
+            blocked::serves(Some(it.session_id));
             it.region.end_gap(slot, now);
             inner.wait = waited;
             inner.admitted = now;
             match slot.state() {
                 State::Inside | State::Overdraft | State::Long => {}
                 State::Passing => slot.served.was_passed(),
-                State::Lent => it.region.reenter(it.user),
-                _ if !inner.holding().is_empty() => it.region.reenter(it.user),
+                State::Lent => it.region.reenter(it.session_id),
+                _ if !inner.holding().is_empty() => it.region.reenter(it.session_id),
                 // Its thread serves others, too, and read this without having been told to: it must not be held.
-                _ if pooled => it.region.reenter(it.user),
+                _ if pooled => it.region.reenter(it.session_id),
                 _ => {
                     slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
                     hold(it, &mut inner, now);
@@ -483,10 +483,10 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
     }
 }
 
-/// Waits for the user's turn. Whoever shuts the socket down or closes it meanwhile only needs the
+/// Waits for the session's turn. Whoever shuts the socket down or closes it meanwhile only needs the
 /// region to release this thread, and leaves the rest to it.
 fn hold(it: &Followed, inner: &mut Use<'_>, arrived: Nanos) {
-    let entered = it.region.enter(it.user, arrived);
+    let entered = it.region.enter(it.session_id, arrived);
     let admitted = if entered == Entered::AtOnce { arrived } else { clock::now() };
     it.slot.admitted_ns.store(admitted.0, Ordering::Relaxed);
     inner.wait = admitted.since(arrived);
@@ -497,7 +497,7 @@ fn hold(it: &Followed, inner: &mut Use<'_>, arrived: Nanos) {
 fn classify(it: &Followed, inner: &mut Use<'_>) {
     inner.classified = Some(inner.session.identity_number());
     if let Some(identity) = inner.session.identity() {
-        apply_identity(it.region, it.user, identity);
+        apply_identity(it.region, it.session_id, identity);
     }
 }
 
@@ -526,5 +526,5 @@ fn never_hold(it: &Followed, inner: &mut Use<'_>, counter: Counter) {
     it.conn.set_work(Work::None);
     it.conn.set_lendable(false);
     it.region.count(counter);
-    it.region.stop_following(it.user);
+    it.region.stop_following(it.session_id);
 }

@@ -31,7 +31,7 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("epoll_ctl", "a client joins or leaves an event loop, or says what it waits for"),
     symbol(
         "epoll_wait",
-        "events of users that must wait are held back; in a process for one connection, as poll",
+        "events of sessions that must wait are held back; in a process for one connection, as poll",
     ),
     symbol("epoll_pwait", "epoll_wait, with a mask of signals"),
     symbol("epoll_pwait2", "epoll_wait, with another kind of time-out"),

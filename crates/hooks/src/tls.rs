@@ -51,7 +51,7 @@ pub fn whose(fd: i32) -> Option<Whose> {
     if backend::serves(fd) {
         return Some(Whose::Backend);
     }
-    if let Some(conn) = conn::find(fd).filter(|conn| conn.user().is_some()) {
+    if let Some(conn) = conn::find(fd).filter(|conn| conn.session_id().is_some()) {
         return Some(Whose::Thread(conn));
     }
     eventloop::followed(fd).map(Whose::Loop)

@@ -48,7 +48,7 @@ fn a_request_in_records_is_held_until_its_turn_however_long_that_takes() {
     backend::sent(&[22, 3, 3, 0, 2, 1, 2]);
     let occupant = region.register(std::process::id(), clock::now()).unwrap();
     region.enter(occupant, clock::now());
-    let own = (0..region.high_water()).find(|&user| user != occupant).unwrap();
+    let own = (0..region.high_water()).find(|&session| session != occupant).unwrap();
     let owner = std::thread::spawn(move || {
         std::thread::sleep(HELD);
         region.leave(occupant);
@@ -60,10 +60,13 @@ fn a_request_in_records_is_held_until_its_turn_however_long_that_takes() {
     assert!(begun.elapsed() >= HELD - Duration::from_millis(100), "{:?}", begun.elapsed());
     assert_eq!(backend::deliver(&mut [0; 8]), None, "nothing is kept");
     owner.join().unwrap();
-    assert_eq!((region.user(own).unwrap().state(), backend::stage()), (State::Inside, Stage::Busy));
+    assert_eq!(
+        (region.session(own).unwrap().state(), backend::stage()),
+        (State::Inside, Stage::Busy)
+    );
     // The answer, and the next read: the place is free again.
     backend::sent(&[23, 3, 3, 0, 2, 1, 2]);
     assert_eq!(backend::about_to_receive(), Receipt::Go);
-    assert_eq!(region.user(own).unwrap().state(), State::Idle);
+    assert_eq!(region.session(own).unwrap().state(), State::Idle);
     backend::exiting();
 }

@@ -7,7 +7,7 @@ use headworks_hooks::process;
 use headworks_policy::Nanos;
 use headworks_region::control::{Count, Settings};
 use headworks_region::layout::Counter;
-use headworks_region::user::FLAG_UNFOLLOWED;
+use headworks_region::session::FLAG_UNFOLLOWED;
 use headworks_region::{Entered, Mapping, PassReason, Protocol, Region, State, clock};
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
@@ -47,7 +47,7 @@ struct Client {
     server: UnixStream,
     _client: UnixStream,
     conn: &'static Conn,
-    user: u32,
+    session: u32,
 }
 
 impl Client {
@@ -55,15 +55,15 @@ impl Client {
         let (server, client) = UnixStream::pair().unwrap();
         ops::accepted(server.as_raw_fd());
         let conn = conn::find(server.as_raw_fd()).unwrap();
-        Client { user: conn.user().unwrap(), server, _client: client, conn }
+        Client { session: conn.session_id().unwrap(), server, _client: client, conn }
     }
 
     fn state(&self, region: &Region) -> State {
-        region.user(self.user).unwrap().state()
+        region.session(self.session).unwrap().state()
     }
 
     fn is_left_alone(&self, region: &Region) -> bool {
-        let flags = region.user(self.user).unwrap().flags.load(Ordering::Relaxed);
+        let flags = region.session(self.session).unwrap().flags.load(Ordering::Relaxed);
         flags & FLAG_UNFOLLOWED != 0
     }
 }
@@ -74,11 +74,11 @@ impl Drop for Client {
     }
 }
 
-/// Another user that wants the place.
+/// Another session that wants the place.
 fn waiting(region: &Region) -> u32 {
-    let user = region.register(std::process::id(), clock::now()).unwrap();
-    assert_eq!(region.enter_or_queue(user, region.begin_wait(clock::now())), None);
-    user
+    let session = region.register(std::process::id(), clock::now()).unwrap();
+    assert_eq!(region.enter_or_queue(session, region.begin_wait(clock::now())), None);
+    session
 }
 
 #[test]
@@ -93,18 +93,18 @@ fn an_error_on_one_connection_leaves_that_one_alone_and_the_third_opens_the_gate
     assert!(one.is_left_alone(region) && !one.conn.is_followed());
     assert_eq!((one.state(region), region.counter(Counter::Panic)), (State::Idle, 1));
     // Its place is the next one's, and the gate goes on for all others.
-    assert_eq!(region.user(waiter).unwrap().state(), State::Inside);
+    assert_eq!(region.session(waiter).unwrap().state(), State::Inside);
     assert!(process::region().is_some() && region.control.enforcing());
     ops::received(one.conn, b"more");
     assert_eq!(one.state(region), State::Idle, "nothing of it is looked at");
     let second = waiting(region);
     region.leave(waiter);
-    assert_eq!(region.user(second).unwrap().state(), State::Inside);
+    assert_eq!(region.session(second).unwrap().state(), State::Inside);
     // Its slot is free once it is closed, and its number is another's then.
-    let user = one.user;
+    let session = one.session;
     let fd = one.server.as_raw_fd();
     drop(one);
-    assert_eq!(region.user(user).unwrap().state(), State::Free);
+    assert_eq!(region.session(session).unwrap().state(), State::Free);
     let (again, _other) = UnixStream::pair().unwrap();
     assert_eq!(again.as_raw_fd(), fd, "the number is free");
     ops::accepted(fd);
@@ -119,8 +119,8 @@ fn an_error_on_one_connection_leaves_that_one_alone_and_the_third_opens_the_gate
     assert_eq!(counted, [3, 1]);
     let _ = std::panic::take_hook();
     region.set_off(false);
-    for user in [waiter, second] {
-        region.unregister(user);
+    for session in [waiter, second] {
+        region.unregister(session);
     }
 }
 
@@ -137,7 +137,7 @@ fn a_permit_is_lent_while_a_read_in_the_middle_of_a_request_waits() {
     assert_eq!(one.state(region), State::Inside, "not at once");
     region.lend_unused(clock::now() + Nanos::from_millis(2), Nanos::from_millis(50));
     assert_eq!(one.state(region), State::Lent);
-    assert_eq!(region.user(waiter).unwrap().state(), State::Inside);
+    assert_eq!(region.session(waiter).unwrap().state(), State::Inside);
     ops::received(one.conn, b"the rest");
     assert_eq!(one.state(region), State::Overdraft, "it goes on at once");
     assert!(!one.is_left_alone(region));
@@ -168,15 +168,15 @@ fn a_unix_socket_whose_answers_are_never_seen_passes() {
         ops::received(one.conn, b"another request");
         assert!(matches!(one.state(region), State::Idle | State::Passing));
     }
-    assert_eq!(region.user(waiter).unwrap().state(), State::Inside);
+    assert_eq!(region.session(waiter).unwrap().state(), State::Inside);
     region.unregister(waiter);
 }
 
 #[test]
 fn a_held_user_that_is_left_alone_by_another_thread_goes_on_at_once() {
     let (region, _turn) = alone();
-    let user = || region.register(std::process::id(), clock::now()).unwrap();
-    let (occupant, held) = (user(), user());
+    let session = || region.register(std::process::id(), clock::now()).unwrap();
+    let (occupant, held) = (session(), session());
     assert_eq!(region.enter(occupant, clock::now()), Entered::AtOnce);
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

@@ -32,9 +32,9 @@ pub mod wrr;
 
 pub use units::Nanos;
 
-/// Users (client connections) that one gate can know at a time. A connection beyond this passes
+/// Sessions (client connections) that one gate can know at a time. A connection beyond this passes
 /// unregulated and is counted.
-pub const USERS: usize = 16_384;
+pub const SESSIONS: usize = 16_384;
 
-/// Classes (groups of users that share a weight) that one gate can know.
+/// Classes (groups of sessions that share a weight) that one gate can know.
 pub const CLASSES: usize = 64;

@@ -1,8 +1,8 @@
-//! The matching point: how many users a database serves best at a time, from three measurements.
+//! The matching point: how many sessions a database serves best at a time, from three measurements.
 //!
 //! # Problem
-//! Throughput λ grows with the number of users inside, P, while there is idle capacity, and falls
-//! beyond, because users get in each other's way (locks, caches, context switches). The *matching
+//! Throughput λ grows with the number of sessions inside, P, while there is idle capacity, and falls
+//! beyond, because sessions get in each other's way (locks, caches, context switches). The *matching
 //! point* C is the smallest P where λ peaks. Trying every P takes too long.
 //!
 //! # Model
@@ -41,7 +41,7 @@
 /// A measured throughput.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Users inside, P.
+    /// Sessions inside, P.
     pub parallelism: u32,
     /// Requests or transactions a second, λ.
     pub throughput_per_s: f64,

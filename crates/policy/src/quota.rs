@@ -1,6 +1,6 @@
 //! ζ, the quota of a scheduling round, as large as fairness and steadiness allow.
 //!
-//! A larger ζ lets each user issue more requests in a row, whose data is then still in the cache;
+//! A larger ζ lets each session issue more requests in a row, whose data is then still in the cache;
 //! it also makes the others wait longer, and unequally. ζ therefore grows by a little while unfairness and latency
 //! variability are clearly below their bounds, and halves when one is above (AppleS, Algorithm 2:
 //! the additive increase and multiplicative decrease of TCP's congestion control).
@@ -42,7 +42,7 @@ impl Default for QuotaLimits {
     }
 }
 
-/// Turns of a mean user that a window should have, for a bound of one; with less than a part of them nothing is known.
+/// Turns of a mean session that a window should have, for a bound of one; with less than a part of them nothing is known.
 /// Turns come whole: with n turns each, one more or less is 1/n of unfairness, and there is one at each end of a window,
 /// larger or smaller than the mean. For a bound of 10 % that makes 40. In a simulation with 20 of them a third of all
 /// windows is above the bound whatever ζ is.
@@ -53,7 +53,7 @@ const TURNS_PART: f64 = 0.75;
 const WINDOW_MIN: Nanos = Nanos::from_millis(100);
 const WINDOW_MAX: Nanos = Nanos::from_millis(20_000);
 
-/// Part of one more turn for every user by which ζ grows each time. AppleS does not give its u; as a number of requests it
+/// Part of one more turn for every session by which ζ grows each time. AppleS does not give its u; as a number of requests it
 /// would mean nothing: a transaction has one of them or a hundred.
 const INCREASE: f64 = 0.125;
 
@@ -61,27 +61,27 @@ const INCREASE: f64 = 0.125;
 const INCREASE_MIN: f64 = 16.0;
 
 impl QuotaLimits {
-    /// Turns of a mean user that a window should have.
+    /// Turns of a mean session that a window should have.
     fn turns(&self) -> f64 {
         let bounds = [self.unfairness_max, self.variability_max];
         let tightest = bounds.into_iter().filter(|bound| *bound > 0.0).fold(1.0, f64::min);
         TURNS / tightest
     }
 
-    /// Whether a window is over: it has lasted so long, and `turns` are those of a mean user of the class that had the
+    /// Whether a window is over: it has lasted so long, and `turns` are those of a mean session of the class that had the
     /// fewest.
     pub fn ends(&self, lasted: Nanos, turns: f64) -> bool {
         lasted >= WINDOW_MIN && turns >= self.turns() || lasted >= WINDOW_MAX
     }
 
-    /// Whether a class whose mean user had so many turns can be judged.
+    /// Whether a class whose mean session had so many turns can be judged.
     pub fn judges(&self, turns: f64) -> bool {
         turns >= TURNS_PART * self.turns()
     }
 
-    /// Requests by which ζ may grow, with so many users and requests of a turn.
-    pub fn step(requests: f64, users: f64) -> f64 {
-        (INCREASE * requests * users).max(INCREASE_MIN)
+    /// Requests by which ζ may grow, with so many sessions and requests of a turn.
+    pub fn step(requests: f64, sessions: f64) -> f64 {
+        (INCREASE * requests * sessions).max(INCREASE_MIN)
     }
 }
 
@@ -92,7 +92,7 @@ pub struct QuotaSight {
     pub unfairness: Option<f64>,
     /// Coefficient of variation of latencies, V_l; `None` likewise.
     pub variability: Option<f64>,
-    /// ζ with which each backlogged user can issue at least one request.
+    /// ζ with which each backlogged session can issue at least one request.
     pub least: f64,
 }
 
@@ -194,7 +194,7 @@ mod tests {
         assert!(!limits.judges(29.0) && limits.judges(30.0));
         let loose = QuotaLimits { unfairness_max: 0.0, variability_max: 2.0, ..limits };
         assert!(loose.ends(ms(100), 4.0), "no bound is looser than one here");
-        // 25 requests, 256 users: an eighth of a turn each.
+        // 25 requests, 256 sessions: an eighth of a turn each.
         assert_eq!(QuotaLimits::step(25.0, 256.0), 800.0);
         assert_eq!(QuotaLimits::step(1.0, 4.0), 16.0);
     }

@@ -3,16 +3,16 @@
 //! # The problem
 //! The gate reads from the protocol who owns locks, and never holds an owner. Some locks cannot
 //! be read: a stored procedure that calls `GET_LOCK`, a metadata lock of an open cursor, a lock
-//! of an engine. If all P users inside wait for somebody outside, nothing will ever complete.
+//! of an engine. If all P sessions inside wait for somebody outside, nothing will ever complete.
 //!
 //! # The rule
-//! Users wait, and for `patience` nothing completed: raise the limit by one. Still nothing at the
+//! Sessions wait, and for `patience` nothing completed: raise the limit by one. Still nothing at the
 //! next look: by one more, then 2, 4, 8…, so that even a lock owner at the end of a long queue is
 //! reached in a number of looks logarithmic in its length. The first completion takes the whole
-//! bonus back; the users that came in by it leave when they are done.
+//! bonus back; the sessions that came in by it leave when they are done.
 //!
 //! A few long queries look the same as a stall. Admitting one more is then harmless: it is what
-//! would have happened without a gate, one user at a time.
+//! would have happened without a gate, one session at a time.
 
 use crate::Nanos;
 
@@ -21,9 +21,9 @@ use crate::Nanos;
 pub struct Sight {
     /// The time of the look.
     pub now: Nanos,
-    /// Requests completed since the start, over all users.
+    /// Requests completed since the start, over all sessions.
     pub completed: u64,
-    /// Users that wait in the queue.
+    /// Sessions that wait in the queue.
     pub waiting: u32,
 }
 
@@ -59,7 +59,7 @@ impl StallDetector {
         self.patience = patience;
     }
 
-    /// Looks once and returns how many users beyond P may be inside from now on.
+    /// Looks once and returns how many sessions beyond P may be inside from now on.
     pub fn look(&mut self, sight: Sight) -> u32 {
         let moved_at = *self.moved_at.get_or_insert(sight.now);
         if sight.completed != self.completed || sight.waiting == 0 {
@@ -78,7 +78,7 @@ impl StallDetector {
         self.bonus
     }
 
-    /// Stalls seen so far: times the first extra user was admitted.
+    /// Stalls seen so far: times the first extra session was admitted.
     pub fn stalls(&self) -> u64 {
         self.stalls
     }

@@ -34,8 +34,8 @@
 //! Of several P that are equally good the smallest is taken: it has the shorter tails.
 //!
 //! # Searches that come to nothing
-//! Users leave, requests stop, or so few turns end that they tell nothing. What was held before the search is in force
-//! then, never what was just tried: at once when users have left, for as long as it lasts when requests stop for a moment.
+//! Sessions leave, requests stop, or so few turns end that they tell nothing. What was held before the search is in force
+//! then, never what was just tried: at once when sessions have left, for as long as it lasts when requests stop for a moment.
 //! Where nothing is held, and where too little happens to judge what is held, the gate is open.
 //!
 //! Time and counts are arguments, nothing is allocated, and the same seed of a simulated database
@@ -69,8 +69,8 @@ pub struct Sight {
     pub requests: u64,
     /// Time that requests have spent inside, ever; those that were answered together count it each.
     pub run: Nanos,
-    /// Users that are connected and have issued something lately.
-    pub users: u32,
+    /// Sessions that are connected and have issued something lately.
+    pub sessions: u32,
 }
 
 /// What the tuner is at.
@@ -105,8 +105,8 @@ pub struct Tuner {
     held_rate: f64,
     /// P that is climbed from; the one that is held otherwise.
     center: u32,
-    /// Users at the latest look, and when the latest search began.
-    users: u32,
+    /// Sessions at the latest look, and when the latest search began.
+    sessions: u32,
     searched_users: u32,
     /// Ratio between neighbours.
     step: f64,
@@ -153,7 +153,7 @@ const STEP_FIRST: f64 = 1.5;
 const STEP_SHIFT: f64 = 1.6;
 const STEP_LAST: f64 = 1.2;
 
-/// Users from which on a search is worth its cost although P holds nobody.
+/// Sessions from which on a search is worth its cost although P holds nobody.
 const CROWD_MIN: u32 = 64;
 const CROWD_PER_CORE: u32 = 4;
 
@@ -166,11 +166,11 @@ const PROBE_GAIN: f64 = 1.015;
 /// Slices of silence after which there is nothing to search for: a disk that flushes may keep everybody waiting for a few.
 const SILENT: u32 = 5;
 
-/// Users for each core up to whom a search is not worth its cost, unless they are a crowd: hardly
+/// Sessions for each core up to whom a search is not worth its cost, unless they are a crowd: hardly
 /// more inside than the database serves side by side.
 const FEW_PER_CORE: u32 = 8;
 
-/// A search begins again once there are more users than at the latest one by this factor.
+/// A search begins again once there are more sessions than at the latest one by this factor.
 const GROWN: f64 = 1.5;
 
 /// Time until a P that is clearly worse is seen to be, in seconds, before one was.
@@ -202,7 +202,7 @@ impl Tuner {
             held,
             held_rate: 0.0,
             center: held,
-            users: 0,
+            sessions: 0,
             searched_users: 0,
             step: STEP_FIRST,
             top: None,
@@ -276,7 +276,7 @@ impl Tuner {
 
     /// Looks, as often as one likes, and returns the P that shall be in force.
     pub fn look(&mut self, sight: Sight) -> u32 {
-        self.users = sight.users;
+        self.sessions = sight.sessions;
         let refill = if self.searching() { budget::SEARCHING } else { budget::HOLDING };
         let stands = match (self.current == self.held, self.slice.settling()) {
             (true, false) => Stands::Held,
@@ -285,7 +285,7 @@ impl Tuner {
         };
         self.budget.look(&sight, refill, stands);
         if self.searching() && self.deserted() {
-            return self.abandon(&sight, Lack::Users);
+            return self.abandon(&sight, Lack::Sessions);
         }
         if self.grown() {
             return self.begin(&sight, Why::Grown);
@@ -336,7 +336,7 @@ impl Tuner {
             return self.begin(&sight, Why::Mix);
         }
         match self.phase {
-            Phase::Waiting => self.begin(&sight, Why::Users),
+            Phase::Waiting => self.begin(&sight, Why::Sessions),
             Phase::Sampling | Phase::Climbing | Phase::Comparing | Phase::Silent => {
                 self.arms.record(self.current, shown.rate);
                 self.search_on(&sight)
@@ -475,7 +475,7 @@ impl Tuner {
         self.silent = 0;
         (self.held, self.center, self.held_rate) = (self.limits.most, self.limits.most, 0.0);
         self.watches = Watches::default();
-        self.arms.clear(self.users);
+        self.arms.clear(self.sessions);
         self.slice.forget();
         self.set(sight, self.held)
     }
@@ -484,9 +484,9 @@ impl Tuner {
         matches!(self.phase, Phase::Sampling | Phase::Climbing | Phase::Comparing | Phase::Silent)
     }
 
-    /// Users that this P lets in.
+    /// Sessions that this P lets in.
     fn inside(&self, parallelism: u32) -> u32 {
-        parallelism.min(self.users)
+        parallelism.min(self.sessions)
     }
 
     /// This P holds nobody, however many there are.
@@ -494,15 +494,15 @@ impl Tuner {
         parallelism >= self.limits.most
     }
 
-    /// This P, within the limits; if all users are inside with it, it is the open gate.
+    /// This P, within the limits; if all sessions are inside with it, it is the open gate.
     fn bounded(&self, parallelism: u32) -> u32 {
-        if parallelism >= self.users {
+        if parallelism >= self.sessions {
             return self.limits.most;
         }
         parallelism.clamp(self.limits.least, self.limits.most)
     }
 
-    /// Users who all can be inside without harm, or are all inside with what is held.
+    /// Sessions who all can be inside without harm, or are all inside with what is held.
     fn unharmed(&self) -> u32 {
         let few = self.limits.cores.saturating_mul(FEW_PER_CORE);
         if self.is_open(self.held) { few } else { self.held }
@@ -510,27 +510,27 @@ impl Tuner {
 
     /// So few are there that a search is not worth its cost.
     fn few(&self) -> bool {
-        self.users < self.crowd() && self.users <= self.unharmed()
+        self.sessions < self.crowd() && self.sessions <= self.unharmed()
     }
 
     /// Most have left: all that are there may be inside, and would only be held for the sake of a
     /// search.
     fn deserted(&self) -> bool {
-        let most = f64::from(self.users) * STEP_LAST;
-        self.users < self.crowd() && most < f64::from(self.unharmed())
+        let most = f64::from(self.sessions) * STEP_LAST;
+        self.sessions < self.crowd() && most < f64::from(self.unharmed())
     }
 
     /// Many more have come since the latest search began.
     fn grown(&self) -> bool {
-        let grown = f64::from(self.users) >= GROWN * f64::from(self.searched_users);
+        let grown = f64::from(self.sessions) >= GROWN * f64::from(self.searched_users);
         self.phase != Phase::Waiting && self.phase != Phase::Silent && grown && !self.few()
     }
 
     fn most(&self) -> u32 {
-        self.limits.most.min(self.users).max(self.limits.least)
+        self.limits.most.min(self.sessions).max(self.limits.least)
     }
 
-    /// More users than these at once may be too many for the database although P would let them in.
+    /// More sessions than these at once may be too many for the database although P would let them in.
     fn crowd(&self) -> u32 {
         CROWD_MIN.max(self.limits.cores.saturating_mul(CROWD_PER_CORE))
     }

@@ -2,7 +2,7 @@
 //! what the others measure, and must not chase each other.
 //!
 //! The gate is the policy itself, request by request. Inside, turns share the database's speed, which depends on their
-//! number; a user that goes on with the next transaction of its quota finds its data in the caches. More seeds:
+//! number; a session that goes on with the next transaction of its quota finds its data in the caches. More seeds:
 //! `HEADWORKS_SEEDS=2000 cargo test --release -p headworks-policy --test together`.
 
 use headworks_policy::Nanos;
@@ -16,7 +16,7 @@ use headworks_policy::wrr::{ClassShare, Sharing};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Users with a target, who pause between transactions; all others never do.
+/// Sessions with a target, who pause between transactions; all others never do.
 const SENSITIVE: u32 = 10;
 const QUANTILE: f64 = 0.99;
 const LOOK_S: f64 = 0.05;
@@ -85,7 +85,7 @@ impl Work {
 }
 
 #[derive(Clone, Copy, Default)]
-struct User {
+struct Session {
     since: f64,
     quota: u32,
     used: u32,
@@ -96,12 +96,12 @@ struct User {
     last_s: f64,
 }
 
-/// A time, or an amount of work, and a user; in a heap, the earliest first. Numbers that are not negative have the order
+/// A time, or an amount of work, and a session; in a heap, the earliest first. Numbers that are not negative have the order
 /// of their bits.
 type At = Reverse<(u64, u32)>;
 
-fn at(time: f64, user: u32) -> At {
-    Reverse((time.to_bits(), user))
+fn at(time: f64, session: u32) -> At {
+    Reverse((time.to_bits(), session))
 }
 
 fn time(at: &At) -> f64 {
@@ -112,7 +112,7 @@ struct Site {
     work: Work,
     random: Random,
     gate: Box<Gate>,
-    users: Vec<User>,
+    sessions: Vec<Session>,
     inside: BinaryHeap<At>,
     away: BinaryHeap<At>,
     /// Work that each one inside has been given by now.
@@ -132,17 +132,17 @@ impl Site {
         let mut random = Random(seed);
         let work = Work::drawn(&mut random);
         let others = 80 + (120.0 * random.unit()) as u32;
-        let users = SENSITIVE + others;
+        let sessions = SENSITIVE + others;
         let mut gate = Box::new(Gate::new());
-        for user in 0..users {
-            gate.wrr.join(user, u32::from(user < SENSITIVE));
+        for session in 0..sessions {
+            gate.wrr.join(session, u32::from(session < SENSITIVE));
         }
         let mut site = Site {
             target_ms: 0.0,
             work,
             random,
             gate,
-            users: vec![User::default(); users as usize],
+            sessions: vec![Session::default(); sessions as usize],
             inside: BinaryHeap::new(),
             away: BinaryHeap::new(),
             given: 0.0,
@@ -155,7 +155,7 @@ impl Site {
             above: 0,
         };
         site.aim();
-        (0..users).for_each(|user| site.arrive(user));
+        (0..sessions).for_each(|session| site.arrive(session));
         site
     }
 
@@ -166,46 +166,46 @@ impl Site {
     }
 
     fn others(&self) -> u32 {
-        self.users.len() as u32 - SENSITIVE
+        self.sessions.len() as u32 - SENSITIVE
     }
 
-    /// The next transaction of a user that is inside begins.
-    fn begin(&mut self, user: u32, part: f64) {
+    /// The next transaction of a session that is inside begins.
+    fn begin(&mut self, session: u32, part: f64) {
         let drawn = (self.work.turn * (0.5 + self.random.unit())).round().max(1.0);
         let demand = drawn / self.work.turn * (0.5 + 0.5 * self.random.exponential()) * part;
-        self.users[user as usize].requests = drawn as u32;
-        self.inside.push(at(self.given + demand, user));
+        self.sessions[session as usize].requests = drawn as u32;
+        self.inside.push(at(self.given + demand, session));
     }
 
     fn pump(&mut self) {
         while self.inside.len() < self.parallelism {
             let Some(Next::Admit(turn)) = self.gate.decide() else { break };
-            let user = &mut self.users[turn.user as usize];
-            (user.quota, user.used) = (turn.quota, 0);
-            self.begin(turn.user, 1.0);
+            let session = &mut self.sessions[turn.session as usize];
+            (session.quota, session.used) = (turn.quota, 0);
+            self.begin(turn.session, 1.0);
         }
     }
 
-    fn arrive(&mut self, user: u32) {
-        self.users[user as usize].since = self.now;
-        self.gate.wrr.arrive(user);
+    fn arrive(&mut self, session: u32) {
+        self.sessions[session as usize].since = self.now;
+        self.gate.wrr.arrive(session);
         self.pump();
     }
 
     fn finish(&mut self, number: u32) {
         let now = self.now;
-        let user = &mut self.users[number as usize];
-        user.used += user.requests;
-        user.served += u64::from(user.requests);
-        user.last_s = now;
+        let session = &mut self.sessions[number as usize];
+        session.used += session.requests;
+        session.served += u64::from(session.requests);
+        session.last_s = now;
         self.turns += 1;
-        self.requests += u64::from(user.requests);
-        let (used, waited_s) = (user.used, now - user.since);
+        self.requests += u64::from(session.requests);
+        let (used, waited_s) = (session.used, now - session.since);
         if number < SENSITIVE {
             self.latencies[bucket_of(Nanos((waited_s * 1e9) as u64))] += 1;
             self.above += u64::from(waited_s * 1e3 > self.target_ms);
-        } else if used < user.quota {
-            user.since = now;
+        } else if used < session.quota {
+            session.since = now;
             return self.begin(number, 1.0 - self.work.warm);
         }
         self.gate.wrr.withdraw(number);
@@ -234,11 +234,11 @@ impl Site {
                 return;
             }
             if back <= done {
-                let Some(Reverse((_, user))) = self.away.pop() else { return };
-                self.arrive(user);
+                let Some(Reverse((_, session))) = self.away.pop() else { return };
+                self.arrive(session);
             } else {
-                let Some(Reverse((_, user))) = self.inside.pop() else { return };
-                self.finish(user);
+                let Some(Reverse((_, session))) = self.inside.pop() else { return };
+                self.finish(session);
             }
         }
     }
@@ -268,7 +268,7 @@ struct Controllers {
 
 impl Controllers {
     fn new(site: &Site) -> Controllers {
-        let share = f64::from(SENSITIVE) / site.users.len() as f64;
+        let share = f64::from(SENSITIVE) / site.sessions.len() as f64;
         Controllers {
             tuner: Tuner::new(Limits { cores: 2, ..Limits::default() }, 1_024),
             quota: QuotaControl::default(),
@@ -285,7 +285,7 @@ impl Controllers {
             completed: site.turns,
             requests: site.requests,
             run: Nanos((site.inside_s * 1e9) as u64),
-            users: site.users.len() as u32,
+            sessions: site.sessions.len() as u32,
         });
         site.parallelism = p as usize;
         site.pump();
@@ -294,8 +294,8 @@ impl Controllers {
     /// ζ, of those that always want something. Returns U_f at the end of a window.
     fn quota(&mut self, site: &mut Site) -> Option<f64> {
         let others = f64::from(site.others());
-        let of = |user: &User| (user.served - user.served_before) as f64;
-        let each: Vec<f64> = site.users[SENSITIVE as usize..].iter().map(of).collect();
+        let of = |session: &Session| (session.served - session.served_before) as f64;
+        let each: Vec<f64> = site.sessions[SENSITIVE as usize..].iter().map(of).collect();
         let mean = each.iter().sum::<f64>() / others;
         let turns_each = mean / site.work.turn;
         let lasted = Nanos(((site.now - self.window_since) * 1e9) as u64);
@@ -308,11 +308,11 @@ impl Controllers {
             return None;
         }
         let found = unfairness(each.iter().copied());
-        let least = site.users.len() as f64;
+        let least = site.sessions.len() as f64;
         let unfairness = found.filter(|_| limits.judges(turns_each));
         let zeta = self.quota.look(&limits, QuotaSight { unfairness, variability: None, least });
         site.gate.wrr.set_zeta(zeta.round() as u32);
-        site.users.iter_mut().for_each(|user| user.served_before = user.served);
+        site.sessions.iter_mut().for_each(|session| session.served_before = session.served);
         self.window_since = site.now;
         unfairness
     }
@@ -350,7 +350,7 @@ impl Controllers {
             looks += 1;
             let counts = site.now > from;
             if counts {
-                half.part += site.work.speed(site.parallelism.min(site.users.len())) / best;
+                half.part += site.work.speed(site.parallelism.min(site.sessions.len())) / best;
                 judged += 1.0;
             } else {
                 decided = self.tuner.decisions().1;
@@ -367,7 +367,7 @@ impl Controllers {
                 half.held.1 += 1;
                 half.infeasible |= matches!(standing, Standing::Infeasible(_));
             }
-            let waits = site.users.iter().map(|user| site.now - user.last_s);
+            let waits = site.sessions.iter().map(|session| site.now - session.last_s);
             half.longest_wait_s = waits.fold(half.longest_wait_s, f64::max);
         }
         let (latest, total) = self.tuner.decisions();
@@ -424,7 +424,7 @@ fn three_controllers_on_one_database_reach_their_aims_and_do_not_chase_each_othe
     assert!(fair >= 0.95, "{fair}");
     assert!(held >= 0.95, "{held}");
     assert!(halves.iter().all(|(_, half)| !half.infeasible), "all targets can be held");
-    // A fifth of a slow database among two hundred users, who have some transactions in a row each.
+    // A fifth of a slow database among two hundred sessions, who have some transactions in a row each.
     assert!(wait < 30.0, "{wait}");
     assert!(calm >= 0.95, "{calm}");
 }

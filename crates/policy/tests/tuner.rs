@@ -6,10 +6,10 @@ use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner};
 /// A database: throughput as a function of P, with noise, stalls and a shift on the way.
 struct Database {
     state: u64,
-    /// Rising part: requests a second of each user while nobody is in the way, and capacity.
+    /// Rising part: requests a second of each session while nobody is in the way, and capacity.
     each: f64,
     capacity: f64,
-    /// Where users begin to be in each other's way, and how much.
+    /// Where sessions begin to be in each other's way, and how much.
     knee: f64,
     harm: f64,
     noise: f64,
@@ -88,13 +88,13 @@ impl Database {
         self.requests += tried * turns * self.turn * if self.turn > 1.5 { drawn } else { 1.0 };
     }
 
-    fn sight(&self, ms: u64, users: u32) -> Sight {
+    fn sight(&self, ms: u64, sessions: u32) -> Sight {
         Sight {
             now: Nanos::from_millis(ms),
             completed: self.completed as u64,
             requests: self.requests as u64,
             run: Nanos((self.inside_s * 1e9) as u64),
-            users,
+            sessions,
         }
     }
 }
@@ -108,11 +108,11 @@ fn together(tuner: &mut Tuner, database: &mut Database, from_s: u64, to_s: u64) 
     crowded(tuner, database, 256, from_s, to_s)
 }
 
-/// The same with this number of users.
+/// The same with this number of sessions.
 fn crowded(
     tuner: &mut Tuner,
     database: &mut Database,
-    users: u32,
+    sessions: u32,
     from_s: u64,
     to_s: u64,
 ) -> Vec<f64> {
@@ -121,10 +121,10 @@ fn crowded(
     for second in from_s..to_s {
         let mut sum = 0.0;
         for step in 0..1_000 / STEP_MS {
-            let parallelism = tuner.parallelism().min(users);
+            let parallelism = tuner.parallelism().min(sessions);
             database.run(parallelism, STEP_MS as f64 / 1e3);
             sum += database.throughput(parallelism) * STEP_MS as f64 / 1e3;
-            tuner.look(database.sight(second * 1_000 + (step + 1) * STEP_MS, users));
+            tuner.look(database.sight(second * 1_000 + (step + 1) * STEP_MS, sessions));
         }
         seconds.push(sum / best);
     }
@@ -340,7 +340,7 @@ fn it_waits_while_nothing_happens() {
             completed: ms / 2_000,
             requests: ms / 2_000,
             run: Nanos::from_millis(ms / 2_000),
-            users: 256,
+            sessions: 256,
         };
         assert_eq!(tuner.look(sight), OPEN);
     }
@@ -354,7 +354,7 @@ fn what_went_on_while_nobody_looked_is_not_counted() {
         completed,
         requests: completed,
         run: Nanos::from_millis(completed),
-        users: 256,
+        sessions: 256,
     };
     for forgotten in [false, true] {
         let mut tuner = Tuner::new(Limits::default(), OPEN);
@@ -383,16 +383,16 @@ fn many_users_are_tried_with_fewer_places_although_nobody_is_held() {
 
 #[test]
 fn nobody_is_held_for_the_sake_of_a_search_among_few() {
-    for users in [20, 63] {
+    for sessions in [20, 63] {
         let mut database = Database::new(7);
         let mut tuner = Tuner::new(Limits { cores: 16, ..Limits::default() }, OPEN);
-        crowded(&mut tuner, &mut database, users, 0, 60);
-        assert_eq!((tuner.phase(), tuner.parallelism()), (Phase::Waiting, OPEN), "{users}");
+        crowded(&mut tuner, &mut database, sessions, 0, 60);
+        assert_eq!((tuner.phase(), tuner.parallelism()), (Phase::Waiting, OPEN), "{sessions}");
     }
 }
 
-/// Most users leave while P is held: the others are not held by probes, and whoever comes back finds P as it was. (Now and
-/// then throughput tells of a shift before the users are missed; then there is a search.)
+/// Most sessions leave while P is held: the others are not held by probes, and whoever comes back finds P as it was. (Now and
+/// then throughput tells of a shift before the sessions are missed; then there is a search.)
 #[test]
 fn those_that_stay_are_not_held_by_probes() {
     let mut good = 0;
@@ -401,12 +401,12 @@ fn those_that_stay_are_not_held_by_probes() {
         let mut tuner = Tuner::new(Limits::default(), OPEN);
         together(&mut tuner, &mut database, 0, 90);
         let center = tuner.center();
-        let users = (center / 2).clamp(1, 20);
-        crowded(&mut tuner, &mut database, users, 90, 94);
+        let sessions = (center / 2).clamp(1, 20);
+        crowded(&mut tuner, &mut database, sessions, 90, 94);
         let mut held = false;
         for second in 94..160 {
-            crowded(&mut tuner, &mut database, users, second, second + 1);
-            held |= tuner.parallelism() < users;
+            crowded(&mut tuner, &mut database, sessions, second, second + 1);
+            held |= tuner.parallelism() < sessions;
         }
         together(&mut tuner, &mut database, 160, 162);
         let as_before = (tuner.center(), tuner.phase()) == (center, Phase::Holding);
@@ -464,7 +464,7 @@ fn a_curve_that_still_rises_with_everybody_inside_leaves_the_gate_open() {
             completed: completed as u64,
             requests: completed as u64,
             run: Nanos(0),
-            users: 256,
+            sessions: 256,
         });
     }
     assert_eq!(tuner.held(), OPEN);

@@ -1,14 +1,14 @@
-//! Letting users in and out: permits, the queue, sleeping and waking.
+//! Letting sessions in and out: permits, the queue, sleeping and waking.
 //!
 //! # Permits
 //! There are P permits, each a word on a cache line of its own. Whoever holds one is inside, so at
 //! most P are, exactly and without a shared counter that could be checked and then overshot. A
-//! user takes the permit that it held last if it is still free: below P each user keeps its own,
+//! session takes the permit that it held last if it is still free: below P each session keeps its own,
 //! and no cache line moves between processors.
 //!
 //! # Nobody is forgotten
-//! A user that finds no permit enqueues under the lock and raises `pending`; the first to raise it
-//! from zero then looks at all permits once more (`scan_permits`). A user that leaves frees its permit and then
+//! A session that finds no permit enqueues under the lock and raises `pending`; the first to raise it
+//! from zero then looks at all permits once more (`scan_permits`). A session that leaves frees its permit and then
 //! looks at `pending`. Both pairs are sequentially consistent: either the one sees the free permit, or
 //! the other sees that somebody waits, takes the lock and gives on the permit that it freed
 //! (`hand_over`). The look at all permits needs no lock, which is only taken to give one away: under
@@ -40,33 +40,33 @@ use crate::entered::{Entered, PassReason};
 use crate::futex;
 use crate::layout::{Counter, Region};
 use crate::permits::named;
-use crate::user::{FLAG_BYPASS, FLAG_UNFOLLOWED, State, UserSlot, bump};
+use crate::session::{FLAG_BYPASS, FLAG_UNFOLLOWED, SessionSlot, State, bump};
 use core::sync::atomic::{AtomicU64, Ordering};
 use headworks_policy::wrr::ClassShare;
 use headworks_policy::{CLASSES, Nanos};
 
 impl Region {
-    /// Claims a slot for a new user. `None` when all are taken; the connection then passes.
+    /// Claims a slot for a new session. `None` when all are taken; the connection then passes.
     pub fn register(&self, pid: u32, now: Nanos) -> Option<u32> {
-        let Some(user) = self.claim_slot(pid) else {
+        let Some(session) = self.claim_slot(pid) else {
             self.count(Counter::SlotTableFull);
             return None;
         };
-        let slot = self.user(user)?;
+        let slot = self.session(session)?;
         slot.reset();
         slot.connected_ns.store(now.0, Ordering::Relaxed);
-        slot.last_permit.store(user % self.control.limit(), Ordering::Relaxed);
-        self.locked(|gate, _| gate.wrr.join(user, 0));
-        Some(user)
+        slot.last_permit.store(session % self.control.limit(), Ordering::Relaxed);
+        self.locked(|gate, _| gate.wrr.join(session, 0));
+        Some(session)
     }
 
-    /// Counts an answered request of the user with this slot: what it waited in the gate until
+    /// Counts an answered request of the session with this slot: what it waited in the gate until
     /// it was admitted, and what it took until `now`. Several that came and were answered together
-    /// count as `requests`. Only for the thread that serves the user.
+    /// count as `requests`. Only for the thread that serves the session.
     pub fn record(
         &self,
-        user: u32,
-        slot: &UserSlot,
+        session: u32,
+        slot: &SessionSlot,
         wait: Nanos,
         (admitted, now): (Nanos, Nanos),
         requests: u32,
@@ -75,25 +75,25 @@ impl Region {
         slot.served.record(wait, run, requests);
         slot.note_run(run);
         if wait.0 > 0 {
-            self.note_held(user, wait, admitted, now);
+            self.note_held(session, wait, admitted, now);
         }
         let class = slot.class.load(Ordering::Relaxed);
-        let users = (user, self.high_water());
-        self.histograms.record(class, users, wait, wait + run, requests);
+        let sessions = (session, self.high_water());
+        self.histograms.record(class, sessions, wait, wait + run, requests);
     }
 
-    /// Gives back everything a user holds and its slot; its counters go to its class.
-    pub fn unregister(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// Gives back everything a session holds and its slot; its counters go to its class.
+    pub fn unregister(&self, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         if slot.state() == State::Free {
             return;
         }
-        self.leave(user);
+        self.leave(session);
         let late = self.locked(|gate, wakes| {
-            gate.wrr.withdraw(user);
-            gate.clear_debt(user);
+            gate.wrr.withdraw(session);
+            gate.clear_debt(session);
             self.fold_into_class_totals(slot);
-            let permit = self.take_back(user, slot);
+            let permit = self.take_back(session, slot);
             self.hand_over(gate, wakes, permit);
             permit.is_some()
         });
@@ -103,16 +103,16 @@ impl Region {
         }
         slot.thread.store(0, Ordering::Relaxed);
         slot.set_state(State::Free);
-        self.free_slot(user);
+        self.free_slot(session);
     }
 
-    fn fold_into_class_totals(&self, slot: &UserSlot) {
+    fn fold_into_class_totals(&self, slot: &SessionSlot) {
         let class = (slot.class.load(Ordering::Relaxed) as usize).min(CLASSES - 1);
         let departed = &self.classes[class].departed;
         let add = |to: &AtomicU64, by: u64| {
             to.store(to.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
         };
-        add(&departed.users, 1);
+        add(&departed.sessions, 1);
         let served = &slot.served;
         for (to, from) in [
             (&departed.requests, &served.requests),
@@ -127,45 +127,45 @@ impl Region {
         }
     }
 
-    /// Puts a user into a class and marks whether it is ever held.
-    pub fn classify(&self, user: u32, class: u32, bypass: bool, epoch: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// Puts a session into a class and marks whether it is ever held.
+    pub fn classify(&self, session: u32, class: u32, bypass: bool, epoch: u32) {
+        let Some(slot) = self.session(session) else { return };
         slot.class.store(class.min(CLASSES as u32 - 1), Ordering::Relaxed);
         slot.class_epoch.store(epoch, Ordering::Relaxed);
         let flags = slot.flags.load(Ordering::Relaxed) & !FLAG_BYPASS;
         slot.flags.store(flags | (u32::from(bypass) * FLAG_BYPASS), Ordering::Relaxed);
-        self.locked(|gate, _| gate.wrr.reclassify(user, class));
+        self.locked(|gate, _| gate.wrr.reclassify(session, class));
     }
 
-    /// Marks a user whose conversation cannot be followed: never held, whatever the rules say.
-    pub fn stop_following(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// Marks a session whose conversation cannot be followed: never held, whatever the rules say.
+    pub fn stop_following(&self, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         let flags = slot.flags.load(Ordering::Relaxed);
         slot.flags.store(flags | FLAG_UNFOLLOWED, Ordering::Relaxed);
         // Its own thread may be held, and ends its wait itself.
         if slot.move_state(State::Waiting, State::Cancelled) {
             futex::wake(&slot.state, 1);
         } else {
-            self.leave(user);
+            self.leave(session);
         }
     }
 
-    /// Follows a user again that was [left alone](Region::stop_following) for a while.
-    pub fn resume_following(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// Follows a session again that was [left alone](Region::stop_following) for a while.
+    pub fn resume_following(&self, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         let flags = slot.flags.load(Ordering::Relaxed);
         slot.flags.store(flags & !FLAG_UNFOLLOWED, Ordering::Relaxed);
     }
 
-    /// A request of `user`, which holds nothing, wants to start its turn. Returns when it may,
+    /// A request of `session`, which holds nothing, wants to start its turn. Returns when it may,
     /// at the latest when the longest hold is over.
-    pub fn enter(&self, user: u32, arrived: Nanos) -> Entered {
-        let Some(slot) = self.user(user) else { return Entered::Passed(PassReason::Bypass) };
-        self.try_enter(slot).unwrap_or_else(|| self.wait_for_turn(user, slot, arrived))
+    pub fn enter(&self, session: u32, arrived: Nanos) -> Entered {
+        let Some(slot) = self.session(session) else { return Entered::Passed(PassReason::Bypass) };
+        self.try_enter(slot).unwrap_or_else(|| self.wait_for_turn(session, slot, arrived))
     }
 
     /// What needs no waiting.
-    pub(crate) fn try_enter(&self, slot: &UserSlot) -> Option<Entered> {
+    pub(crate) fn try_enter(&self, slot: &SessionSlot) -> Option<Entered> {
         slot.used.store(0, Ordering::Relaxed);
         slot.quota.store(1, Ordering::Relaxed);
         slot.accounted.store(0, Ordering::Relaxed);
@@ -182,9 +182,9 @@ impl Region {
     }
 
     /// The turn is over: gives the permit back and accounts for what was used. Also right for a
-    /// user that holds no permit.
-    pub fn leave(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// session that holds no permit.
+    pub fn leave(&self, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         if slot.state() == State::Idle {
             return;
         }
@@ -198,10 +198,10 @@ impl Region {
         let contended = self.pending.count.load(Ordering::Relaxed) != 0;
         if accounted || contended || overdraft {
             let done = self.locked(|gate, wakes| {
-                gate.wrr.withdraw(user);
-                gate.clear_debt(user);
-                gate.wrr.end_turn(user, used);
-                let permit = self.take_back(user, slot);
+                gate.wrr.withdraw(session);
+                gate.clear_debt(session);
+                gate.wrr.end_turn(session, used);
+                let permit = self.take_back(session, slot);
                 slot.set_state(State::Idle);
                 self.hand_over(gate, wakes, permit);
             });
@@ -212,14 +212,14 @@ impl Region {
         let permit = slot.permit.swap(0, Ordering::AcqRel);
         slot.set_state(State::Idle);
         if let Some(permit) = named(permit) {
-            self.free_permit(user, permit);
+            self.free_permit(session, permit);
         }
     }
 
-    /// The socket of `user` was shut down or closed, perhaps by another thread: it is not held
+    /// The socket of `session` was shut down or closed, perhaps by another thread: it is not held
     /// any longer, now or later.
-    pub fn cancel(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    pub fn cancel(&self, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         slot.closing.store(1, Ordering::SeqCst);
         if slot.move_state(State::Waiting, State::Cancelled) {
             self.count(Counter::Cancelled);
@@ -237,31 +237,31 @@ impl Region {
         }
     }
 
-    /// Gives back what the users of an earlier process with this number held, for the process that has it now.
+    /// Gives back what the sessions of an earlier process with this number held, for the process that has it now.
     pub fn reclaim_from_previous_process(&self, pid: u32) {
-        for user in 0..self.high_water() {
-            let slot = &self.users[user as usize];
+        for session in 0..self.high_water() {
+            let slot = &self.sessions[session as usize];
             if slot.pid.load(Ordering::Relaxed) == pid {
-                self.release_dead_session(user, pid);
+                self.release_dead_session(session, pid);
             }
         }
     }
 
-    /// Gives back what a user of the process `pid` holds, which is gone. Not if the slot is somebody else's by now; of
+    /// Gives back what a session of the process `pid` holds, which is gone. Not if the slot is somebody else's by now; of
     /// several that do it one succeeds, and if that one dies over it, the slot says so.
-    pub fn release_dead_session(&self, user: u32, pid: u32) {
-        let Some(slot) = self.user(user) else { return };
+    pub fn release_dead_session(&self, session: u32, pid: u32) {
+        let Some(slot) = self.session(session) else { return };
         let own = std::process::id();
         if slot.pid.compare_exchange(pid, own, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return;
         }
         if slot.state() == State::Free {
             // It was claimed, and no more.
-            self.free_slot(user);
+            self.free_slot(session);
             return;
         }
         self.count(Counter::Reaped);
-        self.unregister(user);
+        self.unregister(session);
     }
 
     /// Writes new settings and lets those in or pass whom they concern. `false` if the lock was
@@ -296,7 +296,7 @@ impl Region {
         self.locked(|gate, _| gate.wrr.set_zeta(zeta)).is_some()
     }
 
-    /// Sets how many users beyond P may be inside, for the stall detector.
+    /// Sets how many sessions beyond P may be inside, for the stall detector.
     pub fn set_bonus(&self, bonus: u32) {
         self.control.store_bonus(bonus);
         self.locked(|_, _| self.count_excess());
@@ -338,14 +338,14 @@ impl Region {
 
     /// Wakes every held thread, so that it looks around.
     pub fn wake_everybody(&self) {
-        for slot in &self.users[..self.high_water() as usize] {
+        for slot in &self.sessions[..self.high_water() as usize] {
             if slot.state() == State::Waiting {
                 futex::wake(&slot.state, 1);
             }
         }
     }
 
-    pub(crate) fn pass(&self, slot: &UserSlot, reason: PassReason) -> Entered {
+    pub(crate) fn pass(&self, slot: &SessionSlot, reason: PassReason) -> Entered {
         slot.set_state(State::Passing);
         slot.pass_reason.store(reason as u32, Ordering::Relaxed);
         if reason != PassReason::NotEnforcing {
@@ -361,13 +361,13 @@ impl Region {
         Entered::Passed(reason)
     }
 
-    /// Counts one request in the user's turn and says whether it still has quota for another.
-    pub fn spend(&self, slot: &UserSlot) -> bool {
+    /// Counts one request in the session's turn and says whether it still has quota for another.
+    pub fn spend(&self, slot: &SessionSlot) -> bool {
         self.spend_many(slot, 1)
     }
 
     /// The same for several requests.
-    pub fn spend_many(&self, slot: &UserSlot, requests: u32) -> bool {
+    pub fn spend_many(&self, slot: &SessionSlot, requests: u32) -> bool {
         bump(&slot.used, requests);
         if matches!(slot.state(), State::Inside | State::Overdraft) {
             bump(&slot.progress, requests);

@@ -11,7 +11,7 @@ pub enum Mode {
     Observe = 0,
     /// Measure, hold nobody, and replay what the gate would have done.
     DryRun = 1,
-    /// Hold users so that at most P are inside.
+    /// Hold sessions so that at most P are inside.
     Enforce = 2,
 }
 
@@ -57,7 +57,7 @@ impl Count {
     }
 }
 
-/// Most users that P and the stall detector's bonus together let inside.
+/// Most sessions that P and the stall detector's bonus together let inside.
 pub const PERMITS: usize = 1024;
 
 /// No request is held for longer, whatever the region says.
@@ -111,11 +111,11 @@ pub struct Settings {
     pub mode: Mode,
     /// The gate is open for everybody, whatever the mode.
     pub off: bool,
-    /// P: users inside at once.
+    /// P: sessions inside at once.
     pub parallelism: u32,
     /// The daemon looks for the best P and sets it.
     pub auto: bool,
-    /// ζ: requests of a round over all users; zero for its minimum.
+    /// ζ: requests of a round over all sessions; zero for its minimum.
     pub zeta: u32,
     /// Bound of unfairness under which the daemon makes ζ as large as it can, in thousandths;
     /// zero for none.
@@ -126,9 +126,9 @@ pub struct Settings {
     pub hold_max: Nanos,
     /// How long a client may idle inside a transaction before its permit is lent out.
     pub idle_limit: Nanos,
-    /// How long a user inside its quota is waited for.
+    /// How long a session inside its quota is waited for.
     pub anticipation: Nanos,
-    /// How long nothing may complete before one more user is admitted.
+    /// How long nothing may complete before one more session is admitted.
     pub stall: Nanos,
     /// Which sessions P counts.
     pub count: Count,
@@ -174,7 +174,7 @@ impl Control {
         sum.clamp(1, PERMITS as u32)
     }
 
-    /// Users beyond P that the stall detector lets in.
+    /// Sessions beyond P that the stall detector lets in.
     pub fn bonus(&self) -> u32 {
         self.bonus.load(Ordering::Relaxed)
     }
@@ -216,7 +216,7 @@ impl Control {
         self.saturated.store(u32::from(saturated), Ordering::Relaxed);
     }
 
-    /// How long a user inside its quota is waited for.
+    /// How long a session inside its quota is waited for.
     pub fn anticipation(&self) -> Nanos {
         Nanos(self.anticipation_ns.load(Ordering::Relaxed))
     }
@@ -328,7 +328,7 @@ impl Beat {
     }
 
     /// Whether the last sign is too old at `now`. One from the future is none: it would hold
-    /// users for ever.
+    /// sessions for ever.
     pub fn stale(&self, now: Nanos) -> bool {
         let alive = Nanos(self.alive_ns.load(Ordering::Relaxed));
         now.since(alive) > STALE_AFTER || alive.since(now) > STALE_AFTER

@@ -1,6 +1,6 @@
 //! How an attempt to enter ended, and why a request passes.
 
-/// How an attempt to enter ended. In every case the user is inside.
+/// How an attempt to enter ended. In every case the session is inside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
     /// A permit was free.

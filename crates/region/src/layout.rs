@@ -9,8 +9,8 @@ use crate::held::HeldRing;
 use crate::histograms::Histograms;
 use crate::lock::RobustLock;
 use crate::rules::RuleTable;
+use crate::session::SessionSlot;
 use crate::text::SharedText;
-use crate::user::UserSlot;
 use crate::words::WordTable;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use headworks_policy::counterfactual::ObservedTurn;
 use headworks_policy::gate::Gate;
 use headworks_policy::layout::{Layout, mix};
 use headworks_policy::ramp::Ramp;
-use headworks_policy::{CLASSES, Nanos, USERS};
+use headworks_policy::{CLASSES, Nanos, SESSIONS};
 
 /// First bytes of every region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
@@ -52,7 +52,7 @@ pub struct Header {
     pub(crate) pid_ns: AtomicU64,
 }
 
-/// Events and reasons that are counted for the whole gate. They happen rarely or only while users
+/// Events and reasons that are counted for the whole gate. They happen rarely or only while sessions
 /// queue, so a shared counter costs nothing on the path below P.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -94,7 +94,7 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::SlotTableFull,
         "slot_table_full",
-        "connections that pass because the table of users is full",
+        "connections that pass because the table of sessions is full",
     ),
     (
         Counter::HoldLimit,
@@ -146,12 +146,12 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::Stalls,
         "stalls",
-        "times nothing completed although users waited, so that one more was admitted",
+        "times nothing completed although sessions waited, so that one more was admitted",
     ),
     (
         Counter::Reaped,
         "reaped",
-        "users whose thread or process vanished without closing the connection",
+        "sessions whose thread or process vanished without closing the connection",
     ),
     (
         Counter::Reclaimed,
@@ -229,7 +229,7 @@ pub struct Permit {
     pub(crate) word: AtomicU32,
 }
 
-/// The word that all users look at: how many permits are spoken for (by those who wait, those who
+/// The word that all sessions look at: how many permits are spoken for (by those who wait, those who
 /// are owed one, and those who hold one beyond P). Nothing else lies on its cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -253,14 +253,14 @@ pub struct Extent {
 /// a slot's own words decide; the daemon puts it right.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Taken(pub(crate) [AtomicU64; USERS / 64]);
+pub struct Taken(pub(crate) [AtomicU64; SESSIONS / 64]);
 
-/// Sums of the users that left a class, written under the lock.
+/// Sums of the sessions that left a class, written under the lock.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Departed {
-    /// Users.
-    pub users: AtomicU64,
+    /// Sessions.
+    pub sessions: AtomicU64,
     /// As in `Served`.
     pub requests: AtomicU64,
     /// As in `Served`.
@@ -277,7 +277,7 @@ pub struct Departed {
     pub blocked_ns: AtomicU64,
 }
 
-/// One class of users.
+/// One class of sessions.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct ClassSlot {
@@ -285,20 +285,20 @@ pub struct ClassSlot {
     pub name: SharedText,
     /// Weight in thousandths.
     pub weight: AtomicU32,
-    /// Not zero: its users share the weight.
+    /// Not zero: its sessions share the weight.
     pub shared: AtomicU32,
     /// Latency that a percentile of its requests may have, in microseconds; zero for no target.
     pub target_us: AtomicU32,
     /// That percentile, in millionths.
     pub target_ppm: AtomicU32,
-    /// Of users that left.
+    /// Of sessions that left.
     pub departed: Departed,
 }
 
 #[derive(Debug)]
 #[repr(C)]
 struct RingEntry {
-    user: AtomicU32,
+    session: AtomicU32,
     class: AtomicU32,
     requests: AtomicU32,
     /// Low half of the position, plus one: tells a reader whether the entry is the one it wants.
@@ -322,7 +322,7 @@ impl Ring {
         let at = self.head.fetch_add(1, Ordering::Relaxed);
         let entry = &self.entries[at as usize % RING];
         entry.stamp.store(0, Ordering::Release);
-        entry.user.store(turn.user, Ordering::Relaxed);
+        entry.session.store(turn.session, Ordering::Relaxed);
         entry.class.store(turn.class, Ordering::Relaxed);
         entry.requests.store(turn.requests, Ordering::Relaxed);
         entry.arrived_ns.store(turn.arrived.0, Ordering::Relaxed);
@@ -342,7 +342,7 @@ impl Ring {
                 continue;
             }
             let turn = ObservedTurn {
-                user: entry.user.load(Ordering::Relaxed),
+                session: entry.session.load(Ordering::Relaxed),
                 class: entry.class.load(Ordering::Relaxed),
                 requests: entry.requests.load(Ordering::Relaxed),
                 arrived: Nanos(entry.arrived_ns.load(Ordering::Relaxed)),
@@ -382,7 +382,7 @@ pub struct Region {
     pub ring: Ring,
     pub(crate) held: HeldRing,
     pub(crate) taken: Taken,
-    pub(crate) users: [UserSlot; USERS],
+    pub(crate) sessions: [SessionSlot; SESSIONS],
     pub(crate) histograms: Histograms,
 }
 
@@ -414,7 +414,7 @@ headworks_policy::layout!(Taken { 0 });
 headworks_policy::layout!(Pending { count });
 headworks_policy::layout!(Extent { high_water, panics, panicked_ns });
 headworks_policy::layout!(Departed {
-    users,
+    sessions,
     requests,
     turns,
     queued,
@@ -425,7 +425,7 @@ headworks_policy::layout!(Departed {
 });
 headworks_policy::layout!(ClassSlot { name, weight, shared, target_us, target_ppm, departed });
 headworks_policy::layout!(RingEntry {
-    user,
+    session,
     class,
     requests,
     stamp,
@@ -453,7 +453,7 @@ headworks_policy::layout!(Region {
     ring,
     held,
     taken,
-    users,
+    sessions,
     histograms,
 });
 
@@ -481,14 +481,14 @@ impl Region {
         self.counters.0[counter as usize].load(Ordering::Relaxed)
     }
 
-    /// The slot of a user; `None` for an index that no region can have.
-    pub fn user(&self, user: u32) -> Option<&UserSlot> {
-        self.users.get(user as usize)
+    /// The slot of a session; `None` for an index that no region can have.
+    pub fn session(&self, session: u32) -> Option<&SessionSlot> {
+        self.sessions.get(session as usize)
     }
 
     /// Slots that were ever used, as an upper bound of where to look.
     pub fn high_water(&self) -> u32 {
-        self.extent.high_water.load(Ordering::Relaxed).min(USERS as u32)
+        self.extent.high_water.load(Ordering::Relaxed).min(SESSIONS as u32)
     }
 
     /// How long a session still waits that leaves with all who wait at `now`.
@@ -540,9 +540,9 @@ mod tests {
     #[test]
     fn lines_that_are_written_apart_lie_apart() {
         assert_eq!(size_of::<Permit>(), 64);
-        assert_eq!(size_of::<UserSlot>() % 64, 0);
-        let policy = size_of::<Gate>().div_ceil(USERS);
-        assert!(size_of::<UserSlot>() + policy <= 576, "memory for each connection: {policy}");
+        assert_eq!(size_of::<SessionSlot>() % 64, 0);
+        let policy = size_of::<Gate>().div_ceil(SESSIONS);
+        assert!(size_of::<SessionSlot>() + policy <= 576, "memory for each connection: {policy}");
         let starts = [
             core::mem::offset_of!(Region, beat),
             core::mem::offset_of!(Region, pending),

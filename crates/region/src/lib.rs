@@ -2,12 +2,12 @@
 //! command line meet.
 //!
 //! The region is a file in memory that each process maps. It holds the policy's state, one slot
-//! for each user, the permits that bound how many users are inside, settings, and counters. What
+//! for each session, the permits that bound how many sessions are inside, settings, and counters. What
 //! is here is mechanism: the order of admission is decided in `headworks-policy`.
 //!
 //! Rules that every function here keeps, because it runs inside somebody else's database:
 //! no allocation, no unbounded wait, no trust in what the memory says (indices are checked), and
-//! no shared cache line is written on the path that a user takes while fewer than P are inside.
+//! no shared cache line is written on the path that a session takes while fewer than P are inside.
 
 // The tests' regions are made by code that the tests in `tests` share.
 #[cfg(test)]
@@ -34,11 +34,11 @@ mod permits;
 pub mod protocol;
 mod repair;
 pub mod rules;
+pub mod session;
 mod slots;
 pub mod snapshot;
 pub mod text;
 pub mod thread;
-pub mod user;
 mod waiting;
 pub mod words;
 
@@ -48,5 +48,5 @@ pub use layout::Region;
 pub use map::{Mapping, RegionError, View};
 pub use permits::{Waker, set_waker};
 pub use protocol::Protocol;
-pub use user::{Pause, State, UserSlot};
+pub use session::{Pause, SessionSlot, State};
 pub use waiting::Wait;

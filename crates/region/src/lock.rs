@@ -4,7 +4,7 @@
 //! sections are a fraction of a microsecond, so a waiter spins a little, then sleeps in short
 //! naps. If the owner's thread is gone, the lock is taken over and the new owner learns that the
 //! state under it may be half changed. Nobody waits for long: after `PATIENCE` the attempt ends
-//! without the lock, and the caller lets its user pass.
+//! without the lock, and the caller lets its session pass.
 
 use crate::{clock, futex, thread};
 use core::sync::atomic::{AtomicU32, Ordering};

@@ -1,31 +1,31 @@
 //! Permits: who has one, who gets one next.
 //!
-//! A permit is a word: free, or busy with a owner that says whose it is. Users take and free them
+//! A permit is a word: free, or busy with a owner that says whose it is. Sessions take and free them
 //! without the lock while nobody waits; the rest happens under the lock, where the policy decides.
 //!
 //! # The word decides whose a permit is
-//! A slot names the permit that its user has, but only the owner in the permit's word makes it so.
+//! A slot names the permit that its session has, but only the owner in the permit's word makes it so.
 //! Whoever frees a permit or gives it on exchanges that very owner: a thread that was stopped for
 //! seconds (SIGSTOP, a paused machine) between two instructions may have been taken for dead, and
 //! its permit may be a stranger's by now.
 //!
-//! On its way from one user to the next a permit has the owner [`IN_TRANSFER`]: it belongs to whoever has the
+//! On its way from one session to the next a permit has the owner [`IN_TRANSFER`]: it belongs to whoever has the
 //! lock. If that one dies, all such permits are nobody's (`repair`).
 
 use crate::control::PERMITS;
 use crate::futex;
 use crate::layout::{Counter, Region};
-use crate::user::{State, UserSlot};
+use crate::session::{SessionSlot, State};
 use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
-use headworks_policy::USERS;
+use headworks_policy::SESSIONS;
 use headworks_policy::gate::{Gate, Next};
 
 pub(crate) const BUSY: u32 = 1 << 31;
 
-/// Mark of a permit that is being given. No user has this number.
-pub(crate) const IN_TRANSFER: u32 = USERS as u32;
+/// Mark of a permit that is being given. No session has this number.
+pub(crate) const IN_TRANSFER: u32 = SESSIONS as u32;
 
-/// The user that has a permit, if one has. Nobody's slot belongs to a permit that is being given.
+/// The session that has a permit, if one has. Nobody's slot belongs to a permit that is being given.
 pub(crate) fn holder(region: &Region, permit: u32) -> Option<u32> {
     let word = region.permits[permit as usize % PERMITS].word.load(Ordering::Relaxed);
     (word & BUSY != 0).then_some(word & !BUSY)
@@ -39,26 +39,26 @@ pub(crate) fn named(word: u32) -> Option<u32> {
 /// Threads to wake once the lock is released.
 pub(crate) struct Wakes<'a> {
     region: &'a Region,
-    users: [u32; 32],
+    sessions: [u32; 32],
     count: usize,
 }
 
 impl<'a> Wakes<'a> {
     fn new(region: &'a Region) -> Self {
-        Wakes { region, users: [0; 32], count: 0 }
+        Wakes { region, sessions: [0; 32], count: 0 }
     }
 
-    pub(crate) fn push(&mut self, user: u32) {
-        if self.count == self.users.len() {
+    pub(crate) fn push(&mut self, session: u32) {
+        if self.count == self.sessions.len() {
             self.flush();
         }
-        self.users[self.count] = user;
+        self.sessions[self.count] = session;
         self.count += 1;
     }
 
     fn flush(&mut self) {
-        for &user in &self.users[..self.count] {
-            self.region.wake_user(user);
+        for &session in &self.sessions[..self.count] {
+            self.region.wake_session(session);
         }
         self.count = 0;
     }
@@ -67,27 +67,27 @@ impl<'a> Wakes<'a> {
 /// A [`Waker`], as a number; zero for none.
 static WAKER: AtomicUsize = AtomicUsize::new(0);
 
-/// Tells a user of this process that its turn has come. `false` if it does not know the user, whose thread then sleeps on
+/// Tells a session of this process that its turn has come. `false` if it does not know the session, whose thread then sleeps on
 /// its slot. Called by whoever grants the turn, with the region's lock released.
-pub type Waker = fn(user: u32) -> bool;
+pub type Waker = fn(session: u32) -> bool;
 
-/// Says how this process wakes users that no thread sleeps for.
+/// Says how this process wakes sessions that no thread sleeps for.
 pub fn set_waker(waker: Waker) {
     WAKER.store(waker as usize, Ordering::Release);
 }
 
 impl Region {
-    fn wake_user(&self, user: u32) {
+    fn wake_session(&self, session: u32) {
         let waker = WAKER.load(Ordering::Acquire);
         // SAFETY: not zero, so it is what `set_waker` was given.
-        let known = waker != 0 && unsafe { core::mem::transmute::<usize, Waker>(waker) }(user);
+        let known = waker != 0 && unsafe { core::mem::transmute::<usize, Waker>(waker) }(session);
         if !known {
-            futex::wake(&self.users[user as usize].state, 1);
+            futex::wake(&self.sessions[session as usize].state, 1);
         }
     }
 
-    /// Lets a user in with a free permit, the one it held last first. `false` if there is none.
-    pub(crate) fn take_free_permit(&self, slot: &UserSlot) -> bool {
+    /// Lets a session in with a free permit, the one it held last first. `false` if there is none.
+    pub(crate) fn take_free_permit(&self, slot: &SessionSlot) -> bool {
         let mine = self.session_of(slot);
         // It has one that a granter gave back too late: not one more.
         if self.own_permit(mine, slot.permit.load(Ordering::Acquire)).is_some() {
@@ -104,10 +104,10 @@ impl Region {
         taken.is_some_and(|permit| self.confirm_permit(slot, mine, permit))
     }
 
-    /// The user of this slot has just taken a permit and goes inside. `false` if the permit was taken
+    /// The session of this slot has just taken a permit and goes inside. `false` if the permit was taken
     /// for lost meanwhile, because its thread was stopped for seconds before it could say so: it is
     /// somebody else's then, or will be.
-    fn confirm_permit(&self, slot: &UserSlot, user: u32, permit: u32) -> bool {
+    fn confirm_permit(&self, slot: &SessionSlot, session: u32, permit: u32) -> bool {
         let before = slot.state();
         slot.permit.store(permit + 1, Ordering::Relaxed);
         slot.last_permit.store(permit, Ordering::Relaxed);
@@ -115,7 +115,7 @@ impl Region {
         // The look comes after the stores in the program's order, which a stop between them keeps.
         // A fence between processors would only serve the few nanoseconds in which `reclaim` acts.
         compiler_fence(Ordering::SeqCst);
-        if self.own_permit(user, permit + 1).is_some() {
+        if self.own_permit(session, permit + 1).is_some() {
             return true;
         }
         slot.permit.store(0, Ordering::Relaxed);
@@ -123,10 +123,10 @@ impl Region {
         false
     }
 
-    fn session_of(&self, slot: &UserSlot) -> u32 {
-        let start = self.users.as_ptr() as usize;
+    fn session_of(&self, slot: &SessionSlot) -> u32 {
+        let start = self.sessions.as_ptr() as usize;
         let offset = core::ptr::from_ref(slot) as usize - start;
-        (offset / size_of::<UserSlot>()) as u32
+        (offset / size_of::<SessionSlot>()) as u32
     }
 
     fn claim(&self, permit: u32, owner: u32) -> bool {
@@ -151,16 +151,16 @@ impl Region {
         word.compare_exchange(BUSY | owner, owner, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// The permit that a slot's word names, if it is really this user's at this moment.
-    pub(crate) fn own_permit(&self, user: u32, word: u32) -> Option<u32> {
+    /// The permit that a slot's word names, if it is really this session's at this moment.
+    pub(crate) fn own_permit(&self, session: u32, word: u32) -> Option<u32> {
         let held = |permit: u32| self.permits[permit as usize].word.load(Ordering::Relaxed);
-        named(word).filter(|&permit| held(permit) == BUSY | user)
+        named(word).filter(|&permit| held(permit) == BUSY | session)
     }
 
-    /// Frees a permit of `user` without the lock, and gives it to somebody if anybody waits. `false`
-    /// if it is not that user's: its slot was tampered with, or the permit was taken for lost.
-    pub(crate) fn free_permit(&self, user: u32, permit: u32) -> bool {
-        if !self.release(permit, user) {
+    /// Frees a permit of `session` without the lock, and gives it to somebody if anybody waits. `false`
+    /// if it is not that session's: its slot was tampered with, or the permit was taken for lost.
+    pub(crate) fn free_permit(&self, session: u32, permit: u32) -> bool {
+        if !self.release(permit, session) {
             return false;
         }
         // After the permit is free: see "Nobody is forgotten". Only this one is to be seen to.
@@ -174,11 +174,11 @@ impl Region {
         true
     }
 
-    /// Takes the permit of a user that leaves into the hand. The lock is held.
-    pub(crate) fn take_back(&self, user: u32, slot: &UserSlot) -> Option<u32> {
+    /// Takes the permit of a session that leaves into the hand. The lock is held.
+    pub(crate) fn take_back(&self, session: u32, slot: &SessionSlot) -> Option<u32> {
         // The word before the slot: a permit in the hand is found at once if this thread dies here.
         let permit = named(slot.permit.load(Ordering::Acquire))
-            .filter(|&permit| self.exchange(permit, user, IN_TRANSFER));
+            .filter(|&permit| self.exchange(permit, session, IN_TRANSFER));
         slot.permit.store(0, Ordering::Relaxed);
         permit
     }
@@ -197,8 +197,8 @@ impl Region {
         mut in_transfer: Option<u32>,
     ) {
         let limit = self.control.limit();
-        // Each pass gives the permit away or drops an entry: no more passes than there can be users.
-        for _ in 0..2 * USERS {
+        // Each pass gives the permit away or drops an entry: no more passes than there can be sessions.
+        for _ in 0..2 * SESSIONS {
             let Some(permit) = in_transfer else { return };
             if permit >= limit {
                 self.set_excess(self.excess().saturating_sub(1));
@@ -243,32 +243,32 @@ impl Region {
 
     /// Gives a permit in the hand to whom the policy names; returns it if that one does not take it.
     fn give(&self, gate: &mut Gate, wakes: &mut Wakes<'_>, next: Next, permit: u32) -> Option<u32> {
-        let (user, wanted) = match next {
-            Next::Admit(turn) => (turn.user, State::Waiting),
-            Next::Repay(user) => (user, State::Overdraft),
+        let (session, wanted) = match next {
+            Next::Admit(turn) => (turn.session, State::Waiting),
+            Next::Repay(session) => (session, State::Overdraft),
         };
-        let slot = &self.users[user as usize];
+        let slot = &self.sessions[session as usize];
         // Before anything is booked: whoever went on meanwhile may have a permit of its own.
         let mut in_transfer = Some(permit);
         if slot.state() == wanted {
-            self.book(slot, user, permit);
+            self.book(slot, session, permit);
             if let Next::Admit(turn) = next {
                 slot.quota.store(turn.quota, Ordering::Relaxed);
                 slot.accounted.store(1, Ordering::Relaxed);
             }
             if slot.move_state(wanted, State::Inside) {
                 if wanted == State::Waiting {
-                    wakes.push(user);
+                    wakes.push(session);
                 }
                 return None;
             }
             // Its own thread may have found the booked permit and freed it.
             let (old, none) = (permit + 1, 0);
             let _ = slot.permit.compare_exchange(old, none, Ordering::AcqRel, Ordering::Relaxed);
-            in_transfer = self.exchange(permit, user, IN_TRANSFER).then_some(permit);
+            in_transfer = self.exchange(permit, session, IN_TRANSFER).then_some(permit);
         }
         if wanted == State::Waiting {
-            gate.wrr.withdraw(user);
+            gate.wrr.withdraw(session);
         }
         in_transfer
     }
@@ -291,28 +291,28 @@ impl Region {
         self.lock.excess_from.store(limit, Ordering::Relaxed);
     }
 
-    /// Books a permit in the hand on a user that holds one beyond the limit, in exchange for that
-    /// one; returns it if there is no such user. No permit is looked at twice, as none beyond the
+    /// Books a permit in the hand on a session that holds one beyond the limit, in exchange for that
+    /// one; returns it if there is no such session. No permit is looked at twice, as none beyond the
     /// limit is taken again. The lock is held.
     fn replace_excess(&self, limit: u32, permit: u32) -> Option<u32> {
         let from = self.lock.excess_from.load(Ordering::Relaxed).max(limit);
         for beyond in from..PERMITS as u32 {
             self.lock.excess_from.store(beyond + 1, Ordering::Relaxed);
-            let Some(user) = holder(self, beyond) else { continue };
-            let Some(slot) = self.user(user) else { continue };
-            // Before the slot names it: its user may give it back as soon as it does.
-            if !self.exchange(permit, IN_TRANSFER, user) {
+            let Some(session) = holder(self, beyond) else { continue };
+            let Some(slot) = self.session(session) else { continue };
+            // Before the slot names it: its session may give it back as soon as it does.
+            if !self.exchange(permit, IN_TRANSFER, session) {
                 return None;
             }
             let (old, new) = (beyond + 1, permit + 1);
             // Fails if its owner gives it back at this moment.
             if slot.permit.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 slot.last_permit.store(permit, Ordering::Relaxed);
-                self.release(beyond, user);
+                self.release(beyond, session);
                 self.set_excess(self.excess().saturating_sub(1));
                 return None;
             }
-            if !self.exchange(permit, user, IN_TRANSFER) {
+            if !self.exchange(permit, session, IN_TRANSFER) {
                 return None;
             }
         }
@@ -320,13 +320,13 @@ impl Region {
         Some(permit)
     }
 
-    /// Books a permit in the hand on a user that has none.
-    fn book(&self, slot: &UserSlot, user: u32, permit: u32) {
+    /// Books a permit in the hand on a session that has none.
+    fn book(&self, slot: &SessionSlot, session: u32, permit: u32) {
         slot.last_permit.store(permit, Ordering::Relaxed);
         // The word last: if this thread dies before, the permit is found in its hand; if after, the
         // slot says for whom it was.
         slot.permit.store(permit + 1, Ordering::Release);
-        self.exchange(permit, IN_TRANSFER, user);
+        self.exchange(permit, IN_TRANSFER, session);
     }
 
     /// How many permits are spoken for. The lock is held.

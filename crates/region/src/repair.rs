@@ -8,9 +8,9 @@
 //!
 //! * *A permit in the hand* has a owner of its own ([`IN_TRANSFER`]). Nobody else can have one in hand while
 //!   the lock is held, so all of them are free.
-//! * *A permit that is booked on a user which has not been told*: its slot names the permit and its
+//! * *A permit that is booked on a session which has not been told*: its slot names the permit and its
 //!   state says that it waits, or is owed one. It is told.
-//! * *A permit that no slot knows of*, or one whose user has no use for it: a thread was killed after
+//! * *A permit that no slot knows of*, or one whose session has no use for it: a thread was killed after
 //!   it had taken the permit and before its slot said so, or between forgetting it and freeing it. A
 //!   thread that is alive may be at that very point, so the daemon looks twice ([`Region::reclaim`]).
 //!
@@ -18,23 +18,23 @@
 //! slot is given back by the daemon once its process or thread is gone.
 //!
 //! # Where the queue may be wrong
-//! A user that does not get the lock is let pass all the same, and its entry may stay in the queue.
+//! A session that does not get the lock is let pass all the same, and its entry may stay in the queue.
 //! Whoever comes upon such an entry drops it, but until then it counts as one who needs a permit, and
 //! nobody enters without the lock. Hence the second part of [`Region::reclaim`].
 
 use crate::control::PERMITS;
 use crate::layout::{Counter, Region};
 use crate::permits::{BUSY, IN_TRANSFER, Wakes};
-use crate::user::State;
+use crate::session::State;
 use core::sync::atomic::Ordering;
 use headworks_policy::gate::Gate;
 use headworks_policy::wrr::ClassShare;
 
-/// Users or permits that are looked at while the lock is held once: some microseconds.
+/// Sessions or permits that are looked at while the lock is held once: some microseconds.
 const SLICE: usize = 128;
 
 impl Region {
-    /// Makes the policy's state anew from the users' slots and the permits, after somebody died while
+    /// Makes the policy's state anew from the sessions' slots and the permits, after somebody died while
     /// changing it. Debts in requests are lost. The lock is held.
     #[cold]
     pub(crate) fn rebuild(&self, gate: &mut Gate, wakes: &mut Wakes<'_>) {
@@ -50,23 +50,23 @@ impl Region {
                 self.count(Counter::Reclaimed);
             }
         }
-        for (user, slot) in self.users[..self.high_water() as usize].iter().enumerate() {
-            let user = user as u32;
-            gate.wrr.join(user, slot.class.load(Ordering::Relaxed));
-            let booked = self.own_permit(user, slot.permit.load(Ordering::Acquire)).is_some();
+        for (session, slot) in self.sessions[..self.high_water() as usize].iter().enumerate() {
+            let session = session as u32;
+            gate.wrr.join(session, slot.class.load(Ordering::Relaxed));
+            let booked = self.own_permit(session, slot.permit.load(Ordering::Acquire)).is_some();
             match slot.state() {
                 State::Waiting if booked => {
                     slot.accounted.store(1, Ordering::Relaxed);
                     // Unless it has gone on by itself: it then gives the permit back when it leaves.
                     if slot.move_state(State::Waiting, State::Inside) {
-                        wakes.push(user);
+                        wakes.push(session);
                     }
                 }
-                State::Waiting => gate.wrr.arrive(user),
+                State::Waiting => gate.wrr.arrive(session),
                 State::Overdraft if booked => {
                     slot.move_state(State::Overdraft, State::Inside);
                 }
-                State::Overdraft => gate.grant_next_first(user),
+                State::Overdraft => gate.grant_next_first(session),
                 _ => {}
             }
         }
@@ -78,9 +78,9 @@ impl Region {
 
     /// Frees the permits whose owners do not know of them or have no use for them: somebody was
     /// killed between two steps. `seen` is what the last look found; only a permit that looks
-    /// orphaned twice is freed, because a user writes its slot a moment after the permit.
+    /// orphaned twice is freed, because a session writes its slot a moment after the permit.
     ///
-    /// Then makes the queue agree with what the users do. Called by the daemon every second; without
+    /// Then makes the queue agree with what the sessions do. Called by the daemon every second; without
     /// the lock nothing is done.
     pub fn reclaim(&self, seen: &mut [u32; PERMITS]) {
         let mut go_on = true;
@@ -88,13 +88,14 @@ impl Region {
         while let Some(from) = slices.next().filter(|_| go_on) {
             go_on = self.reclaim_permits(seen, from..PERMITS.min(from + SLICE));
         }
-        let users = self.high_water();
-        let mut slices = (0..users).step_by(SLICE);
+        let sessions = self.high_water();
+        let mut slices = (0..sessions).step_by(SLICE);
         // Whoever has the lock for long keeps the daemon from nothing else.
         while let Some(from) = slices.next().filter(|_| go_on) {
-            let slice = from..users.min(from + SLICE as u32);
-            slice.clone().for_each(|user| self.find_slot_again(user));
-            let done = self.locked(|gate, _| slice.for_each(|user| self.reconcile(gate, user)));
+            let slice = from..sessions.min(from + SLICE as u32);
+            slice.clone().for_each(|session| self.find_slot_again(session));
+            let done =
+                self.locked(|gate, _| slice.for_each(|session| self.reconcile(gate, session)));
             go_on = done.is_some();
         }
         self.scan_permits();
@@ -119,32 +120,32 @@ impl Region {
         done.is_some()
     }
 
-    /// Whether the user with this owner has the permit, and in a state in which it will give it back.
+    /// Whether the session with this owner has the permit, and in a state in which it will give it back.
     fn is_held(&self, permit: u32, owner: u32) -> bool {
-        let Some(slot) = self.user(owner) else { return false };
+        let Some(slot) = self.session(owner) else { return false };
         slot.permit.load(Ordering::Acquire) == permit + 1
             && !matches!(slot.state(), State::Free | State::Idle | State::Lent | State::Long)
     }
 
-    /// Makes the queue's entries for a user agree with its state. The lock is held.
+    /// Makes the queue's entries for a session agree with its state. The lock is held.
     ///
-    /// A user that changes its state at this moment takes the lock next: nothing that it finds then
+    /// A session that changes its state at this moment takes the lock next: nothing that it finds then
     /// is done a second time.
-    fn reconcile(&self, gate: &mut Gate, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    fn reconcile(&self, gate: &mut Gate, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         let state = slot.state();
-        let (waiting, owed) = (gate.wrr.is_waiting(user), gate.is_owed(user));
+        let (waiting, owed) = (gate.wrr.is_waiting(session), gate.is_owed(session));
         if owed && state != State::Overdraft {
-            gate.clear_debt(user);
+            gate.clear_debt(session);
         }
         match state {
-            State::Waiting if !waiting => gate.wrr.arrive(user),
-            State::Overdraft if !owed => gate.grant_next_first(user),
+            State::Waiting if !waiting => gate.wrr.arrive(session),
+            State::Overdraft if !owed => gate.grant_next_first(session),
             State::Waiting => {}
             // In its turn, and backlogged until that ends.
             State::Inside | State::Overdraft | State::Lent | State::Long if !waiting => {}
             // It is no longer backlogged either.
-            _ => drop(gate.wrr.withdraw(user)),
+            _ => drop(gate.wrr.withdraw(session)),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A thread that serves one connection has nothing else to do and sleeps until its turn comes. A
 //! process that serves one connection has: signals tell it to end, to take part in something that
 //! all processes must take part in, or to tell its client something. It waits in steps, and after
-//! each of them its server sees what happened. Between two steps its user stays where it is in the
+//! each of them its server sees what happened. Between two steps its session stays where it is in the
 //! queue, and a turn that comes meanwhile is found by the next step.
 
 use crate::clock;
@@ -11,7 +11,7 @@ use crate::entered::{Entered, PassReason};
 use crate::futex;
 use crate::layout::{Counter, Region};
 use crate::permits::holder;
-use crate::user::{State, UserSlot};
+use crate::session::{SessionSlot, State};
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_policy::gate::Gate;
@@ -35,7 +35,7 @@ impl Wait {
     pub const NONE: Wait = Wait { arrived: Nanos(0), hold_max: Nanos(0) };
 }
 
-/// What a look at a user that waits has shown.
+/// What a look at a session that waits has shown.
 enum Look {
     /// It may sleep this long before the next look.
     Sleep(Nanos),
@@ -46,8 +46,13 @@ enum Look {
 }
 
 impl Region {
-    pub(crate) fn wait_for_turn(&self, user: u32, slot: &UserSlot, arrived: Nanos) -> Entered {
-        if let Some(entered) = self.queue_up(user, slot, arrived) {
+    pub(crate) fn wait_for_turn(
+        &self,
+        session: u32,
+        slot: &SessionSlot,
+        arrived: Nanos,
+    ) -> Entered {
+        if let Some(entered) = self.queue_up(session, slot, arrived) {
             return entered;
         }
         let wait = self.begin_wait(arrived);
@@ -58,7 +63,7 @@ impl Region {
                     waited = true;
                     futex::wait(&slot.state, State::Waiting as u32, nap);
                 }
-                look => return self.end_wait(user, slot, look, waited),
+                look => return self.end_wait(session, slot, look, waited),
             }
         }
     }
@@ -69,69 +74,82 @@ impl Region {
     }
 
     /// As [`Region::enter`], but comes back after each sleep, whatever ended it: a turn, a signal,
-    /// or a fifth of a second. `None` if the user still waits: [`Region::continue_wait`] goes on.
-    pub fn enter_in_steps(&self, user: u32, wait: Wait) -> Option<Entered> {
-        let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
-        let entered = self.try_enter(slot).or_else(|| self.queue_up(user, slot, wait.arrived));
-        entered.or_else(|| self.step(user, slot, wait, false))
+    /// or a fifth of a second. `None` if the session still waits: [`Region::continue_wait`] goes on.
+    pub fn enter_in_steps(&self, session: u32, wait: Wait) -> Option<Entered> {
+        let Some(slot) = self.session(session) else {
+            return Some(Entered::Passed(PassReason::Bypass));
+        };
+        let entered = self.try_enter(slot).or_else(|| self.queue_up(session, slot, wait.arrived));
+        entered.or_else(|| self.step(session, slot, wait, false))
     }
 
     /// The next step of a wait that [`Region::enter_in_steps`] has begun.
-    pub fn continue_wait(&self, user: u32, wait: Wait) -> Option<Entered> {
-        let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
-        self.step(user, slot, wait, true)
+    pub fn continue_wait(&self, session: u32, wait: Wait) -> Option<Entered> {
+        let Some(slot) = self.session(session) else {
+            return Some(Entered::Passed(PassReason::Bypass));
+        };
+        self.step(session, slot, wait, true)
     }
 
-    /// As [`Region::enter`], but never sleeps: `None` if the user waits. Its turn is then announced by the process's
+    /// As [`Region::enter`], but never sleeps: `None` if the session waits. Its turn is then announced by the process's
     /// [`Waker`](crate::Waker), or found by [`Region::poll_wait`].
-    pub fn enter_or_queue(&self, user: u32, wait: Wait) -> Option<Entered> {
-        let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
-        let entered = self.try_enter(slot).or_else(|| self.queue_up(user, slot, wait.arrived));
+    pub fn enter_or_queue(&self, session: u32, wait: Wait) -> Option<Entered> {
+        let Some(slot) = self.session(session) else {
+            return Some(Entered::Passed(PassReason::Bypass));
+        };
+        let entered = self.try_enter(slot).or_else(|| self.queue_up(session, slot, wait.arrived));
         entered.or_else(|| match self.look(slot, wait) {
             Look::Sleep(_) => None,
-            look => Some(self.end_wait(user, slot, look, false)),
+            look => Some(self.end_wait(session, slot, look, false)),
         })
     }
 
-    /// Looks at a user that waits since [`Region::enter_or_queue`]: `None` if it still has to.
-    pub fn poll_wait(&self, user: u32, wait: Wait) -> Option<Entered> {
-        let Some(slot) = self.user(user) else { return Some(Entered::Passed(PassReason::Bypass)) };
+    /// Looks at a session that waits since [`Region::enter_or_queue`]: `None` if it still has to.
+    pub fn poll_wait(&self, session: u32, wait: Wait) -> Option<Entered> {
+        let Some(slot) = self.session(session) else {
+            return Some(Entered::Passed(PassReason::Bypass));
+        };
         match self.look(slot, wait) {
             Look::Sleep(_) => None,
-            look => Some(self.end_wait(user, slot, look, true)),
+            look => Some(self.end_wait(session, slot, look, true)),
         }
     }
 
-    /// Lets a user pass that waits since [`Region::enter_or_queue`]; it keeps a turn that was granted in this very moment.
-    pub fn let_pass(&self, user: u32, reason: PassReason) -> Entered {
-        let Some(slot) = self.user(user) else { return Entered::Passed(reason) };
-        self.end_wait(user, slot, Look::Pass(reason), true)
+    /// Lets a session pass that waits since [`Region::enter_or_queue`]; it keeps a turn that was granted in this very moment.
+    pub fn let_pass(&self, session: u32, reason: PassReason) -> Entered {
+        let Some(slot) = self.session(session) else { return Entered::Passed(reason) };
+        self.end_wait(session, slot, Look::Pass(reason), true)
     }
 
-    fn step(&self, user: u32, slot: &UserSlot, wait: Wait, waited: bool) -> Option<Entered> {
+    fn step(&self, session: u32, slot: &SessionSlot, wait: Wait, waited: bool) -> Option<Entered> {
         match self.check_and_leave(slot, wait) {
             Look::Sleep(nap) => futex::wait(&slot.state, State::Waiting as u32, nap),
-            look => return Some(self.end_wait(user, slot, look, waited)),
+            look => return Some(self.end_wait(session, slot, look, waited)),
         }
         match self.check_and_leave(slot, wait) {
             Look::Sleep(_) => None,
-            look => Some(self.end_wait(user, slot, look, true)),
+            look => Some(self.end_wait(session, slot, look, true)),
         }
     }
 
-    /// Puts a user into the queue; `Some` if it passes instead.
-    pub(crate) fn queue_up(&self, user: u32, slot: &UserSlot, arrived: Nanos) -> Option<Entered> {
+    /// Puts a session into the queue; `Some` if it passes instead.
+    pub(crate) fn queue_up(
+        &self,
+        session: u32,
+        slot: &SessionSlot,
+        arrived: Nanos,
+    ) -> Option<Entered> {
         if self.beat.stale(arrived) {
             return Some(self.pass(slot, PassReason::Stale));
         }
         slot.set_state(State::Waiting);
         let queued = self.locked(|gate, _| {
-            // Whoever had the lock before may have made the queue anew, and let this user in.
+            // Whoever had the lock before may have made the queue anew, and let this session in.
             if slot.state() != State::Waiting {
                 return (false, false);
             }
-            gate.wrr.arrive(user);
-            (self.is_quiet(), gate.may_exceed_limit(user))
+            gate.wrr.arrive(session);
+            (self.is_quiet(), gate.may_exceed_limit(session))
         });
         match queued {
             Some((first, due)) => {
@@ -139,7 +157,7 @@ impl Region {
                 if first {
                     self.scan_permits();
                 }
-                if due && self.admit_over_limit(user, slot) {
+                if due && self.admit_over_limit(session, slot) {
                     return Some(Entered::AtOnce);
                 }
             }
@@ -149,7 +167,7 @@ impl Region {
             {
                 return Some(self.pass(slot, PassReason::LockBusy));
             }
-            None => return Some(self.end_wait(user, slot, Look::Granted, true)),
+            None => return Some(self.end_wait(session, slot, Look::Granted, true)),
         }
         if slot.state() == State::Waiting {
             self.note_wait(slot);
@@ -157,21 +175,21 @@ impl Region {
         None
     }
 
-    /// Lets a user go ahead without a permit if nobody of its class is inside and the policy agrees.
+    /// Lets a session go ahead without a permit if nobody of its class is inside and the policy agrees.
     /// The look at those inside comes before the lock is taken: it takes the longer, the larger P is.
-    fn admit_over_limit(&self, user: u32, slot: &UserSlot) -> bool {
+    fn admit_over_limit(&self, session: u32, slot: &SessionSlot) -> bool {
         let class = slot.class.load(Ordering::Relaxed);
         slot.state() == State::Waiting
             && !self.is_inside(class)
-            && self.locked(|gate, _| self.admit_over_limit_now(gate, user, slot)) == Some(true)
+            && self.locked(|gate, _| self.admit_over_limit_now(gate, session, slot)) == Some(true)
     }
 
     /// The lock is held.
-    fn admit_over_limit_now(&self, gate: &mut Gate, user: u32, slot: &UserSlot) -> bool {
+    fn admit_over_limit_now(&self, gate: &mut Gate, session: u32, slot: &SessionSlot) -> bool {
         if slot.state() != State::Waiting {
             return false;
         }
-        let Some(turn) = gate.admit_over_limit(user) else { return false };
+        let Some(turn) = gate.admit_over_limit(session) else { return false };
         slot.quota.store(turn.quota, Ordering::Relaxed);
         slot.accounted.store(1, Ordering::Relaxed);
         let ahead = slot.move_state(State::Waiting, State::Overdraft);
@@ -179,8 +197,8 @@ impl Region {
             self.count(Counter::Ahead);
         } else {
             // Cancelled in this very moment.
-            gate.clear_debt(user);
-            gate.wrr.withdraw(user);
+            gate.clear_debt(session);
+            gate.wrr.withdraw(session);
         }
         ahead
     }
@@ -188,11 +206,11 @@ impl Region {
     /// Whether somebody of the class has a permit.
     fn is_inside(&self, class: u32) -> bool {
         (0..self.control.limit())
-            .filter_map(|permit| holder(self, permit).and_then(|user| self.user(user)))
+            .filter_map(|permit| holder(self, permit).and_then(|session| self.session(session)))
             .any(|slot| slot.class.load(Ordering::Relaxed) == class)
     }
 
-    fn look(&self, slot: &UserSlot, wait: Wait) -> Look {
+    fn look(&self, slot: &SessionSlot, wait: Wait) -> Look {
         match slot.state() {
             State::Waiting => {}
             State::Cancelled => return Look::Pass(PassReason::Cancelled),
@@ -219,7 +237,7 @@ impl Region {
 
     /// As [`Region::look`], for a thread that can sleep: if all who wait may pass, they leave in
     /// turn. One whose turn has come looks again, as the gate may be closed by then.
-    fn check_and_leave(&self, slot: &UserSlot, wait: Wait) -> Look {
+    fn check_and_leave(&self, slot: &SessionSlot, wait: Wait) -> Look {
         let look = self.look(slot, wait);
         let Look::Pass(PassReason::Stale | PassReason::GateOpened) = look else { return look };
         let now = clock::now();
@@ -232,7 +250,7 @@ impl Region {
         self.look(slot, wait)
     }
 
-    fn end_wait(&self, user: u32, slot: &UserSlot, look: Look, waited: bool) -> Entered {
+    fn end_wait(&self, session: u32, slot: &SessionSlot, look: Look, waited: bool) -> Entered {
         let reason = match look {
             Look::Pass(reason) => reason,
             _ if waited => {
@@ -248,7 +266,7 @@ impl Region {
             return Entered::Waited;
         }
         slot.served.was_queued();
-        self.locked(|gate, _| gate.wrr.withdraw(user));
+        self.locked(|gate, _| gate.wrr.withdraw(session));
         self.pass(slot, reason)
     }
 }
@@ -256,16 +274,16 @@ impl Region {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::common::{enforcing, stop_beating, user};
+    use crate::common::{enforcing, session, stop_beating};
 
     #[test]
     fn a_machine_that_stood_still_lets_out_only_the_first() {
         let region = enforcing(1);
         stop_beating(region);
-        region.enter(user(region), clock::now());
-        let waiting: Vec<u32> = (0..5).map(|_| user(region)).collect();
-        for &user in &waiting {
-            assert_eq!(region.enter_or_queue(user, region.begin_wait(clock::now())), None);
+        region.enter(session(region), clock::now());
+        let waiting: Vec<u32> = (0..5).map(|_| session(region)).collect();
+        for &session in &waiting {
+            assert_eq!(region.enter_or_queue(session, region.begin_wait(clock::now())), None);
         }
         // Nothing ran for a second, and all look before the daemon gives a sign of life.
         let late = clock::now() + Nanos::from_millis(1_000);
@@ -273,8 +291,8 @@ mod tests {
             .beat
             .alive_ns
             .store(clock::now().since(Nanos::from_millis(1_000)).0, Ordering::Relaxed);
-        let slots: Vec<&UserSlot> =
-            waiting.iter().map(|&user| region.user(user).unwrap()).collect();
+        let slots: Vec<&SessionSlot> =
+            waiting.iter().map(|&session| region.session(session).unwrap()).collect();
         let wait = region.begin_wait(clock::now());
         assert!(matches!(region.check_and_leave(slots[0], wait), Look::Pass(PassReason::Stale)));
         for slot in &slots[1..] {
@@ -300,7 +318,7 @@ mod tests {
     fn nobody_leaves_later_than_before_for_having_to_leave_in_turn() {
         let region = enforcing(1);
         stop_beating(region);
-        let slot = region.user(user(region)).unwrap();
+        let slot = region.session(session(region)).unwrap();
         slot.set_state(State::Waiting);
         let wait = region.begin_wait(clock::now());
         // With a fresh sign it naps; with one that is nearly too old, only until it is.

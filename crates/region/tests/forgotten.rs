@@ -1,15 +1,15 @@
-//! "Nobody is forgotten" (`region::admission`), as a model: users that enter and leave, and an operator that raises P, one
+//! "Nobody is forgotten" (`region::admission`), as a model: sessions that enter and leave, and an operator that raises P, one
 //! shared access after the other, in every order that there is.
 //!
 //! The model's steps are those of `try_enter`, `queue_up`, `scan_permits`, `hand_over`, `leave`, `free_permit` and `tune_parallelism`. All of their
-//! accesses that count are sequentially consistent, so the orders of steps are all that can happen. A user is forgotten if it
+//! accesses that count are sequentially consistent, so the orders of steps are all that can happen. A session is forgotten if it
 //! waits, a permit is free, and nobody is about to do anything: who is inside may stay there for long, and who is outside
 //! may never come back.
 
 use std::collections::HashSet;
 
-const USERS: usize = 3;
-const OPERATOR: usize = USERS;
+const SESSIONS: usize = 3;
+const OPERATOR: usize = SESSIONS;
 const PERMITS: usize = 2;
 
 /// What is left out, to see that the model would notice.
@@ -31,7 +31,7 @@ enum Omit {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Word {
     Free,
-    User(usize),
+    Session(usize),
 }
 
 /// What a process does next.
@@ -70,16 +70,16 @@ struct World {
     pending: usize,
     locked: bool,
     queue: Vec<usize>,
-    at: [At; USERS + 1],
-    permit: [Option<usize>; USERS],
-    waits: [bool; USERS],
-    by_policy: [bool; USERS],
-    turns: [u8; USERS],
+    at: [At; SESSIONS + 1],
+    permit: [Option<usize>; SESSIONS],
+    waits: [bool; SESSIONS],
+    by_policy: [bool; SESSIONS],
+    turns: [u8; SESSIONS],
 }
 
 impl World {
     fn new() -> World {
-        let mut at = [At::SeePending; USERS + 1];
+        let mut at = [At::SeePending; SESSIONS + 1];
         at[OPERATOR] = At::Raise;
         World {
             limit: 1,
@@ -88,10 +88,10 @@ impl World {
             locked: false,
             queue: Vec::new(),
             at,
-            permit: [None; USERS],
-            waits: [false; USERS],
-            by_policy: [false; USERS],
-            turns: [2; USERS],
+            permit: [None; SESSIONS],
+            waits: [false; SESSIONS],
+            by_policy: [false; SESSIONS],
+            turns: [2; SESSIONS],
         }
     }
 
@@ -103,7 +103,7 @@ impl World {
             let next = self.queue.remove(0);
             (self.permit[next], self.waits[next], self.by_policy[next]) =
                 (Some(permit), false, true);
-            Word::User(next)
+            Word::Session(next)
         };
     }
 
@@ -141,7 +141,7 @@ impl World {
             At::Claim(permit) if permit >= self.limit => At::Lock(Locked::Enqueue),
             At::Claim(permit) if self.words[permit] == Word::Free => {
                 (it.words[permit], it.permit[me], it.by_policy[me]) =
-                    (Word::User(me), Some(permit), false);
+                    (Word::Session(me), Some(permit), false);
                 At::Inside
             }
             At::Claim(permit) => At::Claim(permit + 1),

@@ -3,7 +3,7 @@
 #[allow(dead_code)] // no daemon dies here
 mod common;
 
-use common::{enforcing, user};
+use common::{enforcing, session};
 use core::sync::atomic::Ordering::Relaxed;
 use headworks_policy::Nanos;
 use headworks_region::control::{Count, Settings};
@@ -11,16 +11,16 @@ use headworks_region::{Pause, Region, State, Wait, clock};
 
 const LONG: Nanos = Nanos::from_millis(50);
 
-fn state(region: &Region, user: u32) -> State {
-    region.user(user).unwrap().state()
+fn state(region: &Region, session: u32) -> State {
+    region.session(session).unwrap().state()
 }
 
 /// One session has the only permit, and another one waits for it.
 fn one_and_a_waiter() -> (&'static Region, u32, u32) {
     let region = enforcing(1);
-    let (owner, waiter) = (user(region), user(region));
+    let (owner, waiter) = (session(region), session(region));
     assert!(region.enter_or_queue(owner, Wait::NONE).is_some());
-    region.user(owner).unwrap().admitted_ns.store(clock::now().0, Relaxed);
+    region.session(owner).unwrap().admitted_ns.store(clock::now().0, Relaxed);
     assert!(region.enter_or_queue(waiter, region.begin_wait(clock::now())).is_none());
     (region, owner, waiter)
 }
@@ -76,7 +76,7 @@ fn a_request_that_runs_for_long_leaves_the_count_until_its_turn_ends() {
 fn a_sleep_on_a_condition_is_taken_for_storage_at_first() {
     let (region, owner, waiter) = one_and_a_waiter();
     let now = clock::now();
-    region.user(owner).unwrap().falls_asleep(now);
+    region.session(owner).unwrap().falls_asleep(now);
     region.lend_unused(now + Nanos::from_millis(20), LONG);
     assert_eq!(state(region, waiter), State::Waiting);
     region.lend_unused(now + Nanos::from_millis(21), LONG);
@@ -96,7 +96,7 @@ fn a_gate_that_counts_all_admitted_lends_no_permit_of_a_blocked_or_long_session(
 #[test]
 fn a_session_learns_how_long_its_client_thinks() {
     let region = enforcing(1);
-    let slot = region.user(user(region)).unwrap();
+    let slot = region.session(session(region)).unwrap();
     let ms = Nanos::from_millis;
     for at in 1..20 {
         region.begin_gap(slot, ms(100 * at));

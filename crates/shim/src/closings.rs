@@ -15,7 +15,7 @@ fn ends(fd: c_int) {
         guarded_keeping_errno(Of::Process, || eventloop::closing_set(fd));
     }
     match conn::find(fd) {
-        Some(conn) if conn.user().is_some() => {
+        Some(conn) if conn.session_id().is_some() => {
             guarded_keeping_errno(Of::Thread(conn), || ops::closing(conn));
         }
         Some(_) => {}
@@ -34,7 +34,7 @@ fn all_end(first: c_uint, last: c_uint) {
     // Nothing that is followed lies beyond the tables.
     for fd in first..=last.min(DESCRIPTORS as c_uint - 1) {
         let fd = fd as c_int;
-        if conn::find(fd).is_some_and(|conn| conn.user().is_some())
+        if conn::find(fd).is_some_and(|conn| conn.session_id().is_some())
             || eventloop::client(fd).is_some()
             || eventloop::is_set(fd)
             || backend::knows(fd)

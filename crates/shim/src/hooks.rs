@@ -322,7 +322,7 @@ pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     unsafe { real::shutdown(fd, how) }
 }
 
-/// A poll of one descriptor whose user holds a permit: its connection, and how long to sleep
+/// A poll of one descriptor whose session holds a permit: its connection, and how long to sleep
 /// before the permit is given to others.
 ///
 /// # Safety

@@ -18,7 +18,7 @@ const BEAT: Duration = Duration::from_millis(50);
 /// The same while sessions wait: time between two checks for permits that are not used.
 const BEAT_BUSY: Duration = Duration::from_millis(10);
 
-/// Most users that the stall detector lets in beyond P.
+/// Most sessions that the stall detector lets in beyond P.
 const BONUS_MAX: u32 = 512;
 
 /// The sign of life and the stall detector, on a thread of its own: nothing that the rest of the
@@ -57,20 +57,20 @@ pub(super) fn beat(region: Mapping) {
     }
 }
 
-/// A thread that ended while its user had a permit cannot give it back, and a process that ended
+/// A thread that ended while its session had a permit cannot give it back, and a process that ended
 /// gives nothing back at all.
 fn sweep_the_dead(region: &Mapping) {
-    for user in 0..region.high_water() {
-        let Some(slot) = region.user(user) else { break };
+    for session in 0..region.high_water() {
+        let Some(slot) = region.session(session) else { break };
         let process = slot.pid.load(Ordering::Relaxed);
         let thread = slot.thread.load(Ordering::Relaxed);
         // Also of a free slot: a process may end while it claims one.
         if process != 0 && !thread_exists(process) {
-            region.release_dead_session(user, process);
+            region.release_dead_session(session, process);
         } else if thread != 0
             && matches!(slot.state(), State::Inside | State::Overdraft)
             && !thread_exists(thread)
-            && region.lend(user, Pause::None)
+            && region.lend(session, Pause::None)
         {
             region.count(Counter::Reaped);
         }

@@ -10,7 +10,7 @@ use crate::status::{Status, UserStatus};
 use anyhow::{Result, bail};
 use headworks_policy::Nanos;
 use headworks_region::held::HeldRequest;
-use headworks_region::snapshot::{Snapshot, UserView};
+use headworks_region::snapshot::{SessionView, Snapshot};
 use headworks_region::{State, View, clock};
 use serde::Serialize;
 use std::fmt::Write;
@@ -127,8 +127,8 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    fn view(&self, user: u32) -> Option<&UserView> {
-        self.now.users.iter().find(|view| view.user == user)
+    fn view(&self, user: u32) -> Option<&SessionView> {
+        self.now.sessions.iter().find(|view| view.session == user)
     }
 
     fn status_of(&self, user: u32) -> Option<&UserStatus> {
@@ -167,12 +167,13 @@ impl Names<'_> {
     }
 
     fn held(&self, record: &HeldRequest) -> Held {
-        let same = self.view(record.user).is_some_and(|view| view.generation == record.generation);
+        let same =
+            self.view(record.session).is_some_and(|view| view.generation == record.generation);
         let ms = |from: Nanos, to: Nanos| to.since(from).as_millis_f64();
         Held {
             request: record.number,
-            user: record.user,
-            name: if same { self.other(record.user).name } else { "gone".to_owned() },
+            user: record.session,
+            name: if same { self.other(record.session).name } else { "gone".to_owned() },
             class: self.class(record.class),
             ended_ago_ms: ms(record.ended, self.now.now),
             gate_ms: ms(record.arrived, record.admitted),
@@ -190,7 +191,7 @@ impl Names<'_> {
         let view = self.view(status.user);
         let waits = view.filter(|view| view.state == State::Waiting);
         let own = |record: &&HeldRequest| {
-            record.user == status.user
+            record.session == status.user
                 && view.is_some_and(|view| view.generation == record.generation)
         };
         Explained {

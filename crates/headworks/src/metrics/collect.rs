@@ -5,7 +5,7 @@
 use crate::status::Fairness;
 use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, bounds};
-use headworks_region::snapshot::{ClassView, Snapshot, UserView};
+use headworks_region::snapshot::{ClassView, SessionView, Snapshot};
 use headworks_region::{Mode, State};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder};
@@ -43,7 +43,7 @@ impl Collector for Figures {
     fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {
         let mut out = Out(encoder);
         self.gate(&mut out)?;
-        self.users(&mut out)?;
+        self.sessions(&mut out)?;
         self.classes(&mut out)?;
         self.times(&mut out)?;
         self.events(&mut out)
@@ -99,23 +99,23 @@ impl Figures {
         Ok(())
     }
 
-    fn users(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        type Is = fn(&UserView) -> bool;
+    fn sessions(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        type Is = fn(&SessionView) -> bool;
         const STATES: [(&str, Is); 7] = [
-            ("idle", |user| matches!(user.state, State::Idle | State::Cancelled)),
-            ("waiting", |user| user.state == State::Waiting),
-            ("inside", |user| matches!(user.state, State::Inside | State::Overdraft)),
-            ("passing", |user| user.state == State::Passing),
-            ("long", |user| user.state == State::Long),
-            ("blocked", |user| user.state == State::Lent && user.pause.0.is_blocked()),
-            ("thinking", |user| user.state == State::Lent && !user.pause.0.is_blocked()),
+            ("idle", |session| matches!(session.state, State::Idle | State::Cancelled)),
+            ("waiting", |session| session.state == State::Waiting),
+            ("inside", |session| matches!(session.state, State::Inside | State::Overdraft)),
+            ("passing", |session| session.state == State::Passing),
+            ("long", |session| session.state == State::Long),
+            ("blocked", |session| session.state == State::Lent && session.pause.0.is_blocked()),
+            ("thinking", |session| session.state == State::Lent && !session.pause.0.is_blocked()),
         ];
-        // One pass over the users, of whom there may be many.
+        // One pass over the sessions, of whom there may be many.
         let mut counts: BTreeMap<u32, [u32; STATES.len()]> = BTreeMap::new();
-        for user in &self.now.users {
-            let counts = counts.entry(user.class).or_default();
+        for session in &self.now.sessions {
+            let counts = counts.entry(session.class).or_default();
             for (count, (_, is)) in counts.iter_mut().zip(STATES) {
-                *count += u32::from(is(user));
+                *count += u32::from(is(session));
             }
         }
         let mut values = Vec::new();
@@ -127,7 +127,7 @@ impl Figures {
                 values.push((labels, f64::from(count)));
             }
         }
-        let help = "connected users by what they do: idle, waiting (held), inside (with a permit or owed one), passing, \
+        let help = "connected sessions by what they do: idle, waiting (held), inside (with a permit or owed one), passing, \
                     long (not counted in P), blocked and thinking (their permit is lent)";
         out.gauge("users", help, values)
     }

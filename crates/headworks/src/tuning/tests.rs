@@ -3,10 +3,10 @@ use crate::config::OPEN;
 use headworks_region::State;
 use std::sync::atomic::Ordering;
 
-const USERS: u32 = 100;
+const SESSIONS: u32 = 100;
 const HELD: u32 = 16;
 
-/// A region with users that always want something, and who tunes it.
+/// A region with sessions that always want something, and who tunes it.
 struct Stage {
     region: Box<Region>,
     tuning: Tuning,
@@ -30,9 +30,9 @@ impl Stage {
         };
         region.apply(&Settings { parallelism, auto, ..Settings::default() });
         let now = Nanos::from_millis(1_000_000);
-        for _ in 0..USERS {
-            let user = region.register(std::process::id(), now).expect("there is room");
-            region.user(user).expect("it was registered").set_state(State::Passing);
+        for _ in 0..SESSIONS {
+            let session = region.register(std::process::id(), now).expect("there is room");
+            region.session(session).expect("it was registered").set_state(State::Passing);
         }
         Stage { region, tuning: Tuning::new(), now, turns: 0.0, most: 2_000.0 }
     }
@@ -43,14 +43,14 @@ impl Stage {
 
     /// Best at 24, half of it at 12 and less beyond.
     fn rate(&self) -> f64 {
-        let p = f64::from(self.parallelism().min(USERS));
+        let p = f64::from(self.parallelism().min(SESSIONS));
         self.most * (p / 24.0).min(1.0) / (1.0 + 0.5 * (p / 24.0).ln().max(0.0))
     }
 
     fn tick(&mut self) {
         self.turns += self.rate() * 0.1;
         self.now += Nanos::from_millis(100);
-        let served = &self.region.user(0).expect("the first").served;
+        let served = &self.region.session(0).expect("the first").served;
         served.turns.store(self.turns as u64, Ordering::Relaxed);
         served.requests.store(self.turns as u64, Ordering::Relaxed);
         self.tuning.tick(&self.region, self.now);

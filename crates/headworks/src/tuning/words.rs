@@ -37,7 +37,7 @@ pub(super) fn decision(decision: &Decision) -> String {
     match decision {
         Decision::Began { parallelism, why } => {
             let why = match why {
-                Why::Users => "there are users enough",
+                Why::Sessions => "there are users enough",
                 Why::Grown => "there are half as many users again",
                 Why::Time => "the latest search is long ago",
                 Why::Probe => "the open gate is better than what was held",
@@ -65,7 +65,7 @@ pub(super) fn decision(decision: &Decision) -> String {
         ),
         Decision::Abandoned { parallelism, lack } => {
             let lack = match lack {
-                Lack::Users => "most users have left",
+                Lack::Sessions => "most users have left",
                 Lack::Requests => "hardly a request is answered",
             };
             format!("{lack}: the search is given up, with {} as before it", named(*parallelism))
@@ -138,13 +138,13 @@ mod tests {
             best_interval: 0.02,
         };
         for (each, part) in [
-            (began(Why::Users), "users enough: a search begins at P = 16"),
+            (began(Why::Sessions), "users enough: a search begins at P = 16"),
             (began(Why::Throughput), "throughput has shifted"),
             (began(Why::Grown), "half as many users again"),
             (began(Why::Time), "long ago"),
             (began(Why::Probe), "the open gate is better"),
             (
-                Decision::Began { parallelism: OPEN, why: Why::Users },
+                Decision::Began { parallelism: OPEN, why: Why::Sessions },
                 "a search begins at the open gate",
             ),
             (
@@ -164,7 +164,7 @@ mod tests {
                 "P = 2 could not be sampled (9 turns in 20 s",
             ),
             (
-                Decision::Abandoned { parallelism: 16, lack: Lack::Users },
+                Decision::Abandoned { parallelism: 16, lack: Lack::Sessions },
                 "users have left: the search is given up, with P = 16",
             ),
             (

@@ -14,7 +14,7 @@ use headworks_policy::Nanos;
 use headworks_region::control::Mode;
 use headworks_region::layout::Counter;
 use headworks_region::lock::thread_id;
-use headworks_region::user::{Encryption, State};
+use headworks_region::session::{Encryption, State};
 use headworks_region::{Entered, PassReason, clock};
 
 impl Backend {
@@ -65,7 +65,7 @@ impl Followed<'_> {
         if identity.is_some() && self.backend.classified != identity {
             self.backend.classified = identity;
             if let Some(identity) = self.backend.session.identity() {
-                apply_identity(self.region, self.user, identity);
+                apply_identity(self.region, self.session_id, identity);
             }
         }
     }
@@ -92,8 +92,8 @@ impl Followed<'_> {
         match slot.state() {
             State::Inside | State::Overdraft | State::Long => {}
             State::Passing => slot.served.was_passed(),
-            State::Lent => self.region.reenter(self.user),
-            _ if !self.backend.holding().is_empty() => self.region.reenter(self.user),
+            State::Lent => self.region.reenter(self.session_id),
+            _ if !self.backend.holding().is_empty() => self.region.reenter(self.session_id),
             _ => {
                 slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
                 return self.hold(bytes);
@@ -108,10 +108,10 @@ impl Followed<'_> {
         // then sleeps until the kernel has more, which has given all: there is no step that it would come back from. Nor
         // does a server of ours read more at once than can be kept. Both are held, but hear nothing meanwhile.
         if self.backend.generic.is_some() || bytes.len() > kept::MAX {
-            let entered = self.region.enter(self.user, hold.arrived);
+            let entered = self.region.enter(self.session_id, hold.arrived);
             return self.enter(entered);
         }
-        match self.region.enter_in_steps(self.user, hold) {
+        match self.region.enter_in_steps(self.session_id, hold) {
             Some(entered) => self.enter(entered),
             None => {
                 self.backend.waiting = true;
@@ -161,7 +161,7 @@ impl Followed<'_> {
     /// A request is over.
     pub(super) fn record(&self, now: Nanos) {
         let Backend { wait, admitted, .. } = *self.backend;
-        self.region.record(self.user, self.slot, wait, (admitted, now), 1);
+        self.region.record(self.session_id, self.slot, wait, (admitted, now), 1);
     }
 
     /// All that was asked is answered.
@@ -187,7 +187,7 @@ impl Followed<'_> {
     pub(super) fn end_turn(&mut self) {
         self.slot.served.turn_ended();
         if self.region.control.mode() != Mode::Enforce {
-            note_turn(self.region, self.user, clock::now());
+            note_turn(self.region, self.session_id, clock::now());
         }
         let quota_left = core::mem::take(&mut self.backend.quota_left);
         let anticipating =
@@ -198,10 +198,10 @@ impl Followed<'_> {
         }
     }
 
-    /// Gives back whatever permit the user has.
+    /// Gives back whatever permit the session has.
     pub(super) fn leave(&self) {
         set_lendable(false);
-        self.region.leave(self.user);
+        self.region.leave(self.session_id);
     }
 
     #[cold]
@@ -214,7 +214,7 @@ impl Followed<'_> {
         set_lendable(false);
         // Who it is, for whoever looks at the connections.
         if let Some(identity) = self.backend.session.identity() {
-            apply_identity(self.region, self.user, identity);
+            apply_identity(self.region, self.session_id, identity);
         }
         if self.backend.session.opaque() == Some(Opaque::Encrypted) {
             self.slot.encryption.store(Encryption::Opaque as u32, Ordering::Relaxed);
@@ -224,6 +224,6 @@ impl Followed<'_> {
             Some(Opaque::Desynchronized) => Counter::OpaqueUnknown,
             None => Counter::Replication,
         });
-        self.region.stop_following(self.user);
+        self.region.stop_following(self.session_id);
     }
 }

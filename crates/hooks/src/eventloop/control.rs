@@ -15,7 +15,7 @@ const RDHUP: u32 = libc::EPOLLRDHUP as u32;
 /// What makes a registration more than level-triggered.
 const SPECIAL: u32 =
     (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLEXCLUSIVE | libc::EPOLLWAKEUP) as u32;
-/// What is hidden of a held user: that its bytes are there.
+/// What is hidden of a held session: that its bytes are there.
 pub(super) const READING: u32 = IN | RDHUP | libc::EPOLLPRI as u32 | libc::EPOLLRDNORM as u32;
 
 /// How a registration is made in the kernel.
@@ -96,7 +96,7 @@ pub fn closing_set(set: i32) {
 /// it says, and [`settled`] to be told of its result.
 pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<Registration> {
     let known = watch::client(fd);
-    let is_client = known.is_some() || conn::find(fd)?.user().is_some();
+    let is_client = known.is_some() || conn::find(fd)?.session_id().is_some();
     if !is_client || super::is_foreign() {
         return None;
     }
@@ -187,7 +187,7 @@ pub fn settled(registration: Registration, done: bool) {
     }
 }
 
-/// The server does not want to hear of a user any more, which so far waits, or is served.
+/// The server does not want to hear of a session any more, which so far waits, or is served.
 fn withdraw(set: &'static Set, fd: i32, watch: &'static Watch) {
     if watch.place() == Place::Out {
         return;
@@ -203,8 +203,8 @@ fn withdraw(set: &'static Set, fd: i32, watch: &'static Watch) {
             inner.waiting = false;
         }
     }
-    if let (Some(region), Some(user)) = (process::region(), watch.user()) {
-        region.leave(user);
+    if let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) {
+        region.leave(session_id);
     }
 }
 
@@ -213,7 +213,7 @@ fn withdraw(set: &'static Set, fd: i32, watch: &'static Watch) {
 /// puts into a set: those must not be held.
 fn adopt(fd: i32) -> Option<&'static Watch> {
     let conn = conn::find(fd)?;
-    let user = conn.user()?;
+    let session_id = conn.session_id()?;
     if !process::region()?.pooled() || !has_logged_in(&conn.try_use()?) {
         return None;
     }
@@ -221,7 +221,7 @@ fn adopt(fd: i32) -> Option<&'static Watch> {
     set_waker(super::turn::wake);
     watch.end();
     watch.note_asked(None, false);
-    watch.begin(fd, user, Framing::Elsewhere).then_some(watch)
+    watch.begin(fd, session_id, Framing::Elsewhere).then_some(watch)
 }
 
 fn has_logged_in(inner: &conn::Use<'_>) -> bool {
@@ -234,10 +234,10 @@ fn has_logged_in(inner: &conn::Use<'_>) -> bool {
 /// A thread of a pool gives a connection back to the set: the request is over, and so may be the turn. If it keeps its permit,
 /// others are to hear of that before the next request can come.
 fn turn_over_elsewhere(set: i32, fd: i32, watch: &'static Watch) {
-    let Some(conn) = conn::find(fd).filter(|conn| conn.user().is_some()) else { return };
+    let Some(conn) = conn::find(fd).filter(|conn| conn.session_id().is_some()) else { return };
     ops::about_to_wait(conn);
-    let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
-    let Some(slot) = region.user(user) else { return };
+    let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) else { return };
+    let Some(slot) = region.session(session_id) else { return };
     if !matches!(slot.state(), State::Inside | State::Overdraft) {
         return;
     }
@@ -247,7 +247,7 @@ fn turn_over_elsewhere(set: i32, fd: i32, watch: &'static Watch) {
     }
 }
 
-/// Makes the kernel tell again of a user whose turn has come: from the thread that grants it, for one that may sleep in the
+/// Makes the kernel tell again of a session whose turn has come: from the thread that grants it, for one that may sleep in the
 /// set.
 pub(super) fn rearm(fd: i32, watch: &Watch) {
     // Twice if the server changed the registration at the same time, which must not be undone.
@@ -260,7 +260,7 @@ pub(super) fn rearm(fd: i32, watch: &Watch) {
     }
 }
 
-/// Takes a user that is held out of the set, if the kernel would go on telling of it.
+/// Takes a session that is held out of the set, if the kernel would go on telling of it.
 pub(super) fn hide(fd: i32, watch: &Watch) {
     if let Some((set, events, _)) = watch.asked()
         && watch.is_tagged()

@@ -68,7 +68,7 @@ impl Framing {
         matches!(self, Framing::Mongo(session) if session.owes_answers())
     }
 
-    /// Whether a user's bytes are looked at as soon as it is held: they may go on with what another connection began.
+    /// Whether a session's bytes are looked at as soon as it is held: they may go on with what another connection began.
     pub(super) fn looks_at_once(&self) -> bool {
         matches!(self, Framing::Mongo(_))
     }

@@ -1,4 +1,4 @@
-//! One entry for each epoll set: the lists of its users, and the section in which they are changed.
+//! One entry for each epoll set: the lists of its sessions, and the section in which they are changed.
 
 use super::table::{Table, Zeroed};
 use super::watch::{self, Place, Watch};
@@ -8,7 +8,7 @@ use headworks_region::clock;
 use headworks_region::lock::thread_id;
 use headworks_region::thread::keeping_errno;
 
-/// Lists of users of a set: one for each [`Place`] but the first.
+/// Lists of sessions of a set: one for each [`Place`] but the first.
 const LISTS: usize = 4;
 
 const SPINS: u32 = 200;

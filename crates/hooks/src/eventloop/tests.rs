@@ -11,7 +11,7 @@ use crate::process;
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_region::control::Settings;
-use headworks_region::user::UserSlot;
+use headworks_region::session::SessionSlot;
 use headworks_region::{Mapping, Protocol, Region, State, clock};
 use libc::epoll_event;
 use std::io::{Read, Write};
@@ -84,7 +84,13 @@ impl Loop {
         accepted(fd, Protocol::Redis);
         assert!(self.add(fd).unwrap().real.is_some());
         let watch = watch::client(fd).unwrap();
-        Client { client, server, fd, watch, slot: self.region.user(watch.user().unwrap()).unwrap() }
+        Client {
+            client,
+            server,
+            fd,
+            watch,
+            slot: self.region.session(watch.session_id().unwrap()).unwrap(),
+        }
     }
 
     fn sleep(&self) -> Sleep {
@@ -114,7 +120,7 @@ struct Client {
     server: UnixStream,
     fd: i32,
     watch: &'static Watch,
-    slot: &'static UserSlot,
+    slot: &'static SessionSlot,
 }
 
 impl Client {
@@ -251,8 +257,8 @@ impl Accepted {
     fn new(it: &Loop) -> Accepted {
         let (_client, server) = UnixStream::pair().unwrap();
         let conn = conn::find_or_make(server.as_raw_fd()).unwrap();
-        let user = it.region.register(std::process::id(), clock::now()).unwrap();
-        conn.try_use().unwrap().begin(user);
+        let session_id = it.region.register(std::process::id(), clock::now()).unwrap();
+        conn.try_use().unwrap().begin(session_id);
         Accepted { _client, server, conn }
     }
 
@@ -274,7 +280,7 @@ impl Drop for Accepted {
         if let Some(watch) = watch::client(self.server.as_raw_fd()) {
             close(self.server.as_raw_fd(), watch);
         }
-        self.conn.end(|user| region().unregister(user));
+        self.conn.end(|session_id| region().unregister(session_id));
     }
 }
 

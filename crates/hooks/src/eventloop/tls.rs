@@ -3,14 +3,14 @@
 //! A hold is the same as without TLS: the socket is not reported as ready. What differs is when the server reads. During the
 //! handshake it reads no request, so its events pass. Later, one `SSL_read` may return a part of what the library has
 //! decrypted, and the rest raises no event: a server that knows asks the library and reads on by itself. Such a read may
-//! come when the turn is over, or even when the user is held for its next bytes. It is never refused.
+//! come when the turn is over, or even when the session is held for its next bytes. It is never refused.
 
 use super::section::{self, Set};
 use super::turn::{Turn, follow_client, follow_server, turn};
 use super::watch::{self, Channel, Place, Watch};
 use crate::process;
 use core::sync::atomic::Ordering;
-use headworks_region::user::Encryption;
+use headworks_region::session::Encryption;
 use headworks_region::{PassReason, State, clock};
 
 /// The entry of a descriptor if its conversation is followed by way of its event loop.
@@ -24,8 +24,8 @@ pub fn tls_begins(watch: &'static Watch) {
     if watch.channel() != Channel::Socket || watch.is_left_alone() {
         return;
     }
-    let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
-    if let Some(slot) = region.user(user) {
+    let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) else { return };
+    if let Some(slot) = region.session(session_id) {
         slot.encryption.store(Encryption::Read as u32, Ordering::Relaxed);
     }
     watch.set_channel(Channel::Handshake);
@@ -68,7 +68,9 @@ fn is_unasked(watch: &Watch) -> bool {
         Place::Granted => false,
         // Told of something else: the handshake was over with the same call.
         Place::Served => {
-            let slot = process::region().zip(watch.user()).and_then(|(all, user)| all.user(user));
+            let slot = process::region()
+                .zip(watch.session_id())
+                .and_then(|(region, id)| region.session(id));
             slot.is_some_and(|slot| slot.state() == State::Idle)
         }
     }
@@ -77,14 +79,14 @@ fn is_unasked(watch: &Watch) -> bool {
 #[cold]
 fn read_unasked(watch: &'static Watch) {
     let Some(set) = watch.asked().and_then(|(set, ..)| section::find(set)) else { return };
-    let Some((fd, _)) = watch.user().and_then(watch::of_user) else { return };
+    let Some((fd, _)) = watch.session_id().and_then(watch::of_session) else { return };
     if let Some(section) = Set::enter(set) {
         let _ = turn(section.lists(), (fd, watch), clock::now(), |turn| turn.go_unasked());
     }
 }
 
 impl Turn<'_> {
-    /// The server has read without having been told to. The user goes ahead without a permit, and is owed one; what it asked
+    /// The server has read without having been told to. The session goes ahead without a permit, and is owed one; what it asked
     /// for is charged when the server has come back.
     fn go_unasked(&mut self) {
         match self.watch.place() {
@@ -94,9 +96,9 @@ impl Turn<'_> {
             Place::Held if self.inner.holding().is_empty() => {}
             Place::Held => {
                 self.inner.waiting = false;
-                self.region.let_pass(self.user, PassReason::Owner);
+                self.region.let_pass(self.session_id, PassReason::Owner);
                 if self.slot.state() == State::Passing {
-                    self.region.reenter(self.user);
+                    self.region.reenter(self.session_id);
                 }
                 self.put(Place::Granted);
             }
@@ -105,7 +107,7 @@ impl Turn<'_> {
                 let inside = [State::Inside, State::Overdraft, State::Passing, State::Long];
                 let is_gated = self.slot.flags.load(Ordering::Relaxed) == 0;
                 if is_gated && !inside.contains(&self.slot.state()) {
-                    self.region.reenter(self.user);
+                    self.region.reenter(self.session_id);
                 }
                 self.go_on();
             }

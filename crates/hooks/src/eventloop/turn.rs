@@ -11,8 +11,8 @@ use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
+use headworks_region::session::{Encryption, SessionSlot};
 use headworks_region::thread::keeping_errno;
-use headworks_region::user::{Encryption, UserSlot};
 use headworks_region::{PassReason, Pause, Protocol, State, clock, set_waker};
 
 const IN: u32 = libc::EPOLLIN as u32;
@@ -26,25 +26,25 @@ pub fn accepted(fd: i32, protocol: Protocol) {
         return;
     };
     // A predecessor whose end we did not see: its descriptor was closed by other means.
-    if watch.user().is_some() {
+    if watch.session_id().is_some() {
         close(fd, watch);
     }
     let Some(peer) = peer_of(fd) else { return };
-    let Some(user) = region.register(process::own_pid(), clock::now()) else { return };
-    if let Some(slot) = region.user(user) {
+    let Some(session_id) = region.register(process::own_pid(), clock::now()) else { return };
+    if let Some(slot) = region.session(session_id) {
         slot.address.set(peer.address());
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
     watch.set_blocking(protocol == Protocol::MongoDb && !region.pooled());
-    if !watch.begin(fd, user, Framing::of(protocol)) {
+    if !watch.begin(fd, session_id, Framing::of(protocol)) {
         region.count(Counter::ConcurrentUse);
-        region.unregister(user);
+        region.unregister(session_id);
     }
 }
 
-/// A user's turn has come; this thread granted it.
-pub(super) fn wake(user: u32) -> bool {
-    let Some((fd, watch)) = watch::of_user(user) else { return false };
+/// A session's turn has come; this thread granted it.
+pub(super) fn wake(session_id: u32) -> bool {
+    let Some((fd, watch)) = watch::of_session(session_id) else { return false };
     let Some(set) = watch.asked().and_then(|(set, ..)| section::find(set)) else { return false };
     if !set.is_mine() {
         control::rearm(fd, watch);
@@ -65,12 +65,12 @@ pub fn received(watch: &'static Watch, bytes: &[u8]) {
 
 /// Follows the client's side of the conversation.
 pub(super) fn follow_client(watch: &'static Watch, bytes: &[u8]) {
-    with(watch, |user, inner| {
+    with(watch, |session_id, inner| {
         let held = inner.holding();
         inner.client_bytes(bytes);
-        look_at_session(watch, user, inner);
+        look_at_session(watch, session_id, inner);
         if watch.is_blocking() {
-            blocking::received(watch, user, inner, held);
+            blocking::received(watch, session_id, inner, held);
         }
     });
 }
@@ -86,29 +86,29 @@ pub fn sent(watch: &'static Watch, bytes: &[u8]) {
 /// Follows the server's side of the conversation.
 pub(super) fn follow_server(watch: &'static Watch, bytes: &[u8]) {
     let mut late = None;
-    with(watch, |user, inner| {
+    with(watch, |session_id, inner| {
         if inner.framing.listens_to_server() {
             let owed = inner.framing.owes_answers();
             inner.framing.server_bytes(bytes);
-            look_at_session(watch, user, inner);
+            look_at_session(watch, session_id, inner);
             if watch.is_blocking() {
-                return blocking::sent(user, inner);
+                return blocking::sent(session_id, inner);
             }
             let answered = owed && !inner.framing.owes_answers();
-            late = (answered && watch.place() == Place::Out).then_some(user);
+            late = (answered && watch.place() == Place::Out).then_some(session_id);
         }
     });
-    if let Some(user) = late {
-        answered_late(watch, user);
+    if let Some(session_id) = late {
+        answered_late(watch, session_id);
     }
 }
 
-/// All that a user asked for is answered, by a thread other than the loop's: its turn is over, unless something of it is
+/// All that a session asked for is answered, by a thread other than the loop's: its turn is over, unless something of it is
 /// open, or its next request has come meanwhile.
 #[cold]
-fn answered_late(watch: &'static Watch, user: u32) {
+fn answered_late(watch: &'static Watch, session_id: u32) {
     let Some(set) = watch.asked().and_then(|(set, ..)| section::find(set)) else { return };
-    let Some((fd, _)) = watch::of_user(user) else { return };
+    let Some((fd, _)) = watch::of_session(session_id) else { return };
     let mut over = false;
     if let Some(section) = (0..20).find_map(|_| set.enter()) {
         let done = turn(section.lists(), (fd, watch), clock::now(), |turn| {
@@ -132,7 +132,7 @@ fn answered_late(watch: &'static Watch, user: u32) {
     }
     // Outside the section: whoever is next may have to be woken.
     if over && let Some(region) = process::region() {
-        region.leave(user);
+        region.leave(session_id);
     }
 }
 
@@ -140,53 +140,53 @@ fn with(watch: &'static Watch, work: impl FnOnce(u32, &mut Inner)) {
     if watch.is_left_alone() {
         return;
     }
-    let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
+    let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) else { return };
     let Some(mut used) = watch.use_soon().or_else(|| watch.use_later()) else {
         // Who does not see these bytes would take the next ones for something that they are not.
         region.count(Counter::ConcurrentUse);
         watch.stop_following();
-        region.stop_following(user);
+        region.stop_following(session_id);
         return;
     };
     if let Some(inner) = used.inner() {
-        work(user, inner);
+        work(session_id, inner);
     }
 }
 
 /// After bytes of either side: whether the conversation can still be followed, and whose it is.
-fn look_at_session(watch: &Watch, user: u32, inner: &mut Inner) {
+fn look_at_session(watch: &Watch, session_id: u32, inner: &mut Inner) {
     let following = inner.framing.following();
     if following != Following::Yes || inner.paused {
-        follow(watch, user, inner, following);
+        follow(watch, session_id, inner, following);
     }
     let Some((identity, number)) = inner.framing.identity() else { return };
     if inner.classified != Some(number)
         && let Some(region) = process::region()
     {
         inner.classified = Some(number);
-        apply_identity(region, user, identity);
+        apply_identity(region, session_id, identity);
     }
 }
 
 #[cold]
-fn follow(watch: &Watch, user: u32, inner: &mut Inner, following: Following) {
+fn follow(watch: &Watch, session_id: u32, inner: &mut Inner, following: Following) {
     let Some(region) = process::region() else { return };
     match following {
-        Following::Yes => region.resume_following(user),
+        Following::Yes => region.resume_following(session_id),
         Following::Paused if inner.paused => {}
-        Following::Paused => region.stop_following(user),
+        Following::Paused => region.stop_following(session_id),
         Following::Never(counter) => {
             watch.stop_following();
             region.count(counter);
             if counter == Counter::OpaqueTls
-                && let Some(slot) = region.user(user)
+                && let Some(slot) = region.session(session_id)
             {
                 slot.encryption.store(Encryption::Opaque as u32, Ordering::Relaxed);
             }
             if let Some((identity, _)) = inner.framing.identity() {
-                apply_identity(region, user, identity);
+                apply_identity(region, session_id, identity);
             }
-            region.stop_following(user);
+            region.stop_following(session_id);
         }
     }
     inner.paused = following != Following::Yes;
@@ -194,18 +194,18 @@ fn follow(watch: &Watch, user: u32, inner: &mut Inner, following: Following) {
 
 /// An operation on the connection failed: its events pass from here on, and nothing of it is looked at.
 pub(crate) fn abandon(watch: &'static Watch) {
-    let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
+    let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) else { return };
     watch.stop_following();
-    region.stop_following(user);
+    region.stop_following(session_id);
 }
 
 /// The socket is about to be shut down for reading, by whichever thread.
 pub fn shutting_down(fd: i32, watch: &'static Watch) {
-    let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
+    let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) else { return };
     if super::is_foreign() {
         return;
     }
-    region.cancel(user);
+    region.cancel(session_id);
     if watch.place() == Place::Held {
         control::rearm(fd, watch);
     }
@@ -217,14 +217,14 @@ pub fn close(fd: i32, watch: &'static Watch) {
         return;
     }
     if watch.is_blocking()
-        && let (Some(region), Some(user)) = (process::region(), watch.user())
+        && let (Some(region), Some(session_id)) = (process::region(), watch.session_id())
     {
-        region.cancel(user);
+        region.cancel(session_id);
     }
     let set = watch.asked().and_then(|(set, ..)| section::find(set));
     let elsewhere = watch.is_elsewhere();
     {
-        // As in `withdraw`: an entry that stays would lead the descriptor's next user into this set's lists.
+        // As in `withdraw`: an entry that stays would lead the descriptor's next session into this set's lists.
         if let Some(section) = set.and_then(|set| (0..20).find_map(|_| set.enter())) {
             section.lists().put(fd, watch, Place::Out);
         }
@@ -235,11 +235,11 @@ pub fn close(fd: i32, watch: &'static Watch) {
         }
         watch.note_asked(None, false);
     }
-    if let Some(user) = watch.end()
+    if let Some(session_id) = watch.end()
         && !elsewhere
         && let Some(region) = process::region()
     {
-        region.unregister(user);
+        region.unregister(session_id);
     }
 }
 
@@ -250,8 +250,8 @@ pub(super) struct Turn<'a> {
     pub(super) watch: &'static Watch,
     pub(super) now: Nanos,
     pub(super) region: &'static Region,
-    pub(super) user: u32,
-    pub(super) slot: &'static UserSlot,
+    pub(super) session_id: u32,
+    pub(super) slot: &'static SessionSlot,
     pub(super) inner: &'a mut Inner,
 }
 
@@ -271,13 +271,14 @@ pub(super) fn turn<T>(
     now: Nanos,
     work: impl FnOnce(&mut Turn<'_>) -> T,
 ) -> Result<T, Refused> {
-    let (Some(region), Some(user)) = (process::region(), watch.user()) else {
+    let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) else {
         return Err(Refused::Ungated);
     };
-    let slot = region.user(user).filter(|_| !watch.is_ungated()).ok_or(Refused::Ungated)?;
+    let slot =
+        region.session(session_id).filter(|_| !watch.is_ungated()).ok_or(Refused::Ungated)?;
     let mut used = watch.use_soon().ok_or(Refused::Busy)?;
     let inner = used.inner().ok_or(Refused::Ungated)?;
-    Ok(work(&mut Turn { lists, fd, watch, now, region, user, slot, inner }))
+    Ok(work(&mut Turn { lists, fd, watch, now, region, session_id, slot, inner }))
 }
 
 impl Turn<'_> {
@@ -285,7 +286,7 @@ impl Turn<'_> {
         self.lists.put(self.fd, self.watch, place);
     }
 
-    /// An event says that there is something to read: whether it goes on. If not, the user is held from here on.
+    /// An event says that there is something to read: whether it goes on. If not, the session is held from here on.
     pub(super) fn admit(&mut self, hung_up: bool) -> bool {
         match self.watch.place() {
             Place::Served => return true,
@@ -308,19 +309,19 @@ impl Turn<'_> {
                     self.region.end_gap(self.slot, self.now);
                     self.arrives();
                     if state == State::Lent {
-                        self.region.reenter(self.user);
+                        self.region.reenter(self.session_id);
                     }
                 }
                 // There is no client any more that could be served out of turn.
                 _ if hung_up => self.arrives(),
                 _ if !self.inner.holding().is_empty() => {
                     self.arrives();
-                    self.region.reenter(self.user);
+                    self.region.reenter(self.session_id);
                 }
                 _ => {
                     self.arrives();
                     self.slot.turn_arrived_ns.store(self.now.0, Ordering::Relaxed);
-                    if self.region.enter_or_queue(self.user, self.inner.wait).is_none() {
+                    if self.region.enter_or_queue(self.session_id, self.inner.wait).is_none() {
                         self.hold();
                         return false;
                     }
@@ -348,10 +349,10 @@ impl Turn<'_> {
     /// The event is passed on.
     pub(super) fn go_on(&mut self) {
         if core::mem::take(&mut self.inner.waiting)
-            && self.region.poll_wait(self.user, self.inner.wait).is_none()
+            && self.region.poll_wait(self.session_id, self.inner.wait).is_none()
         {
             // It hung up.
-            self.region.let_pass(self.user, PassReason::Cancelled);
+            self.region.let_pass(self.session_id, PassReason::Cancelled);
         }
         self.inner.admitted = self.now;
         self.slot.admitted_ns.store(self.now.0, Ordering::Relaxed);
@@ -375,7 +376,7 @@ impl Turn<'_> {
         if fresh > 0 {
             let wait = self.inner.admitted.since(self.inner.wait.arrived);
             let times = (self.inner.admitted, self.now);
-            self.region.record(self.user, self.slot, wait, times, fresh);
+            self.region.record(self.session_id, self.slot, wait, times, fresh);
             if self.slot.state() == State::Passing {
                 self.slot.served.was_passed();
             }
@@ -388,7 +389,7 @@ impl Turn<'_> {
         (0, true)
     }
 
-    /// The server has come back from what it did for this user. If there is `more` to read, the list that it goes to is decided,
+    /// The server has come back from what it did for this session. If there is `more` to read, the list that it goes to is decided,
     /// too: granted or held.
     pub(super) fn settle(&mut self, more: bool) {
         if self.inner.framing.owes_answers() {
@@ -431,27 +432,27 @@ impl Turn<'_> {
             return;
         }
         self.note_end(fresh);
-        self.region.leave(self.user);
+        self.region.leave(self.session_id);
     }
 
     fn note_end(&mut self, fresh: u32) {
         if fresh > 0 {
             self.slot.served.turn_ended();
             if self.region.control.mode() != Mode::Enforce {
-                note_turn(self.region, self.user, self.now);
+                note_turn(self.region, self.session_id, self.now);
             }
         }
     }
 
-    /// Looks at a user that is held: whether it passes, for whatever reason.
+    /// Looks at a session that is held: whether it passes, for whatever reason.
     pub(super) fn look(&mut self) {
-        if self.inner.waiting && self.region.poll_wait(self.user, self.inner.wait).is_some() {
+        if self.inner.waiting && self.region.poll_wait(self.session_id, self.inner.wait).is_some() {
             self.inner.waiting = false;
             self.put(Place::Granted);
         }
     }
 
-    /// The loop is about to sleep: looks at what a held user sent.
+    /// The loop is about to sleep: looks at what a held session sent.
     pub(super) fn peek(&mut self) {
         if core::mem::replace(&mut self.inner.peeked, true)
             // Records say nothing.
@@ -461,7 +462,7 @@ impl Turn<'_> {
             return;
         }
         self.inner.waiting = false;
-        self.region.let_pass(self.user, PassReason::Statement);
+        self.region.let_pass(self.session_id, PassReason::Statement);
         self.put(Place::Granted);
     }
 
@@ -471,7 +472,7 @@ impl Turn<'_> {
         Nanos(self.region.control.hold_max().0.saturating_sub(held.0))
     }
 
-    /// Lends the permit out of a user that keeps it idly for too long; else says how long it may.
+    /// Lends the permit out of a session that keeps it idly for too long; else says how long it may.
     pub(super) fn lend(&mut self) -> Option<Nanos> {
         let idle = self.now.since(Nanos(self.slot.paused_ns.load(Ordering::Relaxed)));
         let left = self.region.keeps_for(self.slot).since(idle);
@@ -479,7 +480,7 @@ impl Turn<'_> {
             return Some(left);
         }
         self.put(Place::Out);
-        self.region.lend(self.user, Pause::Thinking);
+        self.region.lend(self.session_id, Pause::Thinking);
         None
     }
 }

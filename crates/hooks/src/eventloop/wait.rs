@@ -66,7 +66,7 @@ fn contended(lists: Lists) -> bool {
         || !lists.is_empty(Place::Granted)
 }
 
-/// The server's wait returned `count` events. Passes on those whose users may enter, and puts those behind them whose turn
+/// The server's wait returned `count` events. Passes on those whose sessions may enter, and puts those behind them whose turn
 /// has come: `events` is all the room there is. Returns how many events there are then.
 pub fn after_wait(set: i32, events: &mut [epoll_event], count: usize) -> usize {
     let Some(section) = section::find(set).and_then(Set::enter) else {
@@ -161,7 +161,7 @@ fn pass_on(lists: Lists, event: epoll_event, now: Nanos) -> Option<epoll_event> 
     }
 }
 
-/// A user's event passes without a say of the gate.
+/// A session's event passes without a say of the gate.
 fn pass(lists: Lists, fd: i32, watch: &Watch, refused: Refused) {
     if refused == Refused::Busy
         && let Some(region) = process::region()
@@ -171,10 +171,10 @@ fn pass(lists: Lists, fd: i32, watch: &Watch, refused: Refused) {
     lists.put(fd, watch, if watch.is_elsewhere() { Place::Out } else { Place::Served });
 }
 
-/// A user in whom the gate has no say has no permit, either: it may have been given one before, or in this very moment.
+/// A session in whom the gate has no say has no permit, either: it may have been given one before, or in this very moment.
 fn give_back(watch: &Watch) {
-    if let (Some(region), Some(user)) = (process::region(), watch.user()) {
-        region.leave(user);
+    if let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) {
+        region.leave(session_id);
     }
 }
 

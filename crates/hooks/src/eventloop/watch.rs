@@ -9,7 +9,7 @@ use crate::named::Named;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use headworks_policy::{Nanos, USERS};
+use headworks_policy::{Nanos, SESSIONS};
 use headworks_region::thread::keeping_errno;
 use headworks_region::{Wait, clock};
 
@@ -113,7 +113,7 @@ pub(super) enum Channel {
 #[repr(C, align(64))]
 pub struct Watch {
     /// Plus one.
-    user: AtomicU32,
+    session_id: AtomicU32,
     /// The epoll set that it is in, plus one.
     set: AtomicI32,
     /// What the server asked for.
@@ -148,13 +148,13 @@ pub struct Watch {
 // SAFETY: `inner` is only reached through `Use`, of which there is one at a time (`busy`).
 unsafe impl Sync for Watch {}
 
-// SAFETY: atomics, and an inner part that may be uninitialised: it is only read for a user, whose arrival writes it.
+// SAFETY: atomics, and an inner part that may be uninitialised: it is only read for a session, whose arrival writes it.
 unsafe impl Zeroed for Watch {}
 
 static WATCHES: Table<Watch> = Table::new();
 
-/// Descriptors of users, plus one.
-static DESCRIPTOR_OF: [AtomicI32; USERS] = [const { AtomicI32::new(0) }; USERS];
+/// Descriptors of sessions, plus one.
+static DESCRIPTOR_OF: [AtomicI32; SESSIONS] = [const { AtomicI32::new(0) }; SESSIONS];
 
 /// In a child of `fork`, which shares the sets with its parent and must not touch them.
 static DISOWNED: AtomicBool = AtomicBool::new(false);
@@ -168,7 +168,7 @@ pub fn forked() {
 #[inline]
 pub fn client(fd: i32) -> Option<&'static Watch> {
     WATCHES.find(fd).filter(|watch| {
-        watch.user.load(Ordering::Acquire) != 0 && !DISOWNED.load(Ordering::Relaxed)
+        watch.session_id.load(Ordering::Acquire) != 0 && !DISOWNED.load(Ordering::Relaxed)
     })
 }
 
@@ -180,11 +180,11 @@ pub(super) fn find_or_make(fd: i32) -> Option<&'static Watch> {
     WATCHES.find_or_make(fd)
 }
 
-/// The connection of a user of this process.
-pub(super) fn of_user(user: u32) -> Option<(i32, &'static Watch)> {
-    let fd = DESCRIPTOR_OF.get(user as usize)?.load(Ordering::Acquire) - 1;
+/// The connection of a session of this process.
+pub(super) fn of_session(session_id: u32) -> Option<(i32, &'static Watch)> {
+    let fd = DESCRIPTOR_OF.get(session_id as usize)?.load(Ordering::Acquire) - 1;
     let watch = client(fd)?;
-    (watch.user() == Some(user)).then_some((fd, watch))
+    (watch.session_id() == Some(session_id)).then_some((fd, watch))
 }
 
 /// The client that a real registration's data stands for. `None` inside if that was an earlier registration: the kernel had
@@ -201,12 +201,12 @@ pub(super) fn tagged(data: u64) -> Option<Option<(i32, &'static Watch)>> {
 pub(super) type Asked = (i32, u32, u64);
 
 impl Watch {
-    pub(super) fn user(&self) -> Option<u32> {
-        self.user.load(Ordering::Acquire).checked_sub(1)
+    pub(super) fn session_id(&self) -> Option<u32> {
+        self.session_id.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// Begins a new connection; `false` if a thread is still at the one before.
-    pub(super) fn begin(&self, fd: i32, user: u32, framing: Framing) -> bool {
+    pub(super) fn begin(&self, fd: i32, session_id: u32, framing: Framing) -> bool {
         let Some(used) = self.use_soon() else { return false };
         let elsewhere = matches!(framing, Framing::Elsewhere);
         let inner = Inner {
@@ -227,20 +227,20 @@ impl Watch {
         self.left_alone.store(false, Ordering::Relaxed);
         self.set_channel(Channel::Socket);
         self.elsewhere.store(elsewhere, Ordering::Relaxed);
-        if let Some(place) = DESCRIPTOR_OF.get(user as usize) {
+        if let Some(place) = DESCRIPTOR_OF.get(session_id as usize) {
             place.store(fd + 1, Ordering::Release);
         }
-        self.user.store(user + 1, Ordering::Release);
+        self.session_id.store(session_id + 1, Ordering::Release);
         true
     }
 
-    /// Ends the connection and returns its user; of several callers one gets it.
+    /// Ends the connection and returns its session; of several callers one gets it.
     pub(super) fn end(&self) -> Option<u32> {
-        let user = self.user.swap(0, Ordering::AcqRel).checked_sub(1)?;
-        if let Some(place) = DESCRIPTOR_OF.get(user as usize) {
+        let session_id = self.session_id.swap(0, Ordering::AcqRel).checked_sub(1)?;
+        if let Some(place) = DESCRIPTOR_OF.get(session_id as usize) {
             place.store(0, Ordering::Release);
         }
-        Some(user)
+        Some(session_id)
     }
 
     /// Exclusive use; `None` if somebody is at it.
@@ -431,10 +431,10 @@ impl Drop for Use<'_> {
 }
 
 impl Use<'_> {
-    /// The inner part; `None` if there is no user (any more), for whom it was written.
+    /// The inner part; `None` if there is no session (any more), for whom it was written.
     pub(super) fn inner(&mut self) -> Option<&mut Inner> {
-        self.0.user()?;
-        // SAFETY: there is a user, so `begin` has written it; nobody else is inside.
+        self.0.session_id()?;
+        // SAFETY: there is a session, so `begin` has written it; nobody else is inside.
         Some(unsafe { (*self.0.inner.get()).assume_init_mut() })
     }
 }

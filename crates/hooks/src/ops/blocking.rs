@@ -9,7 +9,7 @@ pub fn may_block(conn: &Conn) -> bool {
 }
 
 /// The server is about to read from `fd` by a call that may wait for as long as the client thinks. A permit that was kept for
-/// the next request is given back first. That costs its user little: what it did not use of its turn is not charged.
+/// the next request is given back first. That costs its session little: what it did not use of its turn is not charged.
 #[cold]
 pub fn about_to_block(conn: &'static Conn, fd: i32) {
     let Some(it) = follow(conn) else { return };

@@ -96,20 +96,20 @@ impl Enough {
 pub(super) struct Arms {
     arms: [Arm; ARMS],
     len: usize,
-    /// Users: a P beyond lets in as many as this one.
-    users: u32,
+    /// Sessions: a P beyond lets in as many as this one.
+    sessions: u32,
     /// The ones that are compared at the moment, as bits.
     chosen: u32,
 }
 
 impl Arms {
-    pub(super) fn clear(&mut self, users: u32) {
-        *self = Arms { users, ..Arms::default() };
+    pub(super) fn clear(&mut self, sessions: u32) {
+        *self = Arms { sessions, ..Arms::default() };
     }
 
     /// Forgets all but these.
     pub(super) fn keep(&mut self, parallelisms: [u32; 2]) {
-        let all = std::mem::replace(self, Arms { users: self.users, ..Arms::default() });
+        let all = std::mem::replace(self, Arms { sessions: self.sessions, ..Arms::default() });
         let kept = all.arms().iter().filter(|arm| parallelisms.contains(&arm.parallelism));
         for arm in kept {
             self.arms[self.len] = *arm;
@@ -256,11 +256,11 @@ impl Arms {
     /// What this P gives at least if it was not measured, by the nearest that was, or by `held`
     /// with its throughput: throughput does not change by more than P does.
     pub(super) fn guess(&self, parallelism: u32, held: (u32, f64)) -> f64 {
-        let p = f64::from(parallelism.min(self.users));
+        let p = f64::from(parallelism.min(self.sessions));
         let measured = self.arms().iter().filter(|arm| arm.count > 0);
         let rates = measured.map(|arm| (arm.parallelism, arm.mean)).chain([held]);
         let parts = rates.map(|(other, rate)| {
-            let other = f64::from(other.min(self.users));
+            let other = f64::from(other.min(self.sessions));
             (p.min(other) / p.max(other), rate)
         });
         let nearest = parts.max_by(|a, b| a.0.total_cmp(&b.0));
@@ -314,11 +314,11 @@ impl Arms {
     /// neighbours was luckier. Never outside of what was measured; `None` if they have no top.
     pub(super) fn peak(&self, center: u32) -> Option<u32> {
         let middle = f64::from(center).ln();
-        let log = |arm: &Arm| f64::from(arm.parallelism.min(self.users)).ln() - middle;
+        let log = |arm: &Arm| f64::from(arm.parallelism.min(self.sessions)).ln() - middle;
         let near = || self.arms().iter().filter(|arm| arm.count > 0 && log(arm).abs() <= NEAR.ln());
         let top = top(near().map(|arm| (log(arm), arm.mean, f64::from(arm.count))))?;
         let (least, most) = near().fold((u32::MAX, 0), |(least, most), arm| {
-            let inside = arm.parallelism.min(self.users);
+            let inside = arm.parallelism.min(self.sessions);
             (least.min(inside), most.max(inside))
         });
         Some(((middle + top).exp().round() as u32).clamp(least, most))
@@ -362,8 +362,8 @@ fn top(points: impl Iterator<Item = (f64, f64, f64)>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn of(users: u32) -> Arms {
-        Arms { users, ..Arms::default() }
+    fn of(sessions: u32) -> Arms {
+        Arms { sessions, ..Arms::default() }
     }
 
     #[test]

@@ -90,7 +90,7 @@ mod tests {
 
     fn sight(ms: u64, completed: u64) -> Sight {
         let (now, run) = (Nanos::from_millis(ms), Nanos(0));
-        Sight { now, completed, requests: completed, run, users: 64 }
+        Sight { now, completed, requests: completed, run, sessions: 64 }
     }
 
     #[test]

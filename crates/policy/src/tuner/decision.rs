@@ -5,9 +5,9 @@ use crate::matching::{Curve, Misfit, Sample};
 /// Why a search begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// There are users enough for the first time.
-    Users,
-    /// There are half as many users again as when the latest search began.
+    /// There are sessions enough for the first time.
+    Sessions,
+    /// There are half as many sessions again as when the latest search began.
     Grown,
     /// The latest search is long ago.
     Time,
@@ -25,8 +25,8 @@ pub enum Why {
 /// Why a search came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lack {
-    /// Most users have left: P holds nobody.
-    Users,
+    /// Most sessions have left: P holds nobody.
+    Sessions,
     /// Too few turns end to tell one P from another.
     Requests,
 }

@@ -16,12 +16,12 @@ pub(super) const AGAIN: Nanos = Nanos::from_millis(20_000);
 const AGAIN_MAX: Nanos = Nanos::from_millis(300_000);
 
 impl Tuner {
-    /// Keeps P without looking for a better one. What it gave is still expected of it when users
+    /// Keeps P without looking for a better one. What it gave is still expected of it when sessions
     /// come back.
     pub(super) fn rest(&mut self, sight: &Sight) -> u32 {
         self.phase = Phase::Holding;
         self.probed = sight.now;
-        self.arms.clear(self.users);
+        self.arms.clear(self.sessions);
         self.set(sight, self.held)
     }
 
@@ -70,7 +70,7 @@ impl Tuner {
             // Near probes and wide ones take turns, and the open gate is one of the wide ones.
             let may_open = self.wide && sight.now >= self.closed;
             let open = if may_open { self.limits.most } else { down };
-            self.arms.clear(self.users);
+            self.arms.clear(self.sessions);
             self.arms.choose(&[self.held, up, down, open]);
         }
         let may = |parallelism| self.affords(parallelism);
@@ -92,7 +92,7 @@ impl Tuner {
             return self.begin_climb(sight, better, STEP_FIRST);
         }
         self.watches.moved(self.held_rate);
-        self.arms.clear(self.users);
+        self.arms.clear(self.sessions);
         self.set(sight, better)
     }
 }

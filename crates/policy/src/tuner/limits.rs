@@ -7,7 +7,7 @@ use crate::Nanos;
 pub struct Limits {
     /// Least P that is tried.
     pub least: u32,
-    /// Largest P that is tried; fewer if there are fewer users.
+    /// Largest P that is tried; fewer if there are fewer sessions.
     pub most: u32,
     /// Processors of the database. With fewer requests inside than that some of them idle, whatever the
     /// database does: the first samples are not taken below it.

@@ -41,7 +41,7 @@ impl Tuner {
             self.held_rate = 0.0;
             self.slice.again(sight);
         }
-        self.searched_users = self.users;
+        self.searched_users = self.sessions;
         self.center = self.held;
         self.note(Decision::Began { parallelism: self.held, why });
         if self.is_open(self.held) {
@@ -53,9 +53,9 @@ impl Tuner {
     /// From the open gate downward.
     fn begin_sampling(&mut self, sight: &Sight) -> u32 {
         self.phase = Phase::Sampling;
-        self.arms.clear(self.users);
-        self.rung = Some(self.users);
-        self.descend(sight, self.users)
+        self.arms.clear(self.sessions);
+        self.rung = Some(self.sessions);
+        self.descend(sight, self.sessions)
     }
 
     /// Samples the next P below `above`. Once the floor is reached, it takes the samples that the
@@ -73,16 +73,16 @@ impl Tuner {
     }
 
     /// Takes the three samples of the model: P₀ is the lowest, P₂ the open gate, with as many
-    /// inside as there are users.
+    /// inside as there are sessions.
     fn sample(&mut self, sight: &Sight, least: u32) -> u32 {
         self.rung = None;
         let open = self.limits.most;
-        let middle = (f64::from(least) * f64::from(self.users)).sqrt();
+        let middle = (f64::from(least) * f64::from(self.sessions)).sqrt();
         let far = |p: u32| (f64::from(p) / middle).ln().abs();
         let others = self.arms.iter().map(|(p, ..)| p).filter(|p| ![least, open].contains(p));
         let Some(middle) = others.min_by(|a, b| far(*a).total_cmp(&far(*b))) else {
             // The first one below the open gate was given up, or is the last one.
-            return match self.arms.left(least) || least == self.users {
+            return match self.arms.left(least) || least == self.sessions {
                 true => self.stay_open(sight, None),
                 false => self.begin_climb(sight, least, STEP_FIRST),
             };
@@ -121,15 +121,15 @@ impl Tuner {
         let mut samples = [Sample { parallelism: 0, throughput_per_s: 0.0 }; 3];
         let mut intervals = [0.0; 3];
         let each = samples.iter_mut().zip(&mut intervals);
-        let users = self.users.max(1);
+        let sessions = self.sessions.max(1);
         for ((sample, interval), (parallelism, mean, spread)) in each.zip(self.arms.chosen()) {
-            *sample = Sample { parallelism: parallelism.min(users), throughput_per_s: mean };
+            *sample = Sample { parallelism: parallelism.min(sessions), throughput_per_s: mean };
             *interval = spread;
         }
         let mut both: Vec3 = std::array::from_fn(|at| (samples[at], intervals[at]));
         both.sort_unstable_by_key(|(sample, _)| sample.parallelism);
         (samples, intervals) = (both.map(|each| each.0), both.map(|each| each.1));
-        let (least, most) = (samples[0].parallelism, users);
+        let (least, most) = (samples[0].parallelism, sessions);
         let fitted = fit_measured(samples, intervals);
         // Where no curve fits, the best of all samples is as good a start as any.
         let best = self.arms.best_of_all().unwrap_or(self.held);
@@ -227,7 +227,7 @@ impl Tuner {
     fn duel(&mut self, sight: &Sight, first: bool) -> u32 {
         self.phase = Phase::Comparing;
         self.first = first;
-        self.arms.clear(self.users);
+        self.arms.clear(self.sessions);
         self.arms.choose(&[self.limits.most, self.center]);
         if first && self.held_rate > 0.0 {
             // What the held P gives is known.
@@ -309,7 +309,7 @@ impl Tuner {
         (self.probed, self.searched) = (sight.now, sight.now);
         // If the load has changed while it was searched for, this is not what P gives.
         self.watches.moved(rate);
-        self.arms.clear(self.users);
+        self.arms.clear(self.sessions);
         self.set(sight, parallelism)
     }
 

@@ -108,9 +108,9 @@ pub(super) struct Slice {
     settling: bool,
     /// Turns that had ended then; not known before the first look.
     base: Option<u64>,
-    /// Users beyond P that were inside then.
+    /// Sessions beyond P that were inside then.
     surplus: u64,
-    /// Users that P lets in.
+    /// Sessions that P lets in.
     inside: u32,
     /// What had been counted when counting began.
     from: Option<Sight>,
@@ -173,7 +173,7 @@ impl Slice {
         self.pace = (0.0, 0);
     }
 
-    /// Users that are still inside although P lets in fewer.
+    /// Sessions that are still inside although P lets in fewer.
     pub(super) fn surplus(&self, completed: u64) -> u64 {
         let left = completed.saturating_sub(self.base.unwrap_or(completed));
         self.surplus.saturating_sub(left)
@@ -353,7 +353,7 @@ mod tests {
             completed,
             requests: completed * 25,
             run: Nanos::from_millis(completed * 16),
-            users: 64,
+            sessions: 64,
         }
     }
 

@@ -1,20 +1,20 @@
 //! Permits whose state is set up by hand: what two threads do at the same moment, one after the other.
 
 use super::*;
-use crate::common::{enforcing, user};
+use crate::common::{enforcing, session};
 use crate::control::Settings;
 use crate::{Entered, clock};
 
-fn ask(region: &Region, user: u32) -> Option<Entered> {
-    region.enter_or_queue(user, region.begin_wait(clock::now()))
+fn ask(region: &Region, session: u32) -> Option<Entered> {
+    region.enter_or_queue(session, region.begin_wait(clock::now()))
 }
 
-fn slot(region: &Region, user: u32) -> &UserSlot {
-    region.user(user).unwrap()
+fn slot(region: &Region, session: u32) -> &SessionSlot {
+    region.session(session).unwrap()
 }
 
-fn state(region: &Region, user: u32) -> State {
-    slot(region, user).state()
+fn state(region: &Region, session: u32) -> State {
+    slot(region, session).state()
 }
 
 fn is_free(region: &Region, permit: u32) -> bool {
@@ -28,18 +28,18 @@ fn reclaim(region: &Region) {
     region.reclaim(&mut seen);
 }
 
-/// A user that holds the one permit of a region.
+/// A session that holds the one permit of a region.
 fn inside(region: &Region) -> u32 {
-    let user = user(region);
-    assert_eq!(ask(region, user), Some(Entered::AtOnce));
-    user
+    let session = session(region);
+    assert_eq!(ask(region, session), Some(Entered::AtOnce));
+    session
 }
 
-/// A user that waits.
+/// A session that waits.
 fn waiting(region: &Region) -> u32 {
-    let user = user(region);
-    assert_eq!(ask(region, user), None);
-    user
+    let session = session(region);
+    assert_eq!(ask(region, session), None);
+    session
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn whoever_comes_while_others_wait_looks_at_no_permit() {
     assert!(is_free(region, permit), "it was looked at");
     // Who looks at all permits is the daemon.
     region.dispatch_all();
-    let states = [third, fourth].map(|user| state(region, user));
+    let states = [third, fourth].map(|session| state(region, session));
     assert!(states.contains(&State::Inside) && states.contains(&State::Waiting), "{states:?}");
 }
 
@@ -62,7 +62,7 @@ fn whoever_comes_while_others_wait_looks_at_no_permit() {
 fn the_first_to_wait_finds_what_was_freed_meanwhile() {
     let region = enforcing(1);
     let first = inside(region);
-    let second = user(region);
+    let second = session(region);
     // It has found no permit. Before it says that it waits, the only one comes free, and nobody is seen to wait.
     region.leave(first);
     assert_eq!(region.queue_up(second, slot(region, second), clock::now()), None);
@@ -101,7 +101,7 @@ fn one_that_was_stopped_while_it_left_does_not_free_a_strangers_permit() {
 #[test]
 fn one_that_was_stopped_while_it_entered_is_not_inside_with_a_strangers_permit() {
     let region = enforcing(1);
-    let stopped = user(region);
+    let stopped = session(region);
     assert!(region.claim(0, stopped));
     reclaim(region);
     let second = inside(region);
@@ -157,11 +157,12 @@ fn an_entry_of_somebody_inside_takes_no_second_permit() {
 #[test]
 fn a_permit_beyond_p_that_is_lent_is_spoken_for_no_more() {
     let region = enforcing(2);
-    let users = [inside(region), inside(region)];
+    let sessions = [inside(region), inside(region)];
     region.apply(&Settings { parallelism: 1, ..Settings::default() });
     assert_eq!(region.pending(), 1);
-    let beyond =
-        users.into_iter().find(|&user| slot(region, user).permit.load(Ordering::Relaxed) == 2);
+    let beyond = sessions
+        .into_iter()
+        .find(|&session| slot(region, session).permit.load(Ordering::Relaxed) == 2);
     assert!(region.lend(beyond.unwrap(), headworks_region::Pause::Thinking));
     assert_eq!(region.pending(), 0);
 }
@@ -169,12 +170,12 @@ fn a_permit_beyond_p_that_is_lent_is_spoken_for_no_more() {
 #[test]
 fn whoever_holds_a_permit_beyond_p_gets_the_next_one() {
     let region = enforcing(2);
-    let users = [inside(region), inside(region)];
+    let sessions = [inside(region), inside(region)];
     region.apply(&Settings { parallelism: 1, ..Settings::default() });
     let third = waiting(region);
-    let (within, beyond) = match slot(region, users[0]).permit.load(Ordering::Relaxed) {
-        1 => (users[0], users[1]),
-        _ => (users[1], users[0]),
+    let (within, beyond) = match slot(region, sessions[0]).permit.load(Ordering::Relaxed) {
+        1 => (sessions[0], sessions[1]),
+        _ => (sessions[1], sessions[0]),
     };
     region.leave(within);
     assert_eq!(state(region, third), State::Waiting);

@@ -51,7 +51,7 @@ pub fn stop_beating(region: &Region) {
     ALIVE.lock().unwrap().retain(|alive| !std::ptr::eq(*alive, region));
 }
 
-/// A user of this process.
-pub fn user(region: &Region) -> u32 {
+/// A session of this process.
+pub fn session(region: &Region) -> u32 {
     region.register(std::process::id(), clock::now()).expect("there is room")
 }

@@ -111,7 +111,7 @@ pub(super) fn search(
                 // One request each: the mix stays.
                 requests: completed as u64,
                 run: Nanos((inside_s * 1e9) as u64),
-                users,
+                sessions: users,
             });
         }
         seconds.push(served / optimum_per_s);

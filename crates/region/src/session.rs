@@ -1,4 +1,4 @@
-//! One slot for each user: what it does, what it holds, what it has been served.
+//! One slot for each session: what it does, what it holds, what it has been served.
 //!
 //! A slot is written by the one thread that serves the connection. Others write only `state` and
 //! `permit` (the granter of a permit, the daemon that lends a dead thread's permit), `closing` (who
@@ -9,7 +9,7 @@ use crate::text::SharedText;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
 
-/// What a user is doing.
+/// What a session is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
@@ -65,7 +65,7 @@ impl State {
     }
 }
 
-/// Why a user does not work although it has a turn.
+/// Why a session does not work although it has a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Pause {
@@ -155,7 +155,7 @@ fn add_float(cell: &AtomicU64, by: f64) {
     cell.store(sum.to_bits(), Ordering::Relaxed);
 }
 
-/// What a user has been served. All times are in nanoseconds, squares in milliseconds squared.
+/// What a session has been served. All times are in nanoseconds, squares in milliseconds squared.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Served {
@@ -259,7 +259,7 @@ pub const FLAG_BYPASS: u32 = 1;
 /// a replication stream).
 pub const FLAG_UNFOLLOWED: u32 = 2;
 
-/// How a user's bytes are encrypted.
+/// How a session's bytes are encrypted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Encryption {
@@ -299,8 +299,8 @@ impl Encryption {
 /// See the module.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct UserSlot {
-    /// A [`State`]; also the futex word on which the user's thread sleeps.
+pub struct SessionSlot {
+    /// A [`State`]; also the futex word on which the session's thread sleeps.
     pub state: AtomicU32,
     /// Permit held, plus one; zero for none.
     pub permit: AtomicU32,
@@ -353,15 +353,15 @@ pub struct UserSlot {
     pub pass_reason: AtomicU32,
     /// Process that serves it, or gives back what a dead one held; zero while the slot is nobody's.
     pub pid: AtomicU32,
-    /// Counts the users that had this slot.
+    /// Counts the sessions that had this slot.
     pub generation: AtomicU32,
     /// Local TCP port of the connection; zero on a Unix socket.
     pub local_port: AtomicU32,
     /// Its request in hand was put into the queue, and is to be recorded.
     pub(crate) waits: AtomicU32,
-    /// Users that waited when its latest held request began to wait.
+    /// Sessions that waited when its latest held request began to wait.
     pub(crate) ahead: AtomicU32,
-    /// Users inside then, plus one; zero for none.
+    /// Sessions inside then, plus one; zero for none.
     pub(crate) behind: [AtomicU16; crate::held::BEHIND],
     /// An [`Encryption`].
     pub encryption: AtomicU32,
@@ -389,7 +389,7 @@ headworks_policy::layout!(Served {
     passed,
     blocked_ns,
 });
-headworks_policy::layout!(UserSlot {
+headworks_policy::layout!(SessionSlot {
     state,
     permit,
     last_permit,
@@ -428,19 +428,22 @@ headworks_policy::layout!(UserSlot {
 });
 
 const _: () = {
-    assert!(core::mem::offset_of!(UserSlot, admitted_ns) + 8 <= 64);
-    let hot = core::mem::offset_of!(UserSlot, served) + core::mem::offset_of!(Served, wait_ns);
+    assert!(core::mem::offset_of!(SessionSlot, admitted_ns) + 8 <= 64);
+    let hot = core::mem::offset_of!(SessionSlot, served) + core::mem::offset_of!(Served, wait_ns);
     assert!(hot <= 128, "two lines for most requests");
-    assert!(size_of::<UserSlot>() <= 512, "with its place in the policy, 576 bytes a connection");
+    assert!(
+        size_of::<SessionSlot>() <= 512,
+        "with its place in the policy, 576 bytes a connection"
+    );
 };
 
-impl UserSlot {
+impl SessionSlot {
     /// The state as it is right now.
     pub fn state(&self) -> State {
         State::from_word(self.state.load(Ordering::Acquire))
     }
 
-    /// Sets the state; only for the thread that serves the user.
+    /// Sets the state; only for the thread that serves the session.
     pub fn set_state(&self, state: State) {
         self.state.store(state as u32, Ordering::Release);
     }
@@ -452,7 +455,7 @@ impl UserSlot {
             .is_ok()
     }
 
-    /// Makes a claimed slot blank for a new user. Only for its claimer.
+    /// Makes a claimed slot blank for a new session. Only for its claimer.
     pub fn reset(&self) {
         for word in [
             &self.permit,
@@ -473,8 +476,8 @@ impl UserSlot {
         ] {
             word.store(0, Ordering::Relaxed);
         }
-        for user in &self.behind {
-            user.store(0, Ordering::Relaxed);
+        for session in &self.behind {
+            session.store(0, Ordering::Relaxed);
         }
         for time in [
             &self.arrived_ns,
