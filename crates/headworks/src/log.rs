@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 /// Time between two lines about the same reason.
-const EVERY: Nanos = Nanos::from_millis(10_000);
+const REPEAT_INTERVAL: Nanos = Nanos::from_millis(10_000);
 
 /// Counters that are the ordinary course of things.
 const ORDINARY: &[&str] = &[
@@ -90,7 +90,7 @@ impl Log {
         for (name, help, value) in &now.counters {
             let entry = self.said.entry(name).or_insert((*value, None));
             let fresh = value.saturating_sub(entry.0);
-            let soon = entry.1.is_some_and(|said| now.now.since(said) < EVERY);
+            let soon = entry.1.is_some_and(|said| now.now.since(said) < REPEAT_INTERVAL);
             if first || fresh == 0 || soon || ORDINARY.contains(name) {
                 continue;
             }
@@ -107,8 +107,8 @@ impl Log {
 
 /// Who waits, and who is probably waited for.
 fn stall(now: &Snapshot) -> String {
-    let waiting = now.sessions.iter().filter(|session| session.state == State::Waiting).count();
-    let inside = now.sessions.iter().filter(|session| session.state == State::Inside);
+    let waiting = now.sessions.iter().filter(|session| session.state == State::Queued).count();
+    let inside = now.sessions.iter().filter(|session| session.state == State::Running);
     let longest = inside.min_by_key(|session| session.admitted.0);
     let who = longest.map_or(String::new(), |session: &SessionView| {
         let [account, _, _, address] = &session.identity;
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_clients_name_cannot_write_a_line_of_its_own() {
         let mut inside = crate::views::session(3, 0);
-        inside.state = State::Inside;
+        inside.state = State::Running;
         inside.identity[0] = "eve\n2026-01-01T00:00:00.000Z all is well\x1b[2J".to_owned();
         let sessions = vec![inside];
         let said = stall(&Snapshot { sessions, ..snapshot(500, Mode::Enforce, 1, 0) });

@@ -10,7 +10,7 @@
 
 use headworks_policy::Nanos;
 use headworks_policy::metrics::{coefficient_of_variation, latency_variability, unfairness};
-use headworks_policy::quota::{QuotaControl, QuotaLimits, QuotaSight};
+use headworks_policy::quota::{QuotaControl, QuotaLimits, QuotaObservation};
 use headworks_region::control::Settings;
 use headworks_region::snapshot::{ClassView, SessionView, Snapshot};
 use headworks_region::{Mapping, Mode, State};
@@ -80,8 +80,8 @@ impl Quota {
             under.looks += 1;
             return;
         }
-        let sight = window.sight(&limits);
-        let zeta = self.control.look(&limits, sight).round() as u32;
+        let observation = window.observation(&limits);
+        let zeta = self.control.observe(&limits, observation).round() as u32;
         *under = Under { before: now.clone(), turns, pace: under.pace, looks: 0 };
         if zeta != settings.zeta {
             region.tune_quota(zeta);
@@ -117,10 +117,8 @@ pub fn weight_of_each(now: &Snapshot, class: u32, wanting: f64) -> f64 {
 fn wanted(past: &SessionView, session: &SessionView, from: Nanos, until: Nanos) -> Nanos {
     let answered = |session: &SessionView| session.totals.wait + session.totals.run;
     let open = |session: &SessionView, at: Nanos| {
-        let is = matches!(
-            session.state,
-            State::Waiting | State::Inside | State::Overdraft | State::Passing
-        );
+        let is =
+            matches!(session.state, State::Queued | State::Running | State::Owed | State::Passing);
         if is { at.since(session.arrived) } else { Nanos(0) }
     };
     (answered(session) + open(session, until)).since(answered(past) + open(past, from))
@@ -203,12 +201,12 @@ impl Window {
     }
 
     /// What it shows of classes that had turns enough.
-    fn sight(&self, limits: &QuotaLimits) -> QuotaSight {
+    fn observation(&self, limits: &QuotaLimits) -> QuotaObservation {
         let judged = || self.0.values().filter(|class| limits.judges(class.turns_each()));
         let shares: Vec<f64> = judged().flat_map(|class| class.shares.iter().copied()).collect();
         let known = shares.len() >= 2;
         let variations = judged().flat_map(|class| class.variations.iter().copied());
-        QuotaSight {
+        QuotaObservation {
             unfairness: unfairness(shares).filter(|_| known),
             variability: latency_variability(variations).filter(|_| known),
             least: self.sessions().max(1) as f64,

@@ -96,7 +96,7 @@ pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
         ),
         ("stale", _) => (
             Tone::Bad,
-            "stale: its daemon gives no sign of life, so everybody passes".to_owned(),
+            "stale: its daemon sends no heartbeat, so everybody passes".to_owned(),
             mend("daemon", "starts the daemon again; no connection is dropped"),
         ),
         (_, "dry-run") => (

@@ -353,7 +353,7 @@ impl Plan<'_> {
         let note = self.note()?;
         instance.write_note(&note, *owner)?;
         apply_config(&region, &self.config, note.extra_port, &profile.bypass);
-        region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+        region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
         let io = args.io.is_some() || self.config.io.kind != SplitKind::Noop;
         if io {
             let region = instance.create_io(*owner)?;

@@ -7,7 +7,7 @@
 
 use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, bounds, percentile};
-use headworks_policy::slo::{SloControl, SloLimits, SloSight, Standing, TARGETS, Target};
+use headworks_policy::slo::{SloControl, SloLimits, SloObservation, TARGETS, Target, TargetState};
 use headworks_policy::wrr::{ClassShare, Sharing};
 use headworks_region::snapshot::{ClassView, Snapshot};
 use headworks_region::{Mapping, Mode, State};
@@ -130,13 +130,13 @@ impl Slo {
             let Some((counts, view)) = window(&before, now, controlled.class) else { continue };
             let Some((quantile, latency)) = view.target else { continue };
             let target = Target { quantile, latency_ms: latency.as_millis_f64() };
-            let sight = SloSight {
+            let observation = SloObservation {
                 answered: counts.iter().sum(),
                 above: above(&counts, latency),
                 latency_ms: percentile(&counts, quantile).map_or(0.0, Nanos::as_millis_f64),
             };
-            let standing = self.control.look(at, target, &LIMITS, sight);
-            if let Some(said) = controlled.judge(target, sight, standing) {
+            let standing = self.control.observe(at, target, &LIMITS, observation);
+            if let Some(said) = controlled.judge(target, observation, standing) {
                 crate::log::line(&said);
             }
         }
@@ -232,25 +232,30 @@ impl Controlled {
     }
 
     /// Notes how a window went; what is to be said of it, if it is news.
-    fn judge(&mut self, target: Target, sight: SloSight, standing: Standing) -> Option<String> {
+    fn judge(
+        &mut self,
+        target: Target,
+        observation: SloObservation,
+        standing: TargetState,
+    ) -> Option<String> {
         let status = &mut self.status;
         status.percentile = target.quantile * 100.0;
         status.target_ms = target.latency_ms;
-        status.latency_ms = (sight.answered > 0).then_some(sight.latency_ms);
+        status.latency_ms = (observation.answered > 0).then_some(observation.latency_ms);
         status.gap = None;
         let name = match standing {
-            Standing::Unknown => "unknown",
-            Standing::Held => "held",
-            Standing::Raising => "raising",
-            Standing::Bounded => "bounded",
-            Standing::Infeasible(gap) => {
+            TargetState::Unknown => "unknown",
+            TargetState::Held => "held",
+            TargetState::Raising => "raising",
+            TargetState::Bounded => "bounded",
+            TargetState::Infeasible(gap) => {
                 status.gap = Some(gap);
                 "infeasible"
             }
         };
-        if standing != Standing::Unknown {
+        if standing != TargetState::Unknown {
             status.windows += 1;
-            status.windows_held += u64::from(standing == Standing::Held);
+            status.windows_held += u64::from(standing == TargetState::Held);
         }
         let news = status.standing != name;
         status.standing = name.to_owned();
@@ -302,7 +307,7 @@ fn busy(before: &Snapshot, now: &Snapshot) -> Busy {
     let mut busy = Busy::new();
     for session in now.sessions.iter().filter(|session| !session.bypass) {
         let past = requests.get(&(session.session, session.generation)).copied().unwrap_or(0);
-        if session.totals.requests > past || session.state == State::Waiting {
+        if session.totals.requests > past || session.state == State::Queued {
             *busy.entry(session.class).or_default() += 1;
         }
     }

@@ -19,7 +19,7 @@ pub struct Status {
     /// `observe`, `dry-run` or `enforce`.
     pub mode: String,
     /// `closed` (it may hold users), `off` (opened by an operator), `open` (the mode holds nobody),
-    /// `stale` (the daemon gives no sign of life, so everybody passes) or `ungoverned` (the server
+    /// `stale` (the daemon sends no heartbeat, so everybody passes) or `ungoverned` (the server
     /// was started by another version, so everybody passes until it is restarted).
     pub gate: String,
     /// What follows the clients' protocol.
@@ -352,7 +352,7 @@ impl Status {
             turns_per_s: rate(turns),
             users: now.sessions.len() as u32,
             inside: now.sessions.iter().filter(|user| is_inside(user.state)).count() as u32,
-            waiting: now.sessions.iter().filter(|user| user.state == State::Waiting).count() as u32,
+            waiting: now.sessions.iter().filter(|user| user.state == State::Queued).count() as u32,
             blocked: paused(true),
             thinking: paused(false),
             long: now.sessions.iter().filter(|user| user.state == State::Long).count() as u32,
@@ -401,18 +401,18 @@ fn cv(user: &SessionView) -> Option<f64> {
 fn user_status(user: &SessionView, class: String, now: Nanos, requests_per_s: f64) -> UserStatus {
     let holding = Holding::from_bits(user.holding as u16);
     let (since, reason) = match user.state {
-        State::Waiting => (Some(user.arrived), "all P permits are taken: it waits for its turn"),
+        State::Queued => (Some(user.arrived), "all P permits are taken: it waits for its turn"),
         State::Passing => {
             (Some(user.admitted), user.pass_reason.map_or("let pass", |reason| reason.name()))
         }
-        State::Overdraft => (
+        State::Owed => (
             Some(user.admitted),
             "no permit was free: it goes on without one, and is owed the next",
         ),
-        State::Inside if !holding.is_empty() => {
+        State::Running if !holding.is_empty() => {
             (Some(user.admitted), "keeps its permit until its transaction or lock ends")
         }
-        State::Inside => (Some(user.admitted), "has a permit"),
+        State::Running => (Some(user.admitted), "has a permit"),
         State::Lent if user.pause.0.is_blocked() => (Some(user.pause.1), ""),
         State::Lent => {
             (Some(user.pause.1), "its client thinks inside a transaction: its permit is lent")

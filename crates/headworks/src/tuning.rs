@@ -10,7 +10,7 @@
 mod words;
 
 use headworks_policy::Nanos;
-use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner};
+use headworks_policy::tuner::{Decision, Limits, Observation, Phase, Tuner};
 use headworks_region::control::{Passing, Settings};
 use headworks_region::{Mode, Region, clock};
 use serde::{Deserialize, Serialize};
@@ -109,7 +109,7 @@ struct Trial {
 fn put(region: &Region, seen: &Settings, parallelism: u32, back: u32) -> bool {
     let passing = (parallelism != back).then_some(Passing { parallelism, back });
     let mut seen = *seen;
-    if passing.is_some() && region.beat.passing().is_some() && seen.parallelism != back {
+    if passing.is_some() && region.heartbeat.passing().is_some() && seen.parallelism != back {
         // From one that passes to another by way of the one that stays: whoever is killed between the word for the other and
         // the other itself would leave the first in force, and no word for it.
         if !region.tune_parallelism(&seen, back) {
@@ -118,11 +118,11 @@ fn put(region: &Region, seen: &Settings, parallelism: u32, back: u32) -> bool {
         seen.parallelism = back;
     }
     if passing.is_some() {
-        region.beat.set_passing(passing);
+        region.heartbeat.set_passing(passing);
     }
     let done = region.tune_parallelism(&seen, parallelism);
     if passing.is_none() && done || standing(region, &region.control.settings()).is_none() {
-        region.beat.set_passing(None);
+        region.heartbeat.set_passing(None);
     }
     done
 }
@@ -133,12 +133,12 @@ fn restore(region: &Region) {
     if let Some(passing) = standing(region, &settings) {
         region.tune_parallelism(&settings, passing.back);
     }
-    region.beat.set_passing(None);
+    region.heartbeat.set_passing(None);
 }
 
 /// What the region says of the P in force, if it is there for a moment only.
 fn standing(region: &Region, settings: &Settings) -> Option<Passing> {
-    region.beat.passing().filter(|passing| passing.parallelism == settings.parallelism)
+    region.heartbeat.passing().filter(|passing| passing.parallelism == settings.parallelism)
 }
 
 impl Tuning {
@@ -169,7 +169,7 @@ impl Tuning {
         if !put(region, &settings, parallelism, back) {
             return false;
         }
-        let passing = region.beat.passing();
+        let passing = region.heartbeat.passing();
         self.trial = Some(Trial { parallelism, passing, until });
         true
     }
@@ -244,7 +244,7 @@ impl Tuning {
         let work = region.work();
         let before = tuner.phase();
         let measured: Vec<Measured> = measured(tuner);
-        let parallelism = tuner.look(Sight {
+        let parallelism = tuner.observe(Observation {
             now,
             completed: work.turns,
             requests: work.requests,

@@ -147,7 +147,7 @@ fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
         note_turn(it.region, it.session_id, now);
     }
     let anticipating = quota_left
-        && it.slot.state() == State::Inside
+        && it.slot.state() == State::Running
         && it.region.pending() > 0
         // A thread of a pool does not come back to read.
         && !it.region.pooled();
@@ -371,7 +371,7 @@ pub fn about_to_sleep(conn: &'static Conn) -> Option<Nanos> {
         return None;
     }
     let it = follow(conn)?;
-    if !matches!(it.slot.state(), State::Inside | State::Overdraft) {
+    if !matches!(it.slot.state(), State::Running | State::Owed) {
         return None;
     }
     Some(if conn.anticipating() {
@@ -466,7 +466,7 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
             inner.wait = waited;
             inner.admitted = now;
             match slot.state() {
-                State::Inside | State::Overdraft | State::Long => {}
+                State::Running | State::Owed | State::Long => {}
                 State::Passing => slot.served.was_passed(),
                 State::Lent => it.region.reenter(it.session_id),
                 _ if !inner.holding().is_empty() => it.region.reenter(it.session_id),

@@ -15,7 +15,7 @@ static JUDGED: AtomicU32 = AtomicU32::new(0);
 
 /// This process has accepted a connection.
 pub(crate) fn accepts(region: &Region) {
-    let server = &region.beat.server;
+    let server = &region.heartbeat.server;
     let known = server.load(Ordering::Relaxed);
     if known != 0 && known == JUDGED.load(Ordering::Relaxed) {
         return;

@@ -11,7 +11,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// One place, and a daemon's sign of life.
+/// One place, and a daemon's heartbeat.
 fn region() -> &'static Region {
     let path = format!("/dev/shm/headworks-records-{}", std::process::id());
     let c_path = CString::new(path.as_str()).unwrap();
@@ -20,10 +20,10 @@ fn region() -> &'static Region {
     let region = mapping.region();
     region.set_protocol(Protocol::PostgreSql);
     region.apply(&Settings { parallelism: 1, ..Settings::default() });
-    region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+    region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
     std::thread::spawn(move || {
         loop {
-            region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+            region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(20));
         }
     });
@@ -62,7 +62,7 @@ fn a_request_in_records_is_held_until_its_turn_however_long_that_takes() {
     owner.join().unwrap();
     assert_eq!(
         (region.session(own).unwrap().state(), backend::stage()),
-        (State::Inside, Stage::Busy)
+        (State::Running, Stage::Busy)
     );
     // The answer, and the next read: the place is free again.
     backend::sent(&[23, 3, 3, 0, 2, 1, 2]);

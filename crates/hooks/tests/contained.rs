@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The region of this process, with one place and a daemon's sign of life, for one test at a time.
+/// The region of this process, with one place and a daemon's heartbeat, for one test at a time.
 fn alone() -> (&'static Region, MutexGuard<'static, ()>) {
     static TURN: Mutex<()> = Mutex::new(());
     static REGION: OnceLock<&'static Region> = OnceLock::new();
@@ -27,10 +27,10 @@ fn alone() -> (&'static Region, MutexGuard<'static, ()>) {
         let region = Mapping::create(&c_path, None).unwrap().region();
         std::fs::remove_file(&path).unwrap();
         region.set_protocol(Protocol::Generic);
-        region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+        region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
         std::thread::spawn(move || {
             loop {
-                region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+                region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
@@ -87,19 +87,19 @@ fn an_error_on_one_connection_leaves_that_one_alone_and_the_third_opens_the_gate
     std::panic::set_hook(Box::new(|_| {}));
     let one = Client::accept();
     ops::received(one.conn, b"request");
-    assert_eq!(one.state(region), State::Inside);
+    assert_eq!(one.state(region), State::Running);
     let waiter = waiting(region);
     guarded(Of::Thread(one.conn), || panic!("on purpose"));
     assert!(one.is_left_alone(region) && !one.conn.is_followed());
     assert_eq!((one.state(region), region.counter(Counter::Panic)), (State::Idle, 1));
     // Its place is the next one's, and the gate goes on for all others.
-    assert_eq!(region.session(waiter).unwrap().state(), State::Inside);
+    assert_eq!(region.session(waiter).unwrap().state(), State::Running);
     assert!(process::region().is_some() && region.control.enforcing());
     ops::received(one.conn, b"more");
     assert_eq!(one.state(region), State::Idle, "nothing of it is looked at");
     let second = waiting(region);
     region.leave(waiter);
-    assert_eq!(region.session(second).unwrap().state(), State::Inside);
+    assert_eq!(region.session(second).unwrap().state(), State::Running);
     // Its slot is free once it is closed, and its number is another's then.
     let session = one.session;
     let fd = one.server.as_raw_fd();
@@ -134,12 +134,12 @@ fn a_permit_is_lent_while_a_read_in_the_middle_of_a_request_waits() {
     ops::about_to_receive(one.conn);
     ops::about_to_block(one.conn, one.server.as_raw_fd());
     region.lend_unused(clock::now(), Nanos::from_millis(50));
-    assert_eq!(one.state(region), State::Inside, "not at once");
+    assert_eq!(one.state(region), State::Running, "not at once");
     region.lend_unused(clock::now() + Nanos::from_millis(2), Nanos::from_millis(50));
     assert_eq!(one.state(region), State::Lent);
-    assert_eq!(region.session(waiter).unwrap().state(), State::Inside);
+    assert_eq!(region.session(waiter).unwrap().state(), State::Running);
     ops::received(one.conn, b"the rest");
-    assert_eq!(one.state(region), State::Overdraft, "it goes on at once");
+    assert_eq!(one.state(region), State::Owed, "it goes on at once");
     assert!(!one.is_left_alone(region));
     ops::sent(one.conn, b"answer");
     ops::about_to_receive(one.conn);
@@ -168,7 +168,7 @@ fn a_unix_socket_whose_answers_are_never_seen_passes() {
         ops::received(one.conn, b"another request");
         assert!(matches!(one.state(region), State::Idle | State::Passing));
     }
-    assert_eq!(region.session(waiter).unwrap().state(), State::Inside);
+    assert_eq!(region.session(waiter).unwrap().state(), State::Running);
     region.unregister(waiter);
 }
 

@@ -87,7 +87,7 @@ impl QuotaLimits {
 
 /// What was measured over the last scheduling round, at least 100 ms.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct QuotaSight {
+pub struct QuotaObservation {
     /// Unfairness, U_f; `None` if too little was served to tell.
     pub unfairness: Option<f64>,
     /// Coefficient of variation of latencies, V_l; `None` likewise.
@@ -118,16 +118,16 @@ impl QuotaControl {
     }
 
     /// Takes what a window showed and returns the ζ that follows.
-    pub fn look(&mut self, limits: &QuotaLimits, sight: QuotaSight) -> f64 {
-        let least = sight.least.min(limits.most);
+    pub fn observe(&mut self, limits: &QuotaLimits, observation: QuotaObservation) -> f64 {
+        let least = observation.least.min(limits.most);
         if limits.unfairness_max <= 0.0 && limits.variability_max <= 0.0 {
             *self = QuotaControl::new(least);
             return least;
         }
         let zeta = self.zeta.clamp(least, limits.most);
         let measures = [
-            (sight.unfairness, limits.unfairness_max),
-            (sight.variability, limits.variability_max),
+            (observation.unfairness, limits.unfairness_max),
+            (observation.variability, limits.variability_max),
         ];
         let bounded = || measures.into_iter().filter(|(_, bound)| *bound > 0.0);
         self.zeta = if bounded().any(|(value, bound)| value.is_some_and(|value| value > bound)) {
@@ -156,31 +156,35 @@ impl QuotaControl {
 mod tests {
     use super::*;
 
-    fn sight(unfairness: f64, variability: f64) -> QuotaSight {
-        QuotaSight { unfairness: Some(unfairness), variability: Some(variability), least: 10.0 }
+    fn observation(unfairness: f64, variability: f64) -> QuotaObservation {
+        QuotaObservation {
+            unfairness: Some(unfairness),
+            variability: Some(variability),
+            least: 10.0,
+        }
     }
 
     /// What follows on a ζ of which nothing is remembered.
-    fn next(zeta: f64, limits: &QuotaLimits, sight: QuotaSight) -> f64 {
-        QuotaControl::new(zeta).look(limits, sight)
+    fn next(zeta: f64, limits: &QuotaLimits, observation: QuotaObservation) -> f64 {
+        QuotaControl::new(zeta).observe(limits, observation)
     }
 
     #[test]
     fn each_line_of_the_algorithm() {
         let limits = QuotaLimits { variability_max: 1.0, ..QuotaLimits::default() };
-        assert_eq!(next(100.0, &limits, sight(0.05, 0.5)), 116.0, "room in both");
-        assert_eq!(next(100.0, &limits, sight(0.095, 0.5)), 100.0, "close to one bound");
-        assert_eq!(next(100.0, &limits, sight(0.11, 0.5)), 50.0, "above the one");
-        assert_eq!(next(100.0, &limits, sight(0.01, 1.1)), 50.0, "above the other");
-        assert_eq!(next(12.0, &limits, sight(0.2, 0.1)), 10.0, "never below the least");
-        assert_eq!(next(65_530.0, &limits, sight(0.0, 0.0)), 65_536.0, "nor above the most");
+        assert_eq!(next(100.0, &limits, observation(0.05, 0.5)), 116.0, "room in both");
+        assert_eq!(next(100.0, &limits, observation(0.095, 0.5)), 100.0, "close to one bound");
+        assert_eq!(next(100.0, &limits, observation(0.11, 0.5)), 50.0, "above the one");
+        assert_eq!(next(100.0, &limits, observation(0.01, 1.1)), 50.0, "above the other");
+        assert_eq!(next(12.0, &limits, observation(0.2, 0.1)), 10.0, "never below the least");
+        assert_eq!(next(65_530.0, &limits, observation(0.0, 0.0)), 65_536.0, "nor above the most");
         let strict = QuotaLimits { unfairness_max: 0.0, variability_max: 0.0, ..limits };
-        assert_eq!(next(100.0, &strict, sight(0.0, 0.0)), 10.0, "the least is wanted");
+        assert_eq!(next(100.0, &strict, observation(0.0, 0.0)), 10.0, "the least is wanted");
         let free = QuotaLimits { variability_max: 0.0, ..limits };
-        assert_eq!(next(100.0, &free, sight(0.05, 9.0)), 116.0, "does not matter");
-        let unknown = QuotaSight { unfairness: None, ..sight(0.0, 0.0) };
+        assert_eq!(next(100.0, &free, observation(0.05, 9.0)), 116.0, "does not matter");
+        let unknown = QuotaObservation { unfairness: None, ..observation(0.0, 0.0) };
         assert_eq!(next(100.0, &limits, unknown), 100.0);
-        let one_broken = QuotaSight { unfairness: None, ..sight(0.0, 1.5) };
+        let one_broken = QuotaObservation { unfairness: None, ..observation(0.0, 1.5) };
         assert_eq!(next(100.0, &limits, one_broken), 50.0, "whatever is not known of the other");
     }
 
@@ -203,14 +207,15 @@ mod tests {
     fn what_breaks_a_bound_at_the_least_quota_is_not_remembered() {
         let limits = QuotaLimits { increase: 100.0, ..QuotaLimits::default() };
         let mut control = QuotaControl::new(10.0);
-        assert_eq!(control.look(&limits, sight(0.2, 0.0)), 10.0);
-        assert_eq!(control.look(&limits, sight(0.0, 0.0)), 110.0);
+        assert_eq!(control.observe(&limits, observation(0.2, 0.0)), 10.0);
+        assert_eq!(control.observe(&limits, observation(0.0, 0.0)), 110.0);
         // Half a minute of another load, and then the one before again.
         let mut control = QuotaControl::new(1_000.0);
         for _ in 0..7 {
-            control.look(&limits, sight(0.2, 0.0));
+            control.observe(&limits, observation(0.2, 0.0));
         }
-        let after = (0..20).map(|_| control.look(&limits, sight(0.0, 0.0))).fold(0.0, f64::max);
+        let after =
+            (0..20).map(|_| control.observe(&limits, observation(0.0, 0.0))).fold(0.0, f64::max);
         assert!(after > 800.0, "{after}");
     }
 
@@ -218,9 +223,11 @@ mod tests {
     fn a_distance_is_kept_from_what_broke_a_bound_and_forgotten() {
         let limits = QuotaLimits { increase: 100.0, ..QuotaLimits::default() };
         let mut control = QuotaControl::new(1_000.0);
-        assert_eq!(control.look(&limits, sight(0.2, 0.0)), 500.0);
+        assert_eq!(control.observe(&limits, observation(0.2, 0.0)), 500.0);
         let mut after = |windows: u32| {
-            (0..windows).map(|_| control.look(&limits, sight(0.0, 0.0))).fold(0.0, f64::max)
+            (0..windows)
+                .map(|_| control.observe(&limits, observation(0.0, 0.0)))
+                .fold(0.0, f64::max)
         };
         assert_eq!(after(3), 800.0);
         // 0.8 of 1,000, which is held to be 1.01^4 times as much by now, instead of 900.
@@ -254,8 +261,10 @@ mod tests {
                     settled = settled.or(Some(window - windows / 2));
                 }
                 used += zeta * slope / limits.unfairness_max / f64::from(windows);
-                control
-                    .look(&limits, QuotaSight { unfairness: Some(unfairness), ..sight(0.0, 0.0) });
+                control.observe(
+                    &limits,
+                    QuotaObservation { unfairness: Some(unfairness), ..observation(0.0, 0.0) },
+                );
             }
             slowest = slowest.max(settled.unwrap_or(windows));
         }

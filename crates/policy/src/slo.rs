@@ -43,7 +43,7 @@ pub struct Target {
 
 /// What was measured of a class over a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SloSight {
+pub struct SloObservation {
     /// Requests answered.
     pub answered: u64,
     /// Of those, requests above the target.
@@ -54,7 +54,7 @@ pub struct SloSight {
 
 /// How a class stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Standing {
+pub enum TargetState {
     /// Too few requests to tell.
     Unknown,
     /// Within its target.
@@ -77,7 +77,7 @@ pub struct SloLimits {
     /// Part of the target above which a little more is taken: a percentile of few requests scatters by a fifth.
     pub close: f64,
     /// Windows above the target, at the bound or without effect, after which it is infeasible.
-    pub patience: u32,
+    pub windows_stuck_max: u32,
     /// Least share that a class begins with: all changes multiply, and nothing times nothing stays nothing.
     pub share_min: f64,
     /// Windows after which an infeasible target is tried once more; twice as many after each time that did not help.
@@ -90,7 +90,7 @@ impl SloLimits {
         share_max: 0.8,
         room: 0.45,
         close: 0.7,
-        patience: 10,
+        windows_stuck_max: 10,
         share_min: 0.01,
         retry: 30,
     };
@@ -149,13 +149,13 @@ const HELD_WINDOWS: u32 = 3;
 
 impl Class {
     /// A window within the target.
-    fn within(&mut self, ratio: f64, room: f64, limits: &SloLimits) -> Standing {
+    fn within(&mut self, ratio: f64, room: f64, limits: &SloLimits) -> TargetState {
         // A percentile above the target that chance explains proves nothing.
         self.held = self.held.saturating_add(u32::from(ratio <= 1.0));
         if self.held >= HELD_WINDOWS {
             (self.stuck, self.tried, self.given_up, self.times) = (0, None, None, 0);
         } else if self.given_up.is_some() {
-            return Standing::Held;
+            return TargetState::Held;
         }
         self.missed *= FADES;
         if ratio < limits.room {
@@ -164,7 +164,7 @@ impl Class {
         } else if ratio > limits.close {
             self.share = (self.share * 1.03).min(self.share + room);
         }
-        Standing::Held
+        TargetState::Held
     }
 
     /// The target cannot be held. What more weight has brought too little for goes back.
@@ -266,49 +266,50 @@ impl SloControl {
     }
 
     /// Looks at a window of one class and sets its share; returns how it stands.
-    pub fn look(
+    pub fn observe(
         &mut self,
         class: usize,
         target: Target,
         limits: &SloLimits,
-        sight: SloSight,
-    ) -> Standing {
+        observation: SloObservation,
+    ) -> TargetState {
         let total = self.total();
         let room = (limits.share_max - total).max(0.0);
         let more = room + self.others(class).map(Class::spare).sum::<f64>();
-        let Some(state) = self.classes.get_mut(class) else { return Standing::Unknown };
-        let allowed = (1.0 - target.quantile).max(0.0) * sight.answered as f64;
-        let ratio = sight.latency_ms / target.latency_ms;
+        let Some(state) = self.classes.get_mut(class) else { return TargetState::Unknown };
+        let allowed = (1.0 - target.quantile).max(0.0) * observation.answered as f64;
+        let ratio = observation.latency_ms / target.latency_ms;
         // Chance alone puts some above: twice the square root of what is allowed, and one.
-        let breach = sight.above as f64 > allowed + 2.0 * allowed.sqrt() + 1.0
+        let breach = observation.above as f64 > allowed + 2.0 * allowed.sqrt() + 1.0
             || ratio > 1.0 && allowed >= 1.0;
         // One or two requests, most of them late, are too few to tell either way.
-        if sight.answered == 0 || !breach && 2 * sight.above > sight.answered {
-            return Standing::Unknown;
+        if observation.answered == 0 || !breach && 2 * observation.above > observation.answered {
+            return TargetState::Unknown;
         }
         if !breach {
             return state.within(ratio, room, limits);
         }
-        if !state.tries_again(sight.latency_ms, more, limits) {
-            return Standing::Infeasible(ratio);
+        if !state.tries_again(observation.latency_ms, more, limits) {
+            return TargetState::Infeasible(ratio);
         }
-        let helped = state.tried.is_none_or(|(before_ms, _)| sight.latency_ms <= 0.95 * before_ms);
+        let helped =
+            state.tried.is_none_or(|(before_ms, _)| observation.latency_ms <= 0.95 * before_ms);
         // A first look may be far off; later ones need not be.
         let most = if state.missed > 0.0 { 2.0 } else { 4.0 };
         let wanted = state.share * ratio.powf(0.5).clamp(1.1, most);
         let next = wanted.min(state.share + more);
         let raised = next > state.share * 1.001;
         state.stuck = if raised && helped { 0 } else { state.stuck + 1 };
-        if state.stuck > limits.patience {
-            state.give_up(sight.latency_ms);
-            return Standing::Infeasible(ratio);
+        if state.stuck > limits.windows_stuck_max {
+            state.give_up(observation.latency_ms);
+            return TargetState::Infeasible(ratio);
         }
-        state.tried.get_or_insert((sight.latency_ms, state.share));
+        state.tried.get_or_insert((observation.latency_ms, state.share));
         state.missed = state.share.max(state.missed);
         let grown = next - state.share;
         state.share = next;
         self.take_spare(class, grown - room);
-        if raised { Standing::Raising } else { Standing::Bounded }
+        if raised { TargetState::Raising } else { TargetState::Bounded }
     }
 }
 

@@ -6,7 +6,7 @@
 //! of an engine. If all P sessions inside wait for somebody outside, nothing will ever complete.
 //!
 //! # The rule
-//! Sessions wait, and for `patience` nothing completed: raise the limit by one. Still nothing at the
+//! Sessions wait, and for `timeout` nothing completed: raise the limit by one. Still nothing at the
 //! next look: by one more, then 2, 4, 8…, so that even a lock owner at the end of a long queue is
 //! reached in a number of looks logarithmic in its length. The first completion takes the whole
 //! bonus back; the sessions that came in by it leave when they are done.
@@ -18,7 +18,7 @@ use crate::Nanos;
 
 /// What the detector sees at one look.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight {
+pub struct Observation {
     /// The time of the look.
     pub now: Nanos,
     /// Requests completed since the start, over all sessions.
@@ -30,7 +30,7 @@ pub struct Sight {
 /// State of the detector. See the module.
 #[derive(Clone, Debug)]
 pub struct StallDetector {
-    patience: Nanos,
+    timeout: Nanos,
     bonus_max: u32,
     completed: u64,
     moved_at: Option<Nanos>,
@@ -40,11 +40,11 @@ pub struct StallDetector {
 }
 
 impl StallDetector {
-    /// `patience` is how long nothing may complete before one more is admitted; `bonus_max` is
+    /// `timeout` is how long nothing may complete before one more is admitted; `bonus_max` is
     /// the most it ever adds to P.
-    pub fn new(patience: Nanos, bonus_max: u32) -> Self {
+    pub fn new(timeout: Nanos, bonus_max: u32) -> Self {
         StallDetector {
-            patience,
+            timeout,
             bonus_max,
             completed: 0,
             moved_at: None,
@@ -54,20 +54,20 @@ impl StallDetector {
         }
     }
 
-    /// Changes the patience; counts from the next look on.
-    pub fn set_patience(&mut self, patience: Nanos) {
-        self.patience = patience;
+    /// Changes the timeout; counts from the next look on.
+    pub fn set_timeout(&mut self, timeout: Nanos) {
+        self.timeout = timeout;
     }
 
     /// Looks once and returns how many sessions beyond P may be inside from now on.
-    pub fn look(&mut self, sight: Sight) -> u32 {
-        let moved_at = *self.moved_at.get_or_insert(sight.now);
-        if sight.completed != self.completed || sight.waiting == 0 {
-            self.completed = sight.completed;
-            self.moved_at = Some(sight.now);
+    pub fn observe(&mut self, observation: Observation) -> u32 {
+        let moved_at = *self.moved_at.get_or_insert(observation.now);
+        if observation.completed != self.completed || observation.waiting == 0 {
+            self.completed = observation.completed;
+            self.moved_at = Some(observation.now);
             self.bonus = 0;
             self.step = 1;
-        } else if sight.now.since(moved_at) >= self.patience && self.bonus < self.bonus_max {
+        } else if observation.now.since(moved_at) >= self.timeout && self.bonus < self.bonus_max {
             if self.bonus == 0 {
                 self.stalls += 1;
             } else if self.bonus > 1 {
@@ -88,15 +88,15 @@ impl StallDetector {
 mod tests {
     use super::*;
 
-    fn sight(now_ms: u64, completed: u64, waiting: u32) -> Sight {
-        Sight { now: Nanos::from_millis(now_ms), completed, waiting }
+    fn observation(now_ms: u64, completed: u64, waiting: u32) -> Observation {
+        Observation { now: Nanos::from_millis(now_ms), completed, waiting }
     }
 
     #[test]
     fn progress_means_no_bonus() {
         let mut detector = StallDetector::new(Nanos::from_millis(300), 64);
         for look in 0..100 {
-            assert_eq!(detector.look(sight(look * 100, look, 50)), 0);
+            assert_eq!(detector.observe(observation(look * 100, look, 50)), 0);
         }
         assert_eq!(detector.stalls(), 0);
     }
@@ -105,17 +105,18 @@ mod tests {
     fn an_empty_queue_is_no_stall() {
         let mut detector = StallDetector::new(Nanos::from_millis(300), 64);
         for look in 0..100 {
-            assert_eq!(detector.look(sight(look * 100, 7, 0)), 0);
+            assert_eq!(detector.observe(observation(look * 100, 7, 0)), 0);
         }
     }
 
     #[test]
     fn a_stall_admits_one_then_more_and_a_completion_takes_it_back() {
         let mut detector = StallDetector::new(Nanos::from_millis(300), 64);
-        let bonus: Vec<u32> = (0..9).map(|look| detector.look(sight(look * 100, 7, 5))).collect();
-        // Look 0 learns the count; patience ends 300 ms later: 1, then +1, +2, +4, +8, +16.
+        let bonus: Vec<u32> =
+            (0..9).map(|look| detector.observe(observation(look * 100, 7, 5))).collect();
+        // Look 0 learns the count; timeout ends 300 ms later: 1, then +1, +2, +4, +8, +16.
         assert_eq!(bonus, [0, 0, 0, 1, 2, 4, 8, 16, 32]);
-        assert_eq!(detector.look(sight(900, 8, 5)), 0);
+        assert_eq!(detector.observe(observation(900, 8, 5)), 0);
         assert_eq!(detector.stalls(), 1);
     }
 
@@ -123,7 +124,7 @@ mod tests {
     fn the_bonus_is_bounded() {
         let mut detector = StallDetector::new(Nanos::from_millis(100), 10);
         for look in 0..100 {
-            assert!(detector.look(sight(look * 100, 7, 5)) <= 10);
+            assert!(detector.observe(observation(look * 100, 7, 5)) <= 10);
         }
     }
 }

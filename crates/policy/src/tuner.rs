@@ -53,14 +53,14 @@ mod watch;
 use crate::Nanos;
 use arm::Arms;
 use budget::{Budget, Stands};
-pub use decision::{Decision, Lack, Why};
+pub use decision::{Decision, InsufficientData, Why};
 pub use limits::Limits;
-use slice::{Known, Shown, Slice, Worth};
+use slice::{Known, Slice, SliceOutcome, SliceResult};
 use watch::Watches;
 
 /// What the tuner sees.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight {
+pub struct Observation {
     /// Time.
     pub now: Nanos,
     /// Turns that were completed, ever.
@@ -217,7 +217,7 @@ impl Tuner {
             doubted: None,
             probed: Nanos(0),
             searched: Nanos(0),
-            again: hold::AGAIN,
+            again: hold::RETRY_INTERVAL,
             opened: None,
             closed: Nanos(0),
             wide: false,
@@ -275,20 +275,20 @@ impl Tuner {
     }
 
     /// Looks, as often as one likes, and returns the P that shall be in force.
-    pub fn look(&mut self, sight: Sight) -> u32 {
-        self.sessions = sight.sessions;
+    pub fn observe(&mut self, observation: Observation) -> u32 {
+        self.sessions = observation.sessions;
         let refill = if self.searching() { budget::SEARCHING } else { budget::HOLDING };
         let stands = match (self.current == self.held, self.slice.settling()) {
             (true, false) => Stands::Held,
             (true, true) => Stands::Back(self.held_rate),
             (false, _) => Stands::Tried(self.held_rate),
         };
-        self.budget.look(&sight, refill, stands);
+        self.budget.observe(&observation, refill, stands);
         if self.searching() && self.deserted() {
-            return self.abandon(&sight, Lack::Sessions);
+            return self.abandon(&observation, InsufficientData::Sessions);
         }
         if self.grown() {
-            return self.begin(&sight, Why::Grown);
+            return self.begin(&observation, Why::Grown);
         }
         let inside = self.inside(self.current);
         let known = Known {
@@ -297,18 +297,18 @@ impl Tuner {
             // What was left for it has to end first, at whatever pace.
             patient: self.doubted.is_some(),
         };
-        let Some(shown) = self.slice.ended(&sight, inside, known, &self.limits) else {
+        let Some(shown) = self.slice.ended(&observation, inside, known, &self.limits) else {
             return self.current;
         };
-        match shown.worth {
-            Worth::Silent => return self.hush(&sight, &shown),
-            Worth::Few => return self.starve(&sight, &shown),
-            Worth::Worse if self.searching() || self.current != self.held => {
-                return self.leave(&sight, &shown);
+        match shown.outcome {
+            SliceOutcome::Silent => return self.on_idle(&observation, &shown),
+            SliceOutcome::Few => return self.starve(&observation, &shown),
+            SliceOutcome::Worse if self.searching() || self.current != self.held => {
+                return self.leave(&observation, &shown);
             }
             // Hardly anything is silence, if it lasts.
-            Worth::Worse if shown.turns < slice::TELLING => return self.current,
-            _ if self.phase == Phase::Silent => return self.go_on(&sight),
+            SliceOutcome::Worse if shown.turns < slice::TELLING => return self.current,
+            _ if self.phase == Phase::Silent => return self.go_on(&observation),
             _ => self.silent = 0,
         }
         if self.phase == Phase::Waiting && self.few() {
@@ -318,38 +318,38 @@ impl Tuner {
         }
         let usual =
             if self.current == self.held { self.held_rate } else { self.arms.mean(self.current) };
-        self.learn(&sight, &shown);
+        self.learn(&observation, &shown);
         if let Some((parallelism, rate)) = self.doubted.take() {
             if self.searching() && shown.rate < usual * FALLEN {
                 // It was not that P: everything has slowed down, and what was measured is of
                 // another load.
-                return self.begin(&sight, Why::Throughput);
+                return self.begin(&observation, Why::Throughput);
             }
             self.arms.record_left(parallelism, rate);
         }
         // Whether as many as P holds are too many is still looked at.
         if self.phase == Phase::Holding && self.deserted() {
-            return self.rest(&sight);
+            return self.rest(&observation);
         }
         if self.watches.mix_shifted(&shown) {
             // What was measured before is of another load.
-            return self.begin(&sight, Why::Mix);
+            return self.begin(&observation, Why::Mix);
         }
         match self.phase {
-            Phase::Waiting => self.begin(&sight, Why::Sessions),
+            Phase::Waiting => self.begin(&observation, Why::Sessions),
             Phase::Sampling | Phase::Climbing | Phase::Comparing | Phase::Silent => {
                 self.arms.record(self.current, shown.rate);
-                self.search_on(&sight)
+                self.search_on(&observation)
             }
-            Phase::Holding => self.hold(&sight, &shown),
+            Phase::Holding => self.hold(&observation, &shown),
         }
     }
 
     /// Keeps in mind what a slice says of what is held, and how long it took.
-    fn learn(&mut self, sight: &Sight, shown: &Shown) {
+    fn learn(&mut self, observation: &Observation, shown: &SliceResult) {
         let usual = self.held_rate;
         if self.current != self.held {
-            self.slice_s = self.slice.since_set(sight.now).0 as f64 / 1e9;
+            self.slice_s = self.slice.since_set(observation.now).0 as f64 / 1e9;
         } else if (FALLEN * usual..usual / FALLEN).contains(&shown.rate) {
             self.held_rate += FOLLOW * (shown.rate - usual);
         } else {
@@ -379,11 +379,11 @@ impl Tuner {
 
     /// The P in force is surely worse than another one. What is known to be good is in force for a
     /// slice, which tells whether it was the P.
-    fn leave(&mut self, sight: &Sight, shown: &Shown) -> u32 {
+    fn leave(&mut self, observation: &Observation, shown: &SliceResult) -> u32 {
         self.doubted = Some((self.current, shown.rate));
-        self.seen_s = self.slice.since_set(sight.now).0 as f64 / 1e9;
+        self.seen_s = self.slice.since_set(observation.now).0 as f64 / 1e9;
         let back = if self.phase == Phase::Holding { self.held } else { self.best_known() };
-        self.set(sight, back)
+        self.set(observation, back)
     }
 
     /// The best P other than the one in force, as far as is known: the held one, or one that is
@@ -414,70 +414,74 @@ impl Tuner {
     }
 
     /// Hardly a request, of many. What was found holds, and what is being measured was not.
-    fn hush(&mut self, sight: &Sight, shown: &Shown) -> u32 {
+    fn on_idle(&mut self, observation: &Observation, shown: &SliceResult) -> u32 {
         if self.searching() && self.doubted.is_none() && self.best_known() != self.current {
             // Perhaps it is this P that silences them.
-            return self.leave(sight, shown);
+            return self.leave(observation, shown);
         }
         self.silent += 1;
         self.doubted = None;
         let lasting = self.silent >= SILENT;
         match self.phase {
-            Phase::Waiting => self.wait(sight),
-            Phase::Holding if lasting => self.wait(sight),
-            Phase::Holding => self.set(sight, self.held),
-            _ if lasting => self.abandon(sight, Lack::Requests),
+            Phase::Waiting => self.wait(observation),
+            Phase::Holding if lasting => self.wait(observation),
+            Phase::Holding => self.set(observation, self.held),
+            _ if lasting => self.abandon(observation, InsufficientData::Requests),
             phase => {
                 if phase != Phase::Silent {
                     self.paused = phase;
                 }
                 self.phase = Phase::Silent;
-                self.set(sight, self.held)
+                self.set(observation, self.held)
             }
         }
     }
 
     /// Requests go on, and the search does.
-    fn go_on(&mut self, sight: &Sight) -> u32 {
+    fn go_on(&mut self, observation: &Observation) -> u32 {
         self.phase = self.paused;
-        self.search_on(sight)
+        self.search_on(observation)
     }
 
     /// A handful of turns in the longest slice.
-    fn starve(&mut self, sight: &Sight, shown: &Shown) -> u32 {
+    fn starve(&mut self, observation: &Observation, shown: &SliceResult) -> u32 {
         match self.phase {
             // Also what is known to be good gives hardly anything.
-            Phase::Silent => self.abandon(sight, Lack::Requests),
-            _ if self.searching() && self.doubted.is_some() => self.abandon(sight, Lack::Requests),
-            Phase::Sampling | Phase::Climbing | Phase::Comparing => self.unsampled(sight, shown),
-            Phase::Holding if self.current != self.held => self.set(sight, self.held),
+            Phase::Silent => self.abandon(observation, InsufficientData::Requests),
+            _ if self.searching() && self.doubted.is_some() => {
+                self.abandon(observation, InsufficientData::Requests)
+            }
+            Phase::Sampling | Phase::Climbing | Phase::Comparing => {
+                self.unsampled(observation, shown)
+            }
+            Phase::Holding if self.current != self.held => self.set(observation, self.held),
             // What a probe has let in still leaves.
-            Phase::Holding if self.slice.surplus(sight.completed) > 0 => self.current,
-            Phase::Waiting | Phase::Holding => self.wait(sight),
+            Phase::Holding if self.slice.surplus(observation.completed) > 0 => self.current,
+            Phase::Waiting | Phase::Holding => self.wait(observation),
         }
     }
 
     /// Puts another P in force and begins a slice.
-    fn set(&mut self, sight: &Sight, parallelism: u32) -> u32 {
+    fn set(&mut self, observation: &Observation, parallelism: u32) -> u32 {
         if parallelism != self.current {
-            let surplus = self.slice.surplus(sight.completed);
+            let surplus = self.slice.surplus(observation.completed);
             let were = u64::from(self.inside(self.current)) + surplus;
             let inside = self.inside(parallelism);
-            self.slice.begin(sight.now, Some(sight.completed), were, inside);
+            self.slice.begin(observation.now, Some(observation.completed), were, inside);
             self.current = parallelism;
         }
         self.current
     }
 
     /// Nothing is held until there is something to be found out.
-    fn wait(&mut self, sight: &Sight) -> u32 {
+    fn wait(&mut self, observation: &Observation) -> u32 {
         self.phase = Phase::Waiting;
         self.silent = 0;
         (self.held, self.center, self.held_rate) = (self.limits.most, self.limits.most, 0.0);
         self.watches = Watches::default();
         self.arms.clear(self.sessions);
         self.slice.forget();
-        self.set(sight, self.held)
+        self.set(observation, self.held)
     }
 
     fn searching(&self) -> bool {

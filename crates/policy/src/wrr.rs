@@ -286,8 +286,8 @@ impl Wrr {
         let most = now.saturating_add(DEBT_ROUNDS_MAX << ROUND_BITS);
         // The rounds that passed during the turn are not idle ones: it is late by them, up to
         // what such a turn can be worth.
-        let worth = rounds(cost.max(mean).saturating_mul(2), quota);
-        let late = worth.saturating_add(2 << ROUND_BITS);
+        let outcome = rounds(cost.max(mean).saturating_mul(2), quota);
+        let late = outcome.saturating_add(2 << ROUND_BITS);
         let least = now.saturating_sub(late);
         entry.due = entry.due.saturating_add(rounds(cost, quota)).clamp(least, most);
         entry.ended = now;

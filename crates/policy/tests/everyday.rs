@@ -6,7 +6,7 @@
 //! `HEADWORKS_SEEDS=2000 cargo test --release -p headworks-policy --test everyday -- --nocapture`.
 
 use headworks_policy::Nanos;
-use headworks_policy::tuner::{Limits, Phase, Sight, Tuner};
+use headworks_policy::tuner::{Limits, Observation, Phase, Tuner};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -176,8 +176,8 @@ impl Site {
         }
     }
 
-    fn sight(&self) -> Sight {
-        Sight {
+    fn observation(&self) -> Observation {
+        Observation {
             now: Nanos((self.now * 1e9) as u64),
             completed: self.turns,
             requests: self.turns,
@@ -245,7 +245,7 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         let ungated = open.done;
         gate.run(tuner.parallelism());
         open.run(OPEN);
-        tuner.look(gate.sight());
+        tuner.observe(gate.observation());
         usual += 0.1 * (open.done - ungated - usual);
         // Where clients think, whether one of them wants anything at a moment is chance.
         let half = gate.load.think_s == 0.0 && gate.done - gated < 0.5 * usual && now_s > 1.0;

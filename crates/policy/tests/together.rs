@@ -9,9 +9,9 @@ use headworks_policy::Nanos;
 use headworks_policy::gate::{Gate, Next};
 use headworks_policy::histogram::{BUCKETS, bucket_of, percentile};
 use headworks_policy::metrics::unfairness;
-use headworks_policy::quota::{QuotaControl, QuotaLimits, QuotaSight};
-use headworks_policy::slo::{SloControl, SloLimits, SloSight, Standing, Target};
-use headworks_policy::tuner::{Decision, Limits, Sight, Tuner};
+use headworks_policy::quota::{QuotaControl, QuotaLimits, QuotaObservation};
+use headworks_policy::slo::{SloControl, SloLimits, SloObservation, Target, TargetState};
+use headworks_policy::tuner::{Decision, Limits, Observation, Tuner};
 use headworks_policy::wrr::{ClassShare, Sharing};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -279,8 +279,8 @@ impl Controllers {
         }
     }
 
-    fn look(&mut self, site: &mut Site) {
-        let p = self.tuner.look(Sight {
+    fn observe(&mut self, site: &mut Site) {
+        let p = self.tuner.observe(Observation {
             now: Nanos((site.now * 1e9) as u64),
             completed: site.turns,
             requests: site.requests,
@@ -310,7 +310,8 @@ impl Controllers {
         let found = unfairness(each.iter().copied());
         let least = site.sessions.len() as f64;
         let unfairness = found.filter(|_| limits.judges(turns_each));
-        let zeta = self.quota.look(&limits, QuotaSight { unfairness, variability: None, least });
+        let zeta =
+            self.quota.observe(&limits, QuotaObservation { unfairness, variability: None, least });
         site.gate.wrr.set_zeta(zeta.round() as u32);
         site.sessions.iter_mut().for_each(|session| session.served_before = session.served);
         self.window_since = site.now;
@@ -318,7 +319,7 @@ impl Controllers {
     }
 
     /// Weights of those with a target. Returns how it stands at the end of a window.
-    fn target(&mut self, site: &mut Site) -> Option<Standing> {
+    fn target(&mut self, site: &mut Site) -> Option<TargetState> {
         let (before, above_before) = &self.slo_seen;
         let counts: [u64; BUCKETS] = std::array::from_fn(|at| site.latencies[at] - before[at]);
         let answered: u64 = counts.iter().sum();
@@ -329,8 +330,8 @@ impl Controllers {
         }
         let target = Target { quantile: QUANTILE, latency_ms: site.target_ms };
         let latency_ms = percentile(&counts, QUANTILE).map_or(0.0, Nanos::as_millis_f64);
-        let sight = SloSight { answered, above: site.above - above_before, latency_ms };
-        let standing = self.slo.look(0, target, &SloLimits::USUAL, sight);
+        let observation = SloObservation { answered, above: site.above - above_before, latency_ms };
+        let standing = self.slo.observe(0, target, &SloLimits::USUAL, observation);
         let share = self.slo.share(0);
         let weight = share / (1.0 - share) * f64::from(site.others()) / f64::from(SENSITIVE);
         let thousandths = (weight.clamp(0.25, 1_000.0) * 1e3).round() as u32;
@@ -346,7 +347,7 @@ impl Controllers {
         let (mut looks, mut judged, mut decided) = (0, 0.0, self.tuner.decisions().1);
         while site.now < until {
             site.run((site.now + LOOK_S).min(until));
-            self.look(site);
+            self.observe(site);
             looks += 1;
             let counts = site.now > from;
             if counts {
@@ -363,9 +364,9 @@ impl Controllers {
                 half.fair.1 += 1;
             }
             if let Some(standing) = self.target(site).filter(|_| counts) {
-                half.held.0 += u32::from(standing == Standing::Held);
+                half.held.0 += u32::from(standing == TargetState::Held);
                 half.held.1 += 1;
-                half.infeasible |= matches!(standing, Standing::Infeasible(_));
+                half.infeasible |= matches!(standing, TargetState::Infeasible(_));
             }
             let waits = site.sessions.iter().map(|session| site.now - session.last_s);
             half.longest_wait_s = waits.fold(half.longest_wait_s, f64::max);

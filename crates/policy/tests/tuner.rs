@@ -1,7 +1,7 @@
 //! The tuner against a simulated database: thousands of seeds, each a database of its own.
 
 use headworks_policy::Nanos;
-use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner};
+use headworks_policy::tuner::{Decision, Limits, Observation, Phase, Tuner};
 
 /// A database: throughput as a function of P, with noise, stalls and a shift on the way.
 struct Database {
@@ -88,8 +88,8 @@ impl Database {
         self.requests += tried * turns * self.turn * if self.turn > 1.5 { drawn } else { 1.0 };
     }
 
-    fn sight(&self, ms: u64, sessions: u32) -> Sight {
-        Sight {
+    fn observation(&self, ms: u64, sessions: u32) -> Observation {
+        Observation {
             now: Nanos::from_millis(ms),
             completed: self.completed as u64,
             requests: self.requests as u64,
@@ -124,7 +124,7 @@ fn crowded(
             let parallelism = tuner.parallelism().min(sessions);
             database.run(parallelism, STEP_MS as f64 / 1e3);
             sum += database.throughput(parallelism) * STEP_MS as f64 / 1e3;
-            tuner.look(database.sight(second * 1_000 + (step + 1) * STEP_MS, sessions));
+            tuner.observe(database.observation(second * 1_000 + (step + 1) * STEP_MS, sessions));
         }
         seconds.push(sum / best);
     }
@@ -258,7 +258,7 @@ fn a_few_silent_seconds_do_not_begin_a_search() {
         };
         let before = begun(&tuner);
         for step in 1..=silent_s * 20 {
-            tuner.look(database.sight(90_000 + step * STEP_MS, 256));
+            tuner.observe(database.observation(90_000 + step * STEP_MS, 256));
         }
         assert_eq!((tuner.phase(), begun(&tuner)), (Phase::Holding, before), "{silent_s} s");
     }
@@ -335,21 +335,21 @@ fn it_does_not_stay_where_a_cold_server_was_best() {
 fn it_waits_while_nothing_happens() {
     let mut tuner = Tuner::new(Limits::default(), OPEN);
     for ms in (0..60_000).step_by(50) {
-        let sight = Sight {
+        let observation = Observation {
             now: Nanos::from_millis(ms),
             completed: ms / 2_000,
             requests: ms / 2_000,
             run: Nanos::from_millis(ms / 2_000),
             sessions: 256,
         };
-        assert_eq!(tuner.look(sight), OPEN);
+        assert_eq!(tuner.observe(observation), OPEN);
     }
     assert_eq!(tuner.phase(), Phase::Waiting);
 }
 
 #[test]
 fn what_went_on_while_nobody_looked_is_not_counted() {
-    let sight = |ms, completed| Sight {
+    let observation = |ms, completed| Observation {
         now: Nanos::from_millis(ms),
         completed,
         requests: completed,
@@ -358,11 +358,11 @@ fn what_went_on_while_nobody_looked_is_not_counted() {
     };
     for forgotten in [false, true] {
         let mut tuner = Tuner::new(Limits::default(), OPEN);
-        tuner.look(sight(100, 0));
+        tuner.observe(observation(100, 0));
         if forgotten {
             tuner.resume(Nanos::from_millis(10_000), OPEN);
         }
-        tuner.look(sight(10_000, 1_000_000));
+        tuner.observe(observation(10_000, 1_000_000));
         let expected = if forgotten { Phase::Waiting } else { Phase::Sampling };
         assert_eq!(tuner.phase(), expected);
     }
@@ -459,7 +459,7 @@ fn a_curve_that_still_rises_with_everybody_inside_leaves_the_gate_open() {
     for step in 1..2_000 {
         few += u32::from(tuner.parallelism() < 100);
         completed += curve(f64::from(tuner.parallelism().min(256))) * STEP_MS as f64 / 1e3;
-        tuner.look(Sight {
+        tuner.observe(Observation {
             now: Nanos::from_millis(step * STEP_MS),
             completed: completed as u64,
             requests: completed as u64,

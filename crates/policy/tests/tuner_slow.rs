@@ -4,7 +4,7 @@
 //! before what is inside has turned over counts something else. Each seed is a database of its own.
 
 use headworks_policy::Nanos;
-use headworks_policy::tuner::{Decision, Lack, Limits, Phase, Sight, Tuner};
+use headworks_policy::tuner::{Decision, InsufficientData, Limits, Observation, Phase, Tuner};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -105,8 +105,8 @@ impl Database {
         }
     }
 
-    fn sight(&self) -> Sight {
-        Sight {
+    fn observation(&self) -> Observation {
+        Observation {
             now: Nanos((self.now * 1e9) as u64),
             completed: self.turns,
             requests: self.turns * 5,
@@ -118,7 +118,7 @@ impl Database {
     /// One look of the tuner.
     fn step(&mut self, tuner: &mut Tuner) -> u32 {
         self.run(tuner.parallelism(), self.now + LOOK_S);
-        tuner.look(self.sight())
+        tuner.observe(self.observation())
     }
 
     /// Many, until something comes true; says whether it did within that time.
@@ -142,8 +142,11 @@ fn began(tuner: &Tuner) -> usize {
     decided(tuner, |decision| matches!(decision, Decision::Began { .. }))
 }
 
-fn abandoned(tuner: &Tuner, why: Lack) -> usize {
-    decided(tuner, |decision| matches!(decision, Decision::Abandoned { lack, .. } if *lack == why))
+fn abandoned(tuner: &Tuner, why: InsufficientData) -> usize {
+    decided(
+        tuner,
+        |decision| matches!(decision, Decision::Abandoned { insufficient, .. } if *insufficient == why),
+    )
 }
 
 fn settled(tuner: &Tuner) -> usize {
@@ -268,7 +271,7 @@ fn a_search_without_turns_enough_leaves_the_gate_open() {
             tuner.phase()
         );
         assert_eq!((tuner.parallelism(), tuner.phase()), (OPEN, Phase::Waiting), "seed {seed}");
-        assert_eq!(abandoned(&tuner, Lack::Requests), 1, "seed {seed}");
+        assert_eq!(abandoned(&tuner, InsufficientData::Requests), 1, "seed {seed}");
         assert!(!database.until(&mut tuner, 60.0, |tuner| tuner.held() != OPEN), "seed {seed}");
     }
 }
@@ -289,9 +292,13 @@ fn users_that_leave_in_the_middle_of_a_search_leave_p_as_it_was() {
         database.sessions = 10;
         // Those inside finish their turns.
         database.until(&mut tuner, 1e4, |tuner| tuner.phase() == Phase::Waiting);
-        assert!(abandoned(&tuner, Lack::Sessions) + abandoned(&tuner, Lack::Requests) > 0);
+        assert!(
+            abandoned(&tuner, InsufficientData::Sessions)
+                + abandoned(&tuner, InsufficientData::Requests)
+                > 0
+        );
         assert_eq!((tuner.parallelism(), tuner.held()), (OPEN, OPEN), "seed {seed}");
-        let left = abandoned(&tuner, Lack::Requests) > 0 || database.inside.len() < 14;
+        let left = abandoned(&tuner, InsufficientData::Requests) > 0 || database.inside.len() < 14;
         assert!(left, "seed {seed}: {} inside", database.inside.len());
         assert!(!database.until(&mut tuner, 60.0, |tuner| tuner.parallelism() != OPEN));
         // And it is begun again with those who come back.
@@ -324,11 +331,11 @@ fn silence_in_the_middle_of_a_search_is_sat_out_with_what_was_held() {
         database.frozen = false;
         if lasting {
             assert_eq!((tuner.parallelism(), tuner.phase()), (OPEN, Phase::Waiting));
-            assert_eq!(abandoned(&tuner, Lack::Requests), 1, "seed {seed}");
+            assert_eq!(abandoned(&tuner, InsufficientData::Requests), 1, "seed {seed}");
             assert!(database.until(&mut tuner, 300.0, |tuner| began(tuner) > 1), "seed {seed}");
         } else {
             let over = database.until(&mut tuner, 300.0, |tuner| !searching(tuner));
-            assert!(over && abandoned(&tuner, Lack::Requests) == 0, "seed {seed}");
+            assert!(over && abandoned(&tuner, InsufficientData::Requests) == 0, "seed {seed}");
             (gone_on, of) = (gone_on + settled(&tuner).min(1), of + 1);
         }
     }

@@ -143,7 +143,7 @@ impl Region {
         let flags = slot.flags.load(Ordering::Relaxed);
         slot.flags.store(flags | FLAG_UNFOLLOWED, Ordering::Relaxed);
         // Its own thread may be held, and ends its wait itself.
-        if slot.move_state(State::Waiting, State::Cancelled) {
+        if slot.move_state(State::Queued, State::Cancelled) {
             futex::wake(&slot.state, 1);
         } else {
             self.leave(session);
@@ -189,7 +189,7 @@ impl Region {
             return;
         }
         slot.end_pause();
-        let overdraft = slot.state() == State::Overdraft;
+        let overdraft = slot.state() == State::Owed;
         // Written by this thread, or by the granter while this thread waits: no swap is needed.
         let accounted = slot.accounted.load(Ordering::Relaxed) != 0;
         slot.accounted.store(0, Ordering::Relaxed);
@@ -221,7 +221,7 @@ impl Region {
     pub fn cancel(&self, session: u32) {
         let Some(slot) = self.session(session) else { return };
         slot.closing.store(1, Ordering::SeqCst);
-        if slot.move_state(State::Waiting, State::Cancelled) {
+        if slot.move_state(State::Queued, State::Cancelled) {
             self.count(Counter::Cancelled);
             futex::wake(&slot.state, 1);
         }
@@ -339,7 +339,7 @@ impl Region {
     /// Wakes every held thread, so that it looks around.
     pub fn wake_everybody(&self) {
         for slot in &self.sessions[..self.high_water() as usize] {
-            if slot.state() == State::Waiting {
+            if slot.state() == State::Queued {
                 futex::wake(&slot.state, 1);
             }
         }
@@ -369,7 +369,7 @@ impl Region {
     /// The same for several requests.
     pub fn spend_many(&self, slot: &SessionSlot, requests: u32) -> bool {
         bump(&slot.used, requests);
-        if matches!(slot.state(), State::Inside | State::Overdraft) {
+        if matches!(slot.state(), State::Running | State::Owed) {
             bump(&slot.progress, requests);
         }
         slot.used.load(Ordering::Relaxed) < slot.quota.load(Ordering::Relaxed)

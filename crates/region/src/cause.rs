@@ -135,7 +135,7 @@ fn serves(slot: &SessionSlot, thread: u32) -> bool {
     slot.thread.load(Relaxed) == thread
         && matches!(
             slot.state(),
-            State::Inside | State::Overdraft | State::Passing | State::Lent | State::Long
+            State::Running | State::Owed | State::Passing | State::Lent | State::Long
         )
 }
 

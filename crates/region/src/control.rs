@@ -289,10 +289,10 @@ pub struct Passing {
     pub back: u32,
 }
 
-/// The daemon's sign of life, on a line of its own.
+/// The daemon's heartbeat, on a line of its own.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Beat {
+pub struct Heartbeat {
     /// Time of the last sign.
     pub alive_ns: AtomicU64,
     /// Process of the daemon.
@@ -306,9 +306,9 @@ pub struct Beat {
     ungoverned: AtomicU32,
 }
 
-headworks_policy::layout!(Beat { alive_ns, daemon, server, passing, ungoverned });
+headworks_policy::layout!(Heartbeat { alive_ns, daemon, server, passing, ungoverned });
 
-impl Beat {
+impl Heartbeat {
     /// For how much longer the last sign counts at `now`.
     pub fn fresh_for(&self, now: Nanos) -> Nanos {
         let alive = Nanos(self.alive_ns.load(Ordering::Relaxed));
@@ -398,13 +398,13 @@ mod tests {
     #[test]
     fn both_halves_of_a_passing_p_come_back() {
         // SAFETY: as above.
-        let beat: Beat = unsafe { core::mem::zeroed() };
+        let beat: Heartbeat = unsafe { core::mem::zeroed() };
         assert_eq!(beat.passing(), None);
         let passing = Passing { parallelism: 256, back: 16 };
         beat.set_passing(Some(passing));
         assert_eq!(beat.passing(), Some(passing));
         beat.set_passing(None);
         assert_eq!(beat.passing(), None);
-        assert_eq!(size_of::<Beat>(), 64);
+        assert_eq!(size_of::<Heartbeat>(), 64);
     }
 }

@@ -19,7 +19,7 @@ pub enum PassReason {
     NotEnforcing = 1,
     /// The connection is never held.
     Bypass = 2,
-    /// The daemon gave no sign of life.
+    /// The daemon sent no heartbeat.
     Stale = 3,
     /// Held for the longest time.
     HoldLimit = 4,
@@ -60,7 +60,7 @@ impl PassReason {
         match self {
             PassReason::NotEnforcing => "the gate does not hold anybody",
             PassReason::Bypass => "this connection is never held",
-            PassReason::Stale => "the daemon gave no sign of life",
+            PassReason::Stale => "the daemon sent no heartbeat",
             PassReason::HoldLimit => "it was held for the longest time allowed",
             PassReason::GateOpened => "the gate was opened",
             PassReason::Cancelled => "its connection was shut down",

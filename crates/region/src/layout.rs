@@ -4,7 +4,7 @@
 //! maps a region checks magic, version and size first; two builds that disagree on the layout
 //! never touch each other's memory.
 
-use crate::control::{Beat, Control, PERMITS};
+use crate::control::{Control, Heartbeat, PERMITS};
 use crate::held::HeldRing;
 use crate::histograms::Histograms;
 use crate::lock::RobustLock;
@@ -101,7 +101,7 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
         "hold_limit",
         "requests let pass because they were held for the configured maximum",
     ),
-    (Counter::Stale, "stale", "requests let pass because the daemon gave no sign of life"),
+    (Counter::Stale, "stale", "requests let pass because the daemon sent no heartbeat"),
     (Counter::GateOpen, "gate_open", "waiting requests let pass because the gate was opened"),
     (
         Counter::LockBusy,
@@ -364,8 +364,8 @@ pub struct Region {
     pub(crate) header: Header,
     /// Settings.
     pub control: Control,
-    /// The daemon's sign of life.
-    pub beat: Beat,
+    /// The daemon's heartbeat.
+    pub heartbeat: Heartbeat,
     pub(crate) pending: Pending,
     pub(crate) lock: LockLine,
     pub(crate) extent: Extent,
@@ -440,7 +440,7 @@ headworks_policy::layout!(GateCell { 0 });
 headworks_policy::layout!(Region {
     header,
     control,
-    beat,
+    heartbeat,
     pending,
     lock,
     extent,
@@ -544,7 +544,7 @@ mod tests {
         let policy = size_of::<Gate>().div_ceil(SESSIONS);
         assert!(size_of::<SessionSlot>() + policy <= 576, "memory for each connection: {policy}");
         let starts = [
-            core::mem::offset_of!(Region, beat),
+            core::mem::offset_of!(Region, heartbeat),
             core::mem::offset_of!(Region, pending),
             core::mem::offset_of!(Region, lock),
             core::mem::offset_of!(Region, extent),

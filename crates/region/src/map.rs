@@ -1,7 +1,7 @@
 //! Making, finding and mapping a region.
 
 use crate::clock;
-use crate::control::Beat;
+use crate::control::Heartbeat;
 use crate::held::HeldRequest;
 use crate::layout::{Header, MAGIC, Region, VERSION};
 use crate::snapshot::Snapshot;
@@ -123,9 +123,9 @@ impl View {
         self.0.held_records()
     }
 
-    /// The daemon's sign of life.
-    pub fn beat(&self) -> &Beat {
-        &self.0.beat
+    /// The daemon's heartbeat.
+    pub fn heartbeat(&self) -> &Heartbeat {
+        &self.0.heartbeat
     }
 }
 

@@ -43,11 +43,11 @@ impl Region {
         if self.is_quiet() && self.take_free_permit(slot) {
             return;
         }
-        slot.set_state(State::Overdraft);
+        slot.set_state(State::Owed);
         let first = self.locked(|gate, _| {
             // The thread that had the lock before may have rebuilt the queue and given the session
             // a permit.
-            if slot.state() != State::Overdraft {
+            if slot.state() != State::Owed {
                 return false;
             }
             gate.grant_next_first(session);
@@ -56,9 +56,9 @@ impl Region {
         match first {
             Some(true) => self.scan_permits(),
             Some(false) => {}
-            None => drop(slot.move_state(State::Overdraft, State::Passing)),
+            None => drop(slot.move_state(State::Owed, State::Passing)),
         }
-        if slot.state() == State::Overdraft {
+        if slot.state() == State::Owed {
             self.count(Counter::Overdraft);
         }
     }
@@ -70,7 +70,7 @@ impl Region {
         let Some(slot) = self.session(session) else { return };
         slot.begin_pause(why, clock::now());
         // One that is owed a permit has none to keep, and is owed it again afterwards.
-        let owed = self.control.counts_working() && slot.state() == State::Overdraft;
+        let owed = self.control.counts_working() && slot.state() == State::Owed;
         if self.control.lends_at_once() || owed {
             self.lend(session, why);
         }
@@ -92,8 +92,8 @@ impl Region {
             slot.begin_pause(why, clock::now());
         }
         let permit = slot.permit.load(Ordering::Acquire);
-        let was_owed = slot.state() == State::Overdraft;
-        let from = if was_owed { State::Overdraft } else { State::Inside };
+        let was_owed = slot.state() == State::Owed;
+        let from = if was_owed { State::Owed } else { State::Running };
         if !slot.move_state(from, State::Lent) {
             return false;
         }
@@ -140,7 +140,7 @@ impl Region {
     pub fn outgrow(&self, session: u32) -> bool {
         let Some(slot) = self.session(session) else { return false };
         let permit = slot.permit.load(Ordering::Acquire);
-        slot.move_state(State::Inside, State::Long)
+        slot.move_state(State::Running, State::Long)
             && self.take_from(session, slot, permit, Counter::Outgrown)
     }
 
@@ -154,7 +154,7 @@ impl Region {
         let counts_working = self.control.counts_working();
         for permit in 0..self.control.limit() {
             let Some(session) = holder(self, permit) else { continue };
-            let Some(slot) = self.session(session).filter(|slot| slot.state() == State::Inside)
+            let Some(slot) = self.session(session).filter(|slot| slot.state() == State::Running)
             else {
                 continue;
             };
@@ -187,7 +187,7 @@ impl Region {
         let works = |permit| {
             let slot = holder(self, permit).and_then(|session| self.session(session));
             slot.is_some_and(|slot| {
-                slot.state() == State::Inside
+                slot.state() == State::Running
                     && slot.pause() != Pause::Thinking
                     && !slot.is_paused()
             })

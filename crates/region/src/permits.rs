@@ -91,7 +91,7 @@ impl Region {
         let mine = self.session_of(slot);
         // It has one that a granter gave back too late: not one more.
         if self.own_permit(mine, slot.permit.load(Ordering::Acquire)).is_some() {
-            slot.set_state(State::Inside);
+            slot.set_state(State::Running);
             return true;
         }
         let limit = self.control.limit();
@@ -111,7 +111,7 @@ impl Region {
         let before = slot.state();
         slot.permit.store(permit + 1, Ordering::Relaxed);
         slot.last_permit.store(permit, Ordering::Relaxed);
-        slot.set_state(State::Inside);
+        slot.set_state(State::Running);
         // The look comes after the stores in the program's order, which a stop between them keeps.
         // A fence between processors would only serve the few nanoseconds in which `reclaim` acts.
         compiler_fence(Ordering::SeqCst);
@@ -119,7 +119,7 @@ impl Region {
             return true;
         }
         slot.permit.store(0, Ordering::Relaxed);
-        slot.move_state(State::Inside, before);
+        slot.move_state(State::Running, before);
         false
     }
 
@@ -244,8 +244,8 @@ impl Region {
     /// Gives a permit in the hand to whom the policy names; returns it if that one does not take it.
     fn give(&self, gate: &mut Gate, wakes: &mut Wakes<'_>, next: Next, permit: u32) -> Option<u32> {
         let (session, wanted) = match next {
-            Next::Admit(turn) => (turn.session, State::Waiting),
-            Next::Repay(session) => (session, State::Overdraft),
+            Next::Admit(turn) => (turn.session, State::Queued),
+            Next::Repay(session) => (session, State::Owed),
         };
         let slot = &self.sessions[session as usize];
         // Before anything is booked: whoever went on meanwhile may have a permit of its own.
@@ -256,8 +256,8 @@ impl Region {
                 slot.quota.store(turn.quota, Ordering::Relaxed);
                 slot.accounted.store(1, Ordering::Relaxed);
             }
-            if slot.move_state(wanted, State::Inside) {
-                if wanted == State::Waiting {
+            if slot.move_state(wanted, State::Running) {
+                if wanted == State::Queued {
                     wakes.push(session);
                 }
                 return None;
@@ -267,7 +267,7 @@ impl Region {
             let _ = slot.permit.compare_exchange(old, none, Ordering::AcqRel, Ordering::Relaxed);
             in_transfer = self.exchange(permit, session, IN_TRANSFER).then_some(permit);
         }
-        if wanted == State::Waiting {
+        if wanted == State::Queued {
             gate.wrr.withdraw(session);
         }
         in_transfer
@@ -346,7 +346,7 @@ impl Region {
     /// Runs `work` on the policy's state with the lock held; `None` if the lock was not to be had.
     pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut Gate, &mut Wakes<'_>) -> T) -> Option<T> {
         let mut wakes = Wakes::new(self);
-        let held = self.lock.lock.acquire(|now| self.beat.stale(now))?;
+        let held = self.lock.lock.acquire(|now| self.heartbeat.stale(now))?;
         // SAFETY: the lock is held, so nobody else has a reference to the state. Its fields are
         // integers, valid whatever bytes are there, and it indexes with bounds checks.
         let gate = unsafe { &mut *self.gate.0.get() };

@@ -55,18 +55,18 @@ impl Region {
             gate.wrr.join(session, slot.class.load(Ordering::Relaxed));
             let booked = self.own_permit(session, slot.permit.load(Ordering::Acquire)).is_some();
             match slot.state() {
-                State::Waiting if booked => {
+                State::Queued if booked => {
                     slot.accounted.store(1, Ordering::Relaxed);
                     // Unless it has gone on by itself: it then gives the permit back when it leaves.
-                    if slot.move_state(State::Waiting, State::Inside) {
+                    if slot.move_state(State::Queued, State::Running) {
                         wakes.push(session);
                     }
                 }
-                State::Waiting => gate.wrr.arrive(session),
-                State::Overdraft if booked => {
-                    slot.move_state(State::Overdraft, State::Inside);
+                State::Queued => gate.wrr.arrive(session),
+                State::Owed if booked => {
+                    slot.move_state(State::Owed, State::Running);
                 }
-                State::Overdraft => gate.grant_next_first(session),
+                State::Owed => gate.grant_next_first(session),
                 _ => {}
             }
         }
@@ -135,15 +135,15 @@ impl Region {
         let Some(slot) = self.session(session) else { return };
         let state = slot.state();
         let (waiting, owed) = (gate.wrr.is_waiting(session), gate.is_owed(session));
-        if owed && state != State::Overdraft {
+        if owed && state != State::Owed {
             gate.clear_debt(session);
         }
         match state {
-            State::Waiting if !waiting => gate.wrr.arrive(session),
-            State::Overdraft if !owed => gate.grant_next_first(session),
-            State::Waiting => {}
+            State::Queued if !waiting => gate.wrr.arrive(session),
+            State::Owed if !owed => gate.grant_next_first(session),
+            State::Queued => {}
             // In its turn, and backlogged until that ends.
-            State::Inside | State::Overdraft | State::Lent | State::Long if !waiting => {}
+            State::Running | State::Owed | State::Lent | State::Long if !waiting => {}
             // It is no longer backlogged either.
             _ => drop(gate.wrr.withdraw(session)),
         }

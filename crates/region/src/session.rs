@@ -18,11 +18,11 @@ pub enum State {
     /// Connected and outside: its client has not sent a request.
     Idle = 1,
     /// Its request waits for a permit. The slot's futex word has this value meanwhile.
-    Waiting = 2,
+    Queued = 2,
     /// Inside, with a permit, or counted as if it had one while the gate only observes.
-    Inside = 3,
+    Running = 3,
     /// Inside without a permit, because it owns a transaction and no permit was free.
-    Overdraft = 4,
+    Owed = 4,
     /// Inside without a permit and without being owed one: it was let pass.
     Passing = 5,
     /// It is blocked, or its client thinks inside a transaction, and its permit is lent out: see [`Pause`].
@@ -38,9 +38,9 @@ impl State {
     pub fn from_word(word: u32) -> State {
         match word {
             1 => State::Idle,
-            2 => State::Waiting,
-            3 => State::Inside,
-            4 => State::Overdraft,
+            2 => State::Queued,
+            3 => State::Running,
+            4 => State::Owed,
             5 => State::Passing,
             6 => State::Lent,
             7 => State::Cancelled,
@@ -54,9 +54,9 @@ impl State {
         match self {
             State::Free => "free",
             State::Idle => "idle",
-            State::Waiting => "waiting",
-            State::Inside => "inside",
-            State::Overdraft => "inside, owed a permit",
+            State::Queued => "waiting",
+            State::Running => "inside",
+            State::Owed => "inside, owed a permit",
             State::Passing => "passing",
             State::Lent => "paused, permit lent",
             State::Cancelled => "cancelled",

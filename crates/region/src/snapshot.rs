@@ -130,13 +130,13 @@ pub struct Snapshot {
     pub protocol: Protocol,
     /// Sessions beyond P that the stall detector lets in.
     pub bonus: u32,
-    /// The daemon gives no sign of life.
+    /// The daemon sends no heartbeat.
     pub stale: bool,
     /// Process of the daemon; zero if there never was one.
     pub daemon: u32,
     /// Process of the database.
     pub server: u32,
-    /// That process uses the region of another version: see [`crate::control::Beat::ungoverned`].
+    /// That process uses the region of another version: see [`crate::control::Heartbeat::ungoverned`].
     pub ungoverned: bool,
     /// Everybody connected.
     pub sessions: Vec<SessionView>,
@@ -209,7 +209,7 @@ impl Region {
             if let Some(class) = classes.iter_mut().find(|class| class.class == view.class) {
                 class.sessions += 1;
                 class.inside += u32::from(is_inside(view.state));
-                class.waiting += u32::from(view.state == State::Waiting);
+                class.waiting += u32::from(view.state == State::Queued);
                 class.totals.add(&view.totals);
             }
             sessions.push(view);
@@ -219,10 +219,10 @@ impl Region {
             settings: self.control.settings(),
             protocol: self.protocol(),
             bonus: self.control.bonus(),
-            stale: self.beat.stale(now),
-            daemon: word(&self.beat.daemon),
-            server: word(&self.beat.server),
-            ungoverned: self.beat.ungoverned(),
+            stale: self.heartbeat.stale(now),
+            daemon: word(&self.heartbeat.daemon),
+            server: word(&self.heartbeat.server),
+            ungoverned: self.heartbeat.ungoverned(),
             sessions,
             classes,
             counters: COUNTERS
@@ -263,7 +263,7 @@ impl Region {
     pub fn active(&self) -> u32 {
         let active = |session| {
             self.session(session).is_some_and(|slot| {
-                matches!(slot.state(), State::Waiting | State::Lent) || is_inside(slot.state())
+                matches!(slot.state(), State::Queued | State::Lent) || is_inside(slot.state())
             })
         };
         (0..self.high_water()).filter(|&session| active(session)).count() as u32
@@ -272,14 +272,14 @@ impl Region {
     /// Sessions that wait right now.
     pub fn waiting(&self) -> u32 {
         let waiting =
-            |session| self.session(session).is_some_and(|slot| slot.state() == State::Waiting);
+            |session| self.session(session).is_some_and(|slot| slot.state() == State::Queued);
         (0..self.high_water()).filter(|&session| waiting(session)).count() as u32
     }
 }
 
 /// Whether a session in this state is being served.
 pub fn is_inside(state: State) -> bool {
-    matches!(state, State::Inside | State::Overdraft | State::Passing | State::Long)
+    matches!(state, State::Running | State::Owed | State::Passing | State::Long)
 }
 
 fn word(cell: &AtomicU32) -> u32 {

@@ -17,10 +17,10 @@ use headworks_policy::Nanos;
 use headworks_policy::gate::Gate;
 
 /// Longest sleep of a held thread before it looks around.
-const NAP: Nanos = Nanos::from_millis(200);
+const MAX_SLEEP: Nanos = Nanos::from_millis(200);
 
 /// Time after the moment at which a heartbeat gets too old.
-const AFTER: Nanos = Nanos::from_micros(100);
+const STALE_MARGIN: Nanos = Nanos::from_micros(100);
 
 /// A wait and its limit, which is the one that was in force when it began.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,7 +36,7 @@ impl Wait {
 }
 
 /// What a look at a session that waits has shown.
-enum Look {
+enum Check {
     /// It may sleep this long before the next look.
     Sleep(Nanos),
     /// Its turn has come.
@@ -59,11 +59,11 @@ impl Region {
         let mut waited = false;
         loop {
             match self.check_and_leave(slot, wait) {
-                Look::Sleep(nap) => {
+                Check::Sleep(time) => {
                     waited = true;
-                    futex::wait(&slot.state, State::Waiting as u32, nap);
+                    futex::wait(&slot.state, State::Queued as u32, time);
                 }
-                look => return self.end_wait(session, slot, look, waited),
+                check => return self.end_wait(session, slot, check, waited),
             }
         }
     }
@@ -98,9 +98,9 @@ impl Region {
             return Some(Entered::Passed(PassReason::Bypass));
         };
         let entered = self.try_enter(slot).or_else(|| self.queue_up(session, slot, wait.arrived));
-        entered.or_else(|| match self.look(slot, wait) {
-            Look::Sleep(_) => None,
-            look => Some(self.end_wait(session, slot, look, false)),
+        entered.or_else(|| match self.check(slot, wait) {
+            Check::Sleep(_) => None,
+            check => Some(self.end_wait(session, slot, check, false)),
         })
     }
 
@@ -109,26 +109,26 @@ impl Region {
         let Some(slot) = self.session(session) else {
             return Some(Entered::Passed(PassReason::Bypass));
         };
-        match self.look(slot, wait) {
-            Look::Sleep(_) => None,
-            look => Some(self.end_wait(session, slot, look, true)),
+        match self.check(slot, wait) {
+            Check::Sleep(_) => None,
+            check => Some(self.end_wait(session, slot, check, true)),
         }
     }
 
     /// Lets a session pass that waits since [`Region::enter_or_queue`]; it keeps a turn that was granted in this very moment.
     pub fn let_pass(&self, session: u32, reason: PassReason) -> Entered {
         let Some(slot) = self.session(session) else { return Entered::Passed(reason) };
-        self.end_wait(session, slot, Look::Pass(reason), true)
+        self.end_wait(session, slot, Check::Pass(reason), true)
     }
 
     fn step(&self, session: u32, slot: &SessionSlot, wait: Wait, waited: bool) -> Option<Entered> {
         match self.check_and_leave(slot, wait) {
-            Look::Sleep(nap) => futex::wait(&slot.state, State::Waiting as u32, nap),
-            look => return Some(self.end_wait(session, slot, look, waited)),
+            Check::Sleep(time) => futex::wait(&slot.state, State::Queued as u32, time),
+            check => return Some(self.end_wait(session, slot, check, waited)),
         }
         match self.check_and_leave(slot, wait) {
-            Look::Sleep(_) => None,
-            look => Some(self.end_wait(session, slot, look, true)),
+            Check::Sleep(_) => None,
+            check => Some(self.end_wait(session, slot, check, true)),
         }
     }
 
@@ -139,13 +139,13 @@ impl Region {
         slot: &SessionSlot,
         arrived: Nanos,
     ) -> Option<Entered> {
-        if self.beat.stale(arrived) {
+        if self.heartbeat.stale(arrived) {
             return Some(self.pass(slot, PassReason::Stale));
         }
-        slot.set_state(State::Waiting);
+        slot.set_state(State::Queued);
         let queued = self.locked(|gate, _| {
             // Whoever had the lock before may have made the queue anew, and let this session in.
-            if slot.state() != State::Waiting {
+            if slot.state() != State::Queued {
                 return (false, false);
             }
             gate.wrr.arrive(session);
@@ -162,14 +162,14 @@ impl Region {
                 }
             }
             // A permit that was granted meanwhile is kept.
-            None if slot.move_state(State::Waiting, State::Passing)
+            None if slot.move_state(State::Queued, State::Passing)
                 || slot.move_state(State::Cancelled, State::Passing) =>
             {
                 return Some(self.pass(slot, PassReason::LockBusy));
             }
-            None => return Some(self.end_wait(session, slot, Look::Granted, true)),
+            None => return Some(self.end_wait(session, slot, Check::Granted, true)),
         }
-        if slot.state() == State::Waiting {
+        if slot.state() == State::Queued {
             self.note_wait(slot);
         }
         None
@@ -179,20 +179,20 @@ impl Region {
     /// The look at those inside comes before the lock is taken: it takes the longer, the larger P is.
     fn admit_over_limit(&self, session: u32, slot: &SessionSlot) -> bool {
         let class = slot.class.load(Ordering::Relaxed);
-        slot.state() == State::Waiting
+        slot.state() == State::Queued
             && !self.is_inside(class)
             && self.locked(|gate, _| self.admit_over_limit_now(gate, session, slot)) == Some(true)
     }
 
     /// The lock is held.
     fn admit_over_limit_now(&self, gate: &mut Gate, session: u32, slot: &SessionSlot) -> bool {
-        if slot.state() != State::Waiting {
+        if slot.state() != State::Queued {
             return false;
         }
         let Some(turn) = gate.admit_over_limit(session) else { return false };
         slot.quota.store(turn.quota, Ordering::Relaxed);
         slot.accounted.store(1, Ordering::Relaxed);
-        let ahead = slot.move_state(State::Waiting, State::Overdraft);
+        let ahead = slot.move_state(State::Queued, State::Owed);
         if ahead {
             self.count(Counter::Ahead);
         } else {
@@ -210,49 +210,49 @@ impl Region {
             .any(|slot| slot.class.load(Ordering::Relaxed) == class)
     }
 
-    fn look(&self, slot: &SessionSlot, wait: Wait) -> Look {
+    fn check(&self, slot: &SessionSlot, wait: Wait) -> Check {
         match slot.state() {
-            State::Waiting => {}
-            State::Cancelled => return Look::Pass(PassReason::Cancelled),
-            _ => return Look::Granted,
+            State::Queued => {}
+            State::Cancelled => return Check::Pass(PassReason::Cancelled),
+            _ => return Check::Granted,
         }
         if slot.closing.load(Ordering::SeqCst) != 0 {
-            return Look::Pass(PassReason::Cancelled);
+            return Check::Pass(PassReason::Cancelled);
         }
         if !self.control.enforcing() {
-            return Look::Pass(PassReason::GateOpened);
+            return Check::Pass(PassReason::GateOpened);
         }
         let now = clock::now();
-        if self.beat.stale(now) {
-            return Look::Pass(PassReason::Stale);
+        if self.heartbeat.stale(now) {
+            return Check::Pass(PassReason::Stale);
         }
         let held = now.since(wait.arrived);
         if held >= wait.hold_max {
-            return Look::Pass(PassReason::HoldLimit);
+            return Check::Pass(PassReason::HoldLimit);
         }
         // The last sign may be the last one for ever: the ramp then begins at once.
-        let stale_in = self.beat.fresh_for(now) + AFTER;
-        Look::Sleep(NAP.min(stale_in).min(wait.hold_max - held))
+        let stale_in = self.heartbeat.fresh_for(now) + STALE_MARGIN;
+        Check::Sleep(MAX_SLEEP.min(stale_in).min(wait.hold_max - held))
     }
 
-    /// As [`Region::look`], for a thread that can sleep: if all who wait may pass, they leave in
+    /// As [`Region::check`], for a thread that can sleep: if all who wait may pass, they leave in
     /// turn. One whose turn has come looks again, as the gate may be closed by then.
-    fn check_and_leave(&self, slot: &SessionSlot, wait: Wait) -> Look {
-        let look = self.look(slot, wait);
-        let Look::Pass(PassReason::Stale | PassReason::GateOpened) = look else { return look };
+    fn check_and_leave(&self, slot: &SessionSlot, wait: Wait) -> Check {
+        let check = self.check(slot, wait);
+        let Check::Pass(PassReason::Stale | PassReason::GateOpened) = check else { return check };
         let now = clock::now();
         let left = wait.hold_max.since(now.since(wait.arrived));
         let pause = self.leave_in_turn(now).min(left);
         if pause == Nanos(0) {
-            return look;
+            return check;
         }
-        futex::wait(&slot.state, State::Waiting as u32, pause);
-        self.look(slot, wait)
+        futex::wait(&slot.state, State::Queued as u32, pause);
+        self.check(slot, wait)
     }
 
-    fn end_wait(&self, session: u32, slot: &SessionSlot, look: Look, waited: bool) -> Entered {
-        let reason = match look {
-            Look::Pass(reason) => reason,
+    fn end_wait(&self, session: u32, slot: &SessionSlot, check: Check, waited: bool) -> Entered {
+        let reason = match check {
+            Check::Pass(reason) => reason,
             _ if waited => {
                 slot.served.was_queued();
                 return Entered::Waited;
@@ -260,7 +260,7 @@ impl Region {
             _ => return Entered::AtOnce,
         };
         // A permit that was granted in this very moment is kept.
-        if !slot.move_state(State::Waiting, State::Passing)
+        if !slot.move_state(State::Queued, State::Passing)
             && !slot.move_state(State::Cancelled, State::Passing)
         {
             return Entered::Waited;
@@ -285,30 +285,33 @@ mod tests {
         for &session in &waiting {
             assert_eq!(region.enter_or_queue(session, region.begin_wait(clock::now())), None);
         }
-        // Nothing ran for a second, and all look before the daemon gives a sign of life.
+        // Nothing ran for a second, and all look before the daemon sends a heartbeat.
         let late = clock::now() + Nanos::from_millis(1_000);
         region
-            .beat
+            .heartbeat
             .alive_ns
             .store(clock::now().since(Nanos::from_millis(1_000)).0, Ordering::Relaxed);
         let slots: Vec<&SessionSlot> =
             waiting.iter().map(|&session| region.session(session).unwrap()).collect();
         let wait = region.begin_wait(clock::now());
-        assert!(matches!(region.check_and_leave(slots[0], wait), Look::Pass(PassReason::Stale)));
+        assert!(matches!(region.check_and_leave(slots[0], wait), Check::Pass(PassReason::Stale)));
         for slot in &slots[1..] {
-            assert!(matches!(region.look(slot, wait), Look::Pass(PassReason::Stale)));
+            assert!(matches!(region.check(slot, wait), Check::Pass(PassReason::Stale)));
         }
         std::thread::scope(|scope| {
-            let look = |slot| scope.spawn(move || region.check_and_leave(slot, wait));
+            let check = |slot| scope.spawn(move || region.check_and_leave(slot, wait));
             // The last of many: its time is far off.
             for _ in 0..100 {
                 region.leave_in_turn(clock::now());
             }
-            let looks: Vec<_> = slots[1..].iter().map(|slot| look(*slot)).collect();
+            let checks: Vec<_> = slots[1..].iter().map(|slot| check(*slot)).collect();
             // The sign comes after they have looked, or before: they stay in either case.
-            region.beat.alive_ns.store(late.0.min(clock::now().0 + 500_000_000), Ordering::Relaxed);
-            for look in looks {
-                assert!(matches!(look.join().unwrap(), Look::Sleep(_)));
+            region
+                .heartbeat
+                .alive_ns
+                .store(late.0.min(clock::now().0 + 500_000_000), Ordering::Relaxed);
+            for check in checks {
+                assert!(matches!(check.join().unwrap(), Check::Sleep(_)));
             }
         });
         assert_eq!(region.waiting(), 5);
@@ -319,20 +322,24 @@ mod tests {
         let region = enforcing(1);
         stop_beating(region);
         let slot = region.session(session(region)).unwrap();
-        slot.set_state(State::Waiting);
+        slot.set_state(State::Queued);
         let wait = region.begin_wait(clock::now());
         // With a fresh sign it naps; with one that is nearly too old, only until it is.
-        region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
-        let Look::Sleep(nap) = region.look(slot, wait) else { panic!("it waits") };
-        assert_eq!(nap, NAP);
+        region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+        let Check::Sleep(time) = region.check(slot, wait) else { panic!("it waits") };
+        assert_eq!(time, MAX_SLEEP);
         let old = crate::control::STALE_AFTER.since(Nanos::from_millis(50));
-        region.beat.alive_ns.store(clock::now().since(old).0, Ordering::Relaxed);
-        match region.look(slot, wait) {
-            Look::Sleep(nap) => assert!(nap <= Nanos::from_millis(51), "{nap}"),
+        region.heartbeat.alive_ns.store(clock::now().since(old).0, Ordering::Relaxed);
+        match region.check(slot, wait) {
+            Check::Sleep(time) => assert!(time <= Nanos::from_millis(51), "{time}"),
             // On a machine that took so long.
-            Look::Pass(reason) => assert_eq!(reason, PassReason::Stale),
-            Look::Granted => panic!("nobody has granted it"),
+            Check::Pass(reason) => assert_eq!(reason, PassReason::Stale),
+            Check::Granted => panic!("nobody has granted it"),
         }
-        assert_eq!(NAP, headworks_policy::ramp::RAMP, "the ramp takes the place of the last nap");
+        assert_eq!(
+            MAX_SLEEP,
+            headworks_policy::ramp::RAMP,
+            "the ramp takes the place of the last time"
+        );
     }
 }

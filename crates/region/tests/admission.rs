@@ -111,7 +111,7 @@ fn held<'scope, 'env>(
         let start = Instant::now();
         (region.enter(session, clock::now()), start.elapsed())
     });
-    while region.session(session).unwrap().state() != State::Waiting {
+    while region.session(session).unwrap().state() != State::Queued {
         std::thread::yield_now();
     }
     (session, handle)
@@ -208,7 +208,7 @@ fn shrinking_blocks_nobody_and_growing_admits_at_once() {
         region.leave(inside[0]);
         region.leave(inside[1]);
         std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(region.session(waiting).unwrap().state(), State::Waiting);
+        assert_eq!(region.session(waiting).unwrap().state(), State::Queued);
         // One more: now there is room for one.
         region.leave(inside[2]);
         assert!(admitted(waiter));
@@ -252,13 +252,13 @@ fn a_lent_permit_serves_others_and_its_owner_comes_back_at_once() {
             start.elapsed() < Duration::from_millis(50),
             "an owner of a transaction never waits"
         );
-        assert_eq!(region.session(owner).unwrap().state(), State::Overdraft);
+        assert_eq!(region.session(owner).unwrap().state(), State::Owed);
 
         // The next free permit settles the debt, before anybody who waits.
         let (third, third_waiter) = held(scope, region);
         region.leave(other);
-        assert_eq!(region.session(owner).unwrap().state(), State::Inside);
-        assert_eq!(region.session(third).unwrap().state(), State::Waiting);
+        assert_eq!(region.session(owner).unwrap().state(), State::Running);
+        assert_eq!(region.session(third).unwrap().state(), State::Queued);
         region.leave(owner);
         assert!(admitted(third_waiter));
     });

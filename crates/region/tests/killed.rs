@@ -176,7 +176,7 @@ fn a_lock_whose_owner_stands_still_costs_little_once_the_daemon_is_silent() {
     let second = session(region);
     std::thread::scope(|scope| {
         scope.spawn(move || region.enter(second, clock::now()));
-        while region.session(second).unwrap().state() != State::Waiting {
+        while region.session(second).unwrap().state() != State::Queued {
             std::thread::yield_now();
         }
         let child = Child::start(|| {
@@ -186,7 +186,7 @@ fn a_lock_whose_owner_stands_still_costs_little_once_the_daemon_is_silent() {
         });
         stop_beating(region);
         // Until the heartbeat is old; the waiter passes then.
-        while region.session(second).unwrap().state() == State::Waiting {
+        while region.session(second).unwrap().state() == State::Queued {
             std::thread::sleep(Duration::from_millis(20));
         }
         let start = Instant::now();

@@ -29,12 +29,12 @@ fn one_and_a_waiter() -> (&'static Region, u32, u32) {
 fn a_blocked_session_lends_at_once_while_a_processor_is_idle() {
     let (region, owner, waiter) = one_and_a_waiter();
     region.block(owner, Pause::RowLock);
-    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Inside));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
     // It goes on without a permit, and gets the next one.
     region.unblock(owner);
-    assert_eq!(state(region, owner), State::Overdraft);
+    assert_eq!(state(region, owner), State::Owed);
     region.leave(waiter);
-    assert_eq!(state(region, owner), State::Inside);
+    assert_eq!(state(region, owner), State::Running);
 }
 
 #[test]
@@ -42,12 +42,12 @@ fn a_blocked_session_keeps_its_permit_for_a_while_when_no_processor_is_idle() {
     let (region, owner, waiter) = one_and_a_waiter();
     region.control.set_saturated(true);
     region.block(owner, Pause::RowLock);
-    assert_eq!((state(region, owner), region.working()), (State::Inside, 0));
+    assert_eq!((state(region, owner), region.working()), (State::Running, 0));
     let now = clock::now();
     region.lend_unused(now, LONG);
-    assert_eq!(state(region, waiter), State::Waiting);
+    assert_eq!(state(region, waiter), State::Queued);
     region.lend_unused(now + LONG + LONG, LONG);
-    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Inside));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_kept_permit_is_lent_as_soon_as_a_processor_is_idle() {
     region.block(owner, Pause::RowLock);
     region.control.set_saturated(false);
     region.lend_unused(clock::now(), LONG);
-    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Inside));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
 }
 
 #[test]
@@ -65,9 +65,9 @@ fn a_request_that_runs_for_long_leaves_the_count_until_its_turn_ends() {
     let (region, owner, waiter) = one_and_a_waiter();
     let now = clock::now();
     region.lend_unused(now, LONG);
-    assert_eq!(state(region, owner), State::Inside);
+    assert_eq!(state(region, owner), State::Running);
     region.lend_unused(now + LONG + LONG, LONG);
-    assert_eq!((state(region, owner), state(region, waiter)), (State::Long, State::Inside));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Long, State::Running));
     region.leave(owner);
     assert_eq!(state(region, owner), State::Idle);
 }
@@ -78,9 +78,9 @@ fn a_sleep_on_a_condition_is_taken_for_storage_at_first() {
     let now = clock::now();
     region.session(owner).unwrap().falls_asleep(now);
     region.lend_unused(now + Nanos::from_millis(20), LONG);
-    assert_eq!(state(region, waiter), State::Waiting);
+    assert_eq!(state(region, waiter), State::Queued);
     region.lend_unused(now + Nanos::from_millis(21), LONG);
-    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Inside));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_gate_that_counts_all_admitted_lends_no_permit_of_a_blocked_or_long_session(
     region.apply(&settings);
     region.block(owner, Pause::RowLock);
     region.lend_unused(clock::now() + LONG + LONG, LONG);
-    assert_eq!((state(region, owner), state(region, waiter)), (State::Inside, State::Waiting));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Running, State::Queued));
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn a_turn_that_comes_between_two_steps_is_found_by_the_next() {
     assert_eq!(region.waiting(), 2, "both stay in the queue");
     region.leave(owner);
     // Sessions are spread out inside a round: whose turn is first is the policy's matter.
-    let is_inside = |session| region.session(session).unwrap().state() == State::Inside;
+    let is_inside = |session| region.session(session).unwrap().state() == State::Running;
     let mut order = [(first, first_wait), (second, second_wait)];
     order.sort_by_key(|(session, _)| !is_inside(*session));
     let [(early, early_wait), (late, late_wait)] = order;
@@ -128,7 +128,7 @@ fn one_of_a_class_with_nobody_inside_goes_ahead_when_it_is_due() {
     let everybody: Vec<u32> = crowd.iter().copied().chain([small, other]).collect();
     for _ in 0..everybody.len() {
         let inside: Vec<u32> =
-            everybody.iter().copied().filter(|&session| state(session) == State::Inside).collect();
+            everybody.iter().copied().filter(|&session| state(session) == State::Running).collect();
         inside.into_iter().for_each(&leave);
     }
     assert_eq!((region.pending(), region.waiting()), (0, 0));
@@ -138,18 +138,18 @@ fn one_of_a_class_with_nobody_inside_goes_ahead_when_it_is_due() {
     }
     for _ in 0..30 {
         let inside =
-            crowd.iter().copied().find(|&session| state(session) == State::Inside).unwrap();
+            crowd.iter().copied().find(|&session| state(session) == State::Running).unwrap();
         leave(inside);
         ask(inside);
     }
     assert_eq!(region.counter(Counter::Ahead), 0, "the crowd's own class is always inside");
     assert_eq!(ask(small), Some(Entered::AtOnce));
-    assert_eq!(state(small), State::Overdraft);
+    assert_eq!(state(small), State::Owed);
     assert_eq!(region.counter(Counter::Ahead), 1);
     assert_eq!(ask(other), None, "one at a time");
-    let inside = crowd.iter().copied().find(|&session| state(session) == State::Inside).unwrap();
+    let inside = crowd.iter().copied().find(|&session| state(session) == State::Running).unwrap();
     leave(inside);
-    assert_eq!(state(small), State::Inside, "the next permit is its own");
+    assert_eq!(state(small), State::Running, "the next permit is its own");
     leave(small);
     let waiting = region.waiting();
     assert_eq!(waiting, 2, "somebody who waited has the permit");

@@ -420,11 +420,11 @@ fn a_reload_leaves_p_to_the_search_and_a_p_that_is_fixed_is_there_to_stay() {
     searched.apply(&region);
     assert_eq!(region.control.settings().parallelism, OPEN);
     let passing = Passing { parallelism: 24, back: 12 };
-    region.beat.set_passing(Some(passing));
+    region.heartbeat.set_passing(Some(passing));
     assert!(region.tune_parallelism(&region.control.settings(), 24));
     searched.apply(&region);
     assert_eq!(region.control.settings().parallelism, 24);
-    assert_eq!(region.beat.passing(), Some(passing));
+    assert_eq!(region.heartbeat.passing(), Some(passing));
     parse("[gate]\nparallelism = 24").unwrap().apply(&region);
-    assert_eq!((region.control.settings().parallelism, region.beat.passing()), (24, None));
+    assert_eq!((region.control.settings().parallelism, region.heartbeat.passing()), (24, None));
 }

@@ -189,7 +189,7 @@ impl Names<'_> {
 
     fn explain(&self, status: &UserStatus, records: &[HeldRequest]) -> Explained {
         let view = self.view(status.user);
-        let waits = view.filter(|view| view.state == State::Waiting);
+        let waits = view.filter(|view| view.state == State::Queued);
         let own = |record: &&HeldRequest| {
             record.session == status.user
                 && view.is_some_and(|view| view.generation == record.generation)

@@ -84,7 +84,7 @@ impl Figures {
         )?;
         gauge(
             "daemon_stale",
-            "1 if the daemon gives no sign of life, so that everybody passes",
+            "1 if the daemon sends no heartbeat, so that everybody passes",
             yes(now.stale),
         )?;
         if let Some(unfairness) = self.fairness.unfairness {
@@ -103,8 +103,8 @@ impl Figures {
         type Is = fn(&SessionView) -> bool;
         const STATES: [(&str, Is); 7] = [
             ("idle", |session| matches!(session.state, State::Idle | State::Cancelled)),
-            ("waiting", |session| session.state == State::Waiting),
-            ("inside", |session| matches!(session.state, State::Inside | State::Overdraft)),
+            ("waiting", |session| session.state == State::Queued),
+            ("inside", |session| matches!(session.state, State::Running | State::Owed)),
             ("passing", |session| session.state == State::Passing),
             ("long", |session| session.state == State::Long),
             ("blocked", |session| session.state == State::Lent && session.pause.0.is_blocked()),

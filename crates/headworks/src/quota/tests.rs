@@ -1,6 +1,6 @@
 use super::*;
 use crate::views::{self, snapshot};
-use headworks_region::State::{Idle, Inside, Lent, Waiting};
+use headworks_region::State::{Idle, Lent, Queued, Running};
 use headworks_region::snapshot::Totals;
 
 const SPAN: Nanos = Nanos::from_millis(1_000);
@@ -41,26 +41,26 @@ fn of_one_class(did: [Did; 4]) -> Window {
 }
 
 fn unfairness_of(window: &Window) -> Option<f64> {
-    window.sight(&QuotaLimits { unfairness_max: 1.0, ..QuotaLimits::default() }).unfairness
+    window.observation(&QuotaLimits { unfairness_max: 1.0, ..QuotaLimits::default() }).unfairness
 }
 
 #[test]
 fn who_waits_all_the_time_counts_and_who_asks_now_and_then_does_not() {
     let fair = of_one_class([
-        (Waiting, 0.7, 0.2, 100, 4),
-        (Inside, 0.9, 0.1, 100, 4),
+        (Queued, 0.7, 0.2, 100, 4),
+        (Running, 0.9, 0.1, 100, 4),
         // It was between two statements when somebody looked.
         (Idle, 0.8, 0.0, 100, 4),
         // By chance it has just asked.
-        (Inside, 0.1, 0.01, 1, 1),
+        (Running, 0.1, 0.01, 1, 1),
     ]);
     assert_eq!((fair.sessions(), unfairness_of(&fair)), (3, Some(0.0)));
     assert!((fair.turns_least() - 4.0).abs() < 1e-9);
     let starved = of_one_class([
-        (Waiting, 0.7, 0.2, 150, 6),
-        (Inside, 0.9, 0.1, 150, 6),
+        (Queued, 0.7, 0.2, 150, 6),
+        (Running, 0.9, 0.1, 150, 6),
         // Its request is not answered yet.
-        (Waiting, 0.0, 1.0, 0, 0),
+        (Queued, 0.0, 1.0, 0, 0),
         // Its client idles inside a transaction, and has done so for long.
         (Lent, 0.1, 1.0, 70, 70),
     ]);
@@ -77,18 +77,18 @@ fn a_request_that_was_in_hand_before_counts_from_the_begin_of_the_window() {
         ..views::session(1, 0)
     };
     // It came at 400 and was answered at 1,300; the window begins at 1,000.
-    let (past, session) = (at(Waiting, 400, 50), at(Idle, 400, 950));
+    let (past, session) = (at(Queued, 400, 50), at(Idle, 400, 950));
     assert_eq!(wanted(&past, &session, ms(1_000), ms(2_000)), ms(300));
     // It is not answered yet.
-    let session = at(Waiting, 400, 50);
+    let session = at(Queued, 400, 50);
     assert_eq!(wanted(&past, &session, ms(1_000), ms(2_000)), ms(1_000));
 }
 
 #[test]
 fn a_class_whose_statements_take_minutes_keeps_nobody_from_judging_the_others() {
-    let busy = (Waiting, 0.8, 0.1, 100, 4);
+    let busy = (Queued, 0.8, 0.1, 100, 4);
     let window =
-        window(&[(0, busy), (0, (Waiting, 0.8, 0.1, 300, 12)), (1, (Inside, 0.0, 1.0, 0, 0))]);
+        window(&[(0, busy), (0, (Queued, 0.8, 0.1, 300, 12)), (1, (Running, 0.0, 1.0, 0, 0))]);
     assert_eq!((window.sessions(), window.turns_least()), (3, 0.0));
     assert_eq!(unfairness_of(&window), Some(0.5), "100 and 300 requests");
 }
@@ -96,7 +96,7 @@ fn a_class_whose_statements_take_minutes_keeps_nobody_from_judging_the_others() 
 #[test]
 fn the_step_is_a_part_of_a_turn_for_everybody() {
     // Turns of 25 requests: 40 sessions x 25 x an eighth.
-    let many = window(&[(0, (Waiting, 0.8, 0.1, 100, 4)); 40]);
+    let many = window(&[(0, (Queued, 0.8, 0.1, 100, 4)); 40]);
     assert_eq!(many.step(), 125.0);
     let nobody = of_one_class([(Idle, 0.0, 0.0, 0, 0); 4]);
     assert_eq!((nobody.step(), unfairness_of(&nobody)), (16.0, None));
@@ -107,7 +107,7 @@ fn a_weight_that_is_shared_is_divided_among_those_who_want_something() {
     let shared = ClassView { shared: true, sessions: 52, ..views::class(1, "reports", 1.0) };
     let each = ClassView { sessions: 2, ..views::class(0, "default", 1.0) };
     // Two of 52 have always a request in hand: half of the weight each, and half of the requests of the others.
-    let busy = |requests| (Waiting, 0.8, 0.1, requests, 40);
+    let busy = |requests| (Queued, 0.8, 0.1, requests, 40);
     let mut did = vec![(0, busy(200)), (0, busy(200)), (1, busy(100)), (1, busy(100))];
     did.extend([(1, (Idle, 0.0, 0.0, 0, 0)); 50]);
     let classes = [each, shared];
@@ -159,7 +159,7 @@ fn a_snapshot_is_due_once_the_window_can_be_over_and_not_before() {
 #[test]
 fn a_class_that_is_nearly_there_for_long_does_not_cost_a_snapshot_each_time() {
     let (region, settings) = (views::region(), bounded());
-    let (before, mut now) = snapshots(&[(0, (Waiting, 0.8, 0.1, 100, 39))], &[]);
+    let (before, mut now) = snapshots(&[(0, (Queued, 0.8, 0.1, 100, 39))], &[]);
     let mut quota = Quota::default();
     quota.tick(&region, &Snapshot { settings, ..before }, 0);
     now.settings = settings;

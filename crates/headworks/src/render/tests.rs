@@ -47,7 +47,7 @@ fn what_is_wrong_comes_first_with_its_command() {
     let gate =
         |gate: &str, mode: &str| Status { gate: gate.to_owned(), mode: mode.to_owned(), ..busy() };
     for (status, sentence, command) in [
-        (gate("stale", "enforce"), "no sign of life", "headworks daemon --name mariadbd"),
+        (gate("stale", "enforce"), "no heartbeat", "headworks daemon --name mariadbd"),
         (gate("off", "enforce"), "an operator has opened it", "headworks on --name mariadbd"),
         (
             gate("open", "observe"),

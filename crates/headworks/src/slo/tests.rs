@@ -31,7 +31,7 @@ fn shares_are_of_those_who_want_something() {
     end[..7].iter_mut().for_each(|session| session.1 = 10);
     let before = snapshot(sessions(&begin), classes());
     let mut now = snapshot(sessions(&end), classes());
-    now.sessions[50].state = State::Waiting;
+    now.sessions[50].state = State::Queued;
     now.sessions[60].bypass = true;
     now.sessions[60].totals.requests = 99;
     let busy = busy(&before, &now);
@@ -235,16 +235,17 @@ fn a_change_of_standing_is_said_once_and_what_to_do_with_it() {
     let mut gate = Gate::new(100);
     gate.window(&[]);
     let target = Target { quantile: 0.999, latency_ms: 60.0 };
-    let sight = SloSight { answered: 5_000, above: 4_000, latency_ms: 180.0 };
-    let mut judge = |sight, standing| gate.slo.classes[0].judge(target, sight, standing);
-    let said = judge(sight, Standing::Infeasible(3.0)).unwrap();
+    let observation = SloObservation { answered: 5_000, above: 4_000, latency_ms: 180.0 };
+    let mut judge =
+        |observation, standing| gate.slo.classes[0].judge(target, observation, standing);
+    let said = judge(observation, TargetState::Infeasible(3.0)).unwrap();
     for part in
         ["`checkout`", "p99.9 180.0 ms of 60.0 ms", "3.00 times the target", "headworks reload"]
     {
         assert!(said.contains(part), "{said}");
     }
-    assert_eq!(judge(sight, Standing::Infeasible(3.0)), None);
-    assert!(judge(sight, Standing::Bounded).unwrap().contains("bounded"));
-    let none = SloSight { answered: 0, above: 0, latency_ms: 0.0 };
-    assert!(judge(none, Standing::Unknown).unwrap().contains("nothing was answered"));
+    assert_eq!(judge(observation, TargetState::Infeasible(3.0)), None);
+    assert!(judge(observation, TargetState::Bounded).unwrap().contains("bounded"));
+    let none = SloObservation { answered: 0, above: 0, latency_ms: 0.0 };
+    assert!(judge(none, TargetState::Unknown).unwrap().contains("nothing was answered"));
 }

@@ -150,7 +150,7 @@ fn the_command_that_mends_is_shown() {
     assert_shows(
         &picture(&mut view),
         &[
-            "no sign of life",
+            "no heartbeat",
             "headworks daemon --name mariadbd",
             "+4 for a stall",
             "reload was refused: gate.toml:3:1: no",

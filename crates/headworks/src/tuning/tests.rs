@@ -80,7 +80,7 @@ impl Stage {
     }
 
     fn now_in_force(&self) -> (u32, Option<Passing>) {
-        (self.parallelism(), self.region.beat.passing())
+        (self.parallelism(), self.region.heartbeat.passing())
     }
 }
 
@@ -152,7 +152,7 @@ fn what_an_operator_sets_is_never_taken_back() {
         let settings = stage.region.control.settings();
         let fixed = if same { settings.parallelism } else { 7 };
         if same {
-            stage.region.beat.set_passing(None);
+            stage.region.heartbeat.set_passing(None);
         }
         stage.region.apply(&Settings { auto: false, parallelism: fixed, ..settings });
         stage.tick();
@@ -170,7 +170,7 @@ fn what_an_operator_sets_is_never_taken_back() {
     assert_eq!(stage.now_in_force(), (9, None));
     // The number that is tried is fixed, for which `set` takes the word away.
     assert!(stage.tuning.try_out(&stage.region, 256, stage.now + Nanos::from_millis(5_000)));
-    stage.region.beat.set_passing(None);
+    stage.region.heartbeat.set_passing(None);
     (0..60).for_each(|_| stage.tick());
     assert_eq!(stage.now_in_force(), (256, None));
 }

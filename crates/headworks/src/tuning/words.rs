@@ -2,7 +2,7 @@
 
 use crate::config::OPEN;
 use headworks_policy::matching::{Misfit, Sample};
-use headworks_policy::tuner::{Decision, Lack, Phase, Why};
+use headworks_policy::tuner::{Decision, InsufficientData, Phase, Why};
 
 /// What it is at.
 pub(super) fn phase(phase: Phase) -> &'static str {
@@ -63,12 +63,12 @@ pub(super) fn decision(decision: &Decision) -> String {
         Decision::Unsampled { parallelism, turns, seconds } => format!(
             "P = {parallelism} could not be sampled ({turns} turns in {seconds:.0} s say nothing of it)"
         ),
-        Decision::Abandoned { parallelism, lack } => {
-            let lack = match lack {
-                Lack::Sessions => "most users have left",
-                Lack::Requests => "hardly a request is answered",
+        Decision::Abandoned { parallelism, insufficient } => {
+            let insufficient = match insufficient {
+                InsufficientData::Sessions => "most users have left",
+                InsufficientData::Requests => "hardly a request is answered",
             };
-            format!("{lack}: the search is given up, with {} as before it", named(*parallelism))
+            format!("{insufficient}: the search is given up, with {} as before it", named(*parallelism))
         }
         Decision::Moved { from, to, gain, interval } => {
             let (from, to) = (named(*from), named(*to));
@@ -164,11 +164,11 @@ mod tests {
                 "P = 2 could not be sampled (9 turns in 20 s",
             ),
             (
-                Decision::Abandoned { parallelism: 16, lack: Lack::Sessions },
+                Decision::Abandoned { parallelism: 16, insufficient: InsufficientData::Sessions },
                 "users have left: the search is given up, with P = 16",
             ),
             (
-                Decision::Abandoned { parallelism: 16, lack: Lack::Requests },
+                Decision::Abandoned { parallelism: 16, insufficient: InsufficientData::Requests },
                 "hardly a request is answered",
             ),
             (

@@ -90,7 +90,7 @@ impl Followed<'_> {
         self.backend.hold = self.region.begin_wait(now);
         self.region.end_gap(slot, now);
         match slot.state() {
-            State::Inside | State::Overdraft | State::Long => {}
+            State::Running | State::Owed | State::Long => {}
             State::Passing => slot.served.was_passed(),
             State::Lent => self.region.reenter(self.session_id),
             _ if !self.backend.holding().is_empty() => self.region.reenter(self.session_id),
@@ -191,7 +191,7 @@ impl Followed<'_> {
         }
         let quota_left = core::mem::take(&mut self.backend.quota_left);
         let anticipating =
-            quota_left && self.slot.state() == State::Inside && self.region.pending() > 0;
+            quota_left && self.slot.state() == State::Running && self.region.pending() > 0;
         set_anticipating(anticipating);
         if !anticipating {
             self.leave();

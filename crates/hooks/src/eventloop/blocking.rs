@@ -37,7 +37,7 @@ pub(super) fn received(watch: &Watch, session_id: u32, inner: &mut Inner, held: 
     blocked::serves(Some(session_id));
     region.end_gap(slot, now);
     match slot.state() {
-        State::Inside | State::Overdraft | State::Long => {}
+        State::Running | State::Owed | State::Long => {}
         State::Passing => slot.served.was_passed(),
         State::Lent => region.reenter(session_id),
         _ if !held.is_empty() => region.reenter(session_id),

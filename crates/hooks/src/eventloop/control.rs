@@ -238,7 +238,7 @@ fn turn_over_elsewhere(set: i32, fd: i32, watch: &'static Watch) {
     ops::about_to_wait(conn);
     let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) else { return };
     let Some(slot) = region.session(session_id) else { return };
-    if !matches!(slot.state(), State::Inside | State::Overdraft) {
+    if !matches!(slot.state(), State::Running | State::Owed) {
         return;
     }
     if let Some(section) = section::find_or_make(set).and_then(Set::enter) {

@@ -15,7 +15,7 @@ const SPINS: u32 = 200;
 
 /// How long anybody waits for the section, or for an entry: whoever is in it makes no call that blocks, but may be off its
 /// processor.
-pub(super) const PATIENCE: Nanos = Nanos::from_millis(50);
+pub(super) const TIMEOUT: Nanos = Nanos::from_millis(50);
 
 /// See the module. All zero bytes are the entry of a descriptor that is no epoll set, or has no clients in it.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Set {
     #[cold]
     fn enter_slowly(&'static self, me: u32) -> Option<Section> {
         let begun = clock::now();
-        while self.owner.load(Ordering::Relaxed) != me && clock::now().since(begun) < PATIENCE {
+        while self.owner.load(Ordering::Relaxed) != me && clock::now().since(begun) < TIMEOUT {
             if self.try_enter(me) {
                 return Some(Section(self));
             }

@@ -24,7 +24,7 @@ const IN: u32 = libc::EPOLLIN as u32;
 
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
 
-/// The region of this process, which has a daemon's sign of life from here on.
+/// The region of this process, which has a daemon's heartbeat from here on.
 fn region() -> &'static Region {
     static REGION: OnceLock<&'static Region> = OnceLock::new();
     REGION.get_or_init(|| {
@@ -36,11 +36,11 @@ fn region() -> &'static Region {
         process::attach(region);
         std::thread::spawn(|| {
             loop {
-                region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+                region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        while region.beat.stale(clock::now()) {
+        while region.heartbeat.stale(clock::now()) {
             std::thread::yield_now();
         }
         region
@@ -150,8 +150,8 @@ impl Drop for Client {
     }
 }
 
-const SERVED: (Place, State) = (Place::Served, State::Inside);
-const HELD: (Place, State) = (Place::Held, State::Waiting);
+const SERVED: (Place, State) = (Place::Served, State::Running);
+const HELD: (Place, State) = (Place::Held, State::Queued);
 const OUT: (Place, State) = (Place::Out, State::Idle);
 
 #[test]
@@ -189,7 +189,7 @@ fn a_user_is_held_on_although_another_thread_was_at_it_when_the_loop_looked() {
     one.slot.run_us.store(60_000, Ordering::Relaxed);
     received(one.watch, b"MULTI\r\n");
     sent(one.watch, b"$-1\r\n+OK\r\n");
-    assert_eq!((it.told(&[]), one.is()), (0, (Place::Kept, State::Inside)));
+    assert_eq!((it.told(&[]), one.is()), (0, (Place::Kept, State::Running)));
     let busy = other.watch.try_use().unwrap();
     assert_eq!((it.sleep(), other.is()), (Sleep::AtMost(Nanos::from_millis(1)), HELD));
     assert_eq!((it.told(&[]), other.is()), (0, HELD));
@@ -221,7 +221,7 @@ fn whose_bytes_could_not_be_followed_is_left_alone_and_has_no_place() {
     one.asks();
     assert_eq!(it.told(&[&one]), 1);
     // Whoever was at it has given it a permit in that very moment.
-    one.slot.set_state(State::Inside);
+    one.slot.set_state(State::Running);
     one.is_read();
     assert_eq!((it.told(&[]), one.is()), (0, OUT));
 }

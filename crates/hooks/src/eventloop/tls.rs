@@ -104,7 +104,7 @@ impl Turn<'_> {
             }
             Place::Out | Place::Kept | Place::Served => {
                 self.arrives();
-                let inside = [State::Inside, State::Overdraft, State::Passing, State::Long];
+                let inside = [State::Running, State::Owed, State::Passing, State::Long];
                 let is_gated = self.slot.flags.load(Ordering::Relaxed) == 0;
                 if is_gated && !inside.contains(&self.slot.state()) {
                     self.region.reenter(self.session_id);

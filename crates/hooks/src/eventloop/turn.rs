@@ -291,7 +291,7 @@ impl Turn<'_> {
         match self.watch.place() {
             Place::Served => return true,
             Place::Granted => {}
-            Place::Held if !hung_up && self.slot.state() == State::Waiting => {
+            Place::Held if !hung_up && self.slot.state() == State::Queued => {
                 // There is more to see than when it was looked at.
                 if self.inner.framing.looks_at_once() {
                     self.inner.peeked = false;
@@ -301,8 +301,8 @@ impl Turn<'_> {
             }
             Place::Held => {}
             Place::Kept | Place::Out => match self.slot.state() {
-                state @ (State::Inside
-                | State::Overdraft
+                state @ (State::Running
+                | State::Owed
                 | State::Passing
                 | State::Long
                 | State::Lent) => {
@@ -415,7 +415,7 @@ impl Turn<'_> {
             }
             return;
         }
-        if more && quota_left && matches!(self.slot.state(), State::Inside | State::Overdraft) {
+        if more && quota_left && matches!(self.slot.state(), State::Running | State::Owed) {
             self.arrives();
             self.put(Place::Granted);
             return;

@@ -11,7 +11,7 @@ use headworks_region::{Region, clock};
 use libc::epoll_event;
 
 /// Longest sleep of a loop while somebody is held, and time between two looks at them.
-const NAP: Nanos = Nanos::from_millis(200);
+const MAX_SLEEP: Nanos = Nanos::from_millis(200);
 
 /// Sleep of a loop that has to come again because another thread is at a connection: without one, that thread might not get
 /// the processor which it needs to be done.
@@ -32,7 +32,9 @@ pub enum Sleep {
 
 /// The server is about to wait for events of a set that has clients in it.
 pub fn before_wait(set: i32, now: Nanos) -> Sleep {
-    let Some(section) = section::find(set).and_then(Set::enter) else { return Sleep::AtMost(NAP) };
+    let Some(section) = section::find(set).and_then(Set::enter) else {
+        return Sleep::AtMost(MAX_SLEEP);
+    };
     let lists = section.lists();
     if !contended(lists) {
         lists.next_round();
@@ -54,7 +56,7 @@ pub fn before_wait(set: i32, now: Nanos) -> Sleep {
     match [busy, held, kept].into_iter().flatten().min() {
         Some(time) => Sleep::AtMost(time),
         // Another thread of the pool may hold somebody in this set while this one sleeps.
-        None if process::region().is_some_and(Region::pooled) => Sleep::AtMost(NAP),
+        None if process::region().is_some_and(Region::pooled) => Sleep::AtMost(MAX_SLEEP),
         None => Sleep::Freely,
     }
 }
@@ -83,7 +85,7 @@ pub fn after_wait(set: i32, events: &mut [epoll_event], count: usize) -> usize {
         }
     }
     settle_earlier(lists, now);
-    if now.since(lists.looked()) >= NAP {
+    if now.since(lists.looked()) >= MAX_SLEEP {
         lists.note_looked(now);
         each_held(lists, now, |turn| turn.look());
         lend_idle(lists, now);
@@ -230,8 +232,8 @@ fn about_to_sleep(lists: Lists, now: Nanos) -> Option<Nanos> {
     if lists.is_empty(Place::Held) {
         return None;
     }
-    let mut longest = NAP;
-    let due = now.since(lists.looked()) >= NAP;
+    let mut longest = MAX_SLEEP;
+    let due = now.since(lists.looked()) >= MAX_SLEEP;
     let busy = each_held(lists, now, |turn| {
         longest = longest.min(turn.hold_left());
         turn.peek();

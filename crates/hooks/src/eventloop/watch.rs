@@ -1,7 +1,7 @@
 //! One entry for each client's socket that may be in an epoll set.
 
 use super::framing::Framing;
-use super::section::PATIENCE;
+use super::section::TIMEOUT;
 use super::table::{Table, Zeroed};
 use crate::conn::DESCRIPTORS;
 use crate::holding::Holding;
@@ -272,7 +272,7 @@ impl Watch {
             return None;
         }
         let begun = clock::now();
-        while clock::now().since(begun) < PATIENCE {
+        while clock::now().since(begun) < TIMEOUT {
             // SAFETY: takes nothing.
             keeping_errno(|| unsafe { libc::sched_yield() });
             if let Some(used) = self.use_soon() {

@@ -62,7 +62,7 @@ pub(crate) fn abandon() {
 /// The thread is about to sleep on a condition.
 pub fn falls_asleep() {
     if let Some((_, _, slot)) = served()
-        && slot.state() == State::Inside
+        && slot.state() == State::Running
     {
         slot.falls_asleep(clock::now());
     }

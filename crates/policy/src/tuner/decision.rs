@@ -24,7 +24,7 @@ pub enum Why {
 
 /// Why a search came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
+pub enum InsufficientData {
     /// Most sessions have left: P holds nobody.
     Sessions,
     /// Too few turns end to tell one P from another.
@@ -68,7 +68,7 @@ pub enum Decision {
         /// P that is in force.
         parallelism: u32,
         /// Why.
-        lack: Lack,
+        insufficient: InsufficientData,
     },
     /// A neighbour was better.
     Moved {

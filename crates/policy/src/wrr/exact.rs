@@ -79,7 +79,7 @@ pub(super) fn rounds(cost: i64, quota: i64) -> u64 {
     // Below 2^37, so that a rest can be shifted.
     let quota = quota.clamp(1, QUOTA_MAX * ONE) as u64;
     const HIGH: u32 = u64::BITS - ROUND_BITS;
-    let worth = if cost >> HIGH == 0 {
+    let outcome = if cost >> HIGH == 0 {
         (cost << ROUND_BITS) / quota
     } else {
         // 268 million requests and more in one turn.
@@ -90,7 +90,7 @@ pub(super) fn rounds(cost: i64, quota: i64) -> u64 {
             u64::MAX
         }
     };
-    worth.max(u64::from(cost > 0))
+    outcome.max(u64::from(cost > 0))
 }
 
 #[cfg(test)]
@@ -146,8 +146,8 @@ mod tests {
             cost in of_every_size(i64::MAX as u64),
             quota in of_every_size((QUOTA_MAX * ONE) as u64),
         ) {
-            let worth = (u128::from(cost) << ROUND_BITS) / u128::from(quota);
-            let expected = u64::try_from(worth).unwrap_or(u64::MAX).max(1);
+            let outcome = (u128::from(cost) << ROUND_BITS) / u128::from(quota);
+            let expected = u64::try_from(outcome).unwrap_or(u64::MAX).max(1);
             prop_assert_eq!(rounds(cost as i64, quota as i64), expected);
         }
 

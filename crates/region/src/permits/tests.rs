@@ -55,7 +55,7 @@ fn whoever_comes_while_others_wait_looks_at_no_permit() {
     // Who looks at all permits is the daemon.
     region.dispatch_all();
     let states = [third, fourth].map(|session| state(region, session));
-    assert!(states.contains(&State::Inside) && states.contains(&State::Waiting), "{states:?}");
+    assert!(states.contains(&State::Running) && states.contains(&State::Queued), "{states:?}");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn the_first_to_wait_finds_what_was_freed_meanwhile() {
     // It has found no permit. Before it says that it waits, the only one comes free, and nobody is seen to wait.
     region.leave(first);
     assert_eq!(region.queue_up(second, slot(region, second), clock::now()), None);
-    assert_eq!((state(region, second), region.pending()), (State::Inside, 0));
+    assert_eq!((state(region, second), region.pending()), (State::Running, 0));
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn whoever_frees_a_permit_sees_who_came_meanwhile() {
     slot(region, first).set_state(State::Idle);
     let second = waiting(region);
     assert!(region.free_permit(first, permit));
-    assert_eq!((state(region, second), holder(region, permit)), (State::Inside, Some(second)));
+    assert_eq!((state(region, second), holder(region, permit)), (State::Running, Some(second)));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn one_that_was_stopped_while_it_left_does_not_free_a_strangers_permit() {
     assert_eq!(holder(region, permit), Some(second));
     let third = waiting(region);
     region.leave(second);
-    assert_eq!(state(region, third), State::Inside);
+    assert_eq!(state(region, third), State::Running);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn a_permit_that_is_not_its_own_is_neither_lent_nor_given_on() {
     assert_eq!(region.counter(Counter::Lent), 0);
     slot(region, stopped).permit.store(1, Ordering::Relaxed);
     region.leave(stopped);
-    assert_eq!((state(region, third), holder(region, 0)), (State::Waiting, Some(second)));
+    assert_eq!((state(region, third), holder(region, 0)), (State::Queued, Some(second)));
 }
 
 #[test]
@@ -178,8 +178,8 @@ fn whoever_holds_a_permit_beyond_p_gets_the_next_one() {
         _ => (sessions[1], sessions[0]),
     };
     region.leave(within);
-    assert_eq!(state(region, third), State::Waiting);
+    assert_eq!(state(region, third), State::Queued);
     assert_eq!((holder(region, 0), holder(region, 1)), (Some(beyond), None));
     region.leave(beyond);
-    assert_eq!((state(region, third), holder(region, 0)), (State::Inside, Some(third)));
+    assert_eq!((state(region, third), holder(region, 0)), (State::Running, Some(third)));
 }

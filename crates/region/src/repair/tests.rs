@@ -51,7 +51,7 @@ fn without_the_lock<T>(region: &Region, work: impl FnOnce() -> T) -> T {
 /// As many need a permit as wait or are owed one.
 fn assert_true(region: &Region) {
     let sessions = (0..region.high_water()).map(|session| state(region, session));
-    let need = sessions.filter(|state| matches!(state, State::Waiting | State::Overdraft)).count();
+    let need = sessions.filter(|state| matches!(state, State::Queued | State::Owed)).count();
     let gate = region.locked(|gate, _| gate.pending());
     assert_eq!((region.pending() as usize, gate), (need, Some(need)));
 }
@@ -78,7 +78,7 @@ fn a_permit_in_a_dead_hand_is_given_on_by_whoever_comes_next() {
     let (first, second) = (inside(region), waiting(region));
     dies(region, || leaves_to_the_hand(region, first));
     region.dispatch_all();
-    assert_eq!(state(region, second), State::Inside);
+    assert_eq!(state(region, second), State::Running);
     let counted = [Counter::LockInherited, Counter::Reclaimed].map(|it| region.counter(it));
     assert_eq!(counted, [1, 1]);
     assert_true(region);
@@ -95,7 +95,7 @@ fn a_permit_in_a_dead_hand_is_found_before_anything_else_is_done() {
     ask(region, first);
     let states = [first, second, third].map(|session| state(region, session));
     let count = |wanted| states.iter().filter(|state| **state == wanted).count();
-    assert_eq!((count(State::Inside), count(State::Waiting)), (1, 2), "{states:?}");
+    assert_eq!((count(State::Running), count(State::Queued)), (1, 2), "{states:?}");
     assert_true(region);
 }
 
@@ -108,10 +108,10 @@ fn whoever_was_booked_a_permit_and_not_told_is_told() {
         book(region, second, 0);
     });
     region.dispatch_all();
-    assert_eq!((state(region, second), state(region, third)), (State::Inside, State::Waiting));
+    assert_eq!((state(region, second), state(region, third)), (State::Running, State::Queued));
     assert_true(region);
     region.leave(second);
-    assert_eq!(state(region, third), State::Inside);
+    assert_eq!(state(region, third), State::Running);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_permit_that_was_named_and_not_booked_is_free() {
         slot(region, second).permit.store(1, Ordering::Relaxed);
     });
     region.dispatch_all();
-    assert_eq!(state(region, second), State::Inside);
+    assert_eq!(state(region, second), State::Running);
     region.leave(second);
     assert_eq!(ask(region, first), Some(Entered::AtOnce));
 }
@@ -135,13 +135,13 @@ fn a_debt_that_was_paid_and_not_noted_is_paid() {
     assert!(region.lend(owner, headworks_region::Pause::Thinking));
     let other = inside(region);
     region.reenter(owner);
-    assert_eq!((state(region, owner), region.pending()), (State::Overdraft, 1));
+    assert_eq!((state(region, owner), region.pending()), (State::Owed, 1));
     dies(region, || {
         leaves_to_the_hand(region, other);
         book(region, owner, 0);
     });
     region.dispatch_all();
-    assert_eq!(state(region, owner), State::Inside);
+    assert_eq!(state(region, owner), State::Running);
     assert_true(region);
     region.leave(owner);
     assert_eq!(ask(region, other), Some(Entered::AtOnce));
@@ -175,7 +175,7 @@ fn whoever_dies_while_it_replaces_a_permit_beyond_p_loses_neither() {
         let mut seen = [0; PERMITS];
         region.reclaim(&mut seen);
         region.reclaim(&mut seen);
-        assert_eq!(state(region, sessions[1]), State::Inside);
+        assert_eq!(state(region, sessions[1]), State::Running);
         region.leave(sessions[1]);
         let words = region.permits[..2].iter().map(|permit| permit.word.load(Ordering::Relaxed));
         assert!(words.clone().all(|word| word & BUSY == 0), "{:x?}", words.collect::<Vec<_>>());
@@ -193,9 +193,9 @@ fn a_permit_of_somebody_who_is_outside_comes_back() {
         let second = waiting(region);
         let mut seen = [0; PERMITS];
         region.reclaim(&mut seen);
-        assert_eq!(state(region, second), State::Waiting, "it may be about to enter");
+        assert_eq!(state(region, second), State::Queued, "it may be about to enter");
         region.reclaim(&mut seen);
-        assert_eq!(state(region, second), State::Inside, "{outside:?}");
+        assert_eq!(state(region, second), State::Running, "{outside:?}");
     }
 }
 
@@ -206,7 +206,7 @@ fn a_user_that_passes_without_the_lock_stays_in_no_queue() {
     let entered = without_the_lock(region, || region.let_pass(second, PassReason::HoldLimit));
     assert_eq!(entered, Entered::Passed(PassReason::HoldLimit));
     reclaim(region);
-    assert_eq!((region.pending(), state(region, third)), (1, State::Waiting));
+    assert_eq!((region.pending(), state(region, third)), (1, State::Queued));
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_turn_that_ended_without_the_lock_takes_no_share() {
     region.apply(&Settings { parallelism: 1, zeta: 1_000, ..Settings::default() });
     let (first, second) = (inside(region), waiting(region));
     region.leave(first);
-    assert_eq!(state(region, second), State::Inside);
+    assert_eq!(state(region, second), State::Running);
     without_the_lock(region, || region.leave(second));
     let (_, third) = (inside(region), waiting(region));
     let quota = || region.locked(|gate, _| gate.wrr.quota(third));
@@ -262,9 +262,9 @@ fn a_user_that_waits_in_no_queue_is_put_into_it() {
     let (first, second) = (inside(region), waiting(region));
     region.locked(|gate, _| gate.wrr.withdraw(second));
     region.leave(first);
-    assert_eq!(state(region, second), State::Waiting);
+    assert_eq!(state(region, second), State::Queued);
     reclaim(region);
-    assert_eq!(state(region, second), State::Inside);
+    assert_eq!(state(region, second), State::Running);
 }
 
 #[test]
@@ -292,12 +292,12 @@ fn let_in_while_it_queues_up(gets_the_lock: bool) {
     std::thread::scope(|scope| {
         let held = region.lock.lock.acquire(|_| false).expect("nobody has it");
         let waiter = scope.spawn(|| region.enter(second, clock::now()));
-        while state(region, second) != State::Waiting {
+        while state(region, second) != State::Queued {
             std::thread::yield_now();
         }
         leaves_to_the_hand(region, first);
         book(region, second, 0);
-        assert!(slot(region, second).move_state(State::Waiting, State::Inside));
+        assert!(slot(region, second).move_state(State::Queued, State::Running));
         let held = if gets_the_lock {
             drop(held);
             None
@@ -308,7 +308,7 @@ fn let_in_while_it_queues_up(gets_the_lock: bool) {
         assert!(matches!(entered, Entered::Waited | Entered::AtOnce), "{entered:?}");
         drop(held);
     });
-    assert_eq!((state(region, second), region.pending()), (State::Inside, 0));
+    assert_eq!((state(region, second), region.pending()), (State::Running, 0));
     assert_true(region);
     region.leave(second);
     assert_eq!(ask(region, first), Some(Entered::AtOnce));

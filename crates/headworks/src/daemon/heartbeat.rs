@@ -1,9 +1,9 @@
-//! The sign of life and the stall detector; and what is set right once a second.
+//! The heartbeat and the stall detector; and what is set right once a second.
 
 use super::STOP;
 use super::reload::reclassify;
 use super::saturation;
-use headworks_policy::stall::{Sight, StallDetector};
+use headworks_policy::stall::{Observation, StallDetector};
 use headworks_policy::{Nanos, permit};
 use headworks_region::control::PERMITS;
 use headworks_region::layout::Counter;
@@ -12,18 +12,18 @@ use headworks_region::{Mapping, Pause, State, clock};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Time between two signs of life, and between two looks of the stall detector.
-const BEAT: Duration = Duration::from_millis(50);
+/// Time between two heartbeats, and between two looks of the stall detector.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The same while sessions wait: time between two checks for permits that are not used.
-const BEAT_BUSY: Duration = Duration::from_millis(10);
+const HEARTBEAT_INTERVAL_QUEUED: Duration = Duration::from_millis(10);
 
 /// Most sessions that the stall detector lets in beyond P.
 const BONUS_MAX: u32 = 512;
 
-/// The sign of life and the stall detector, on a thread of its own: nothing that the rest of the
+/// The heartbeat and the stall detector, on a thread of its own: nothing that the rest of the
 /// daemon does can delay them.
-pub(super) fn beat(region: Mapping) {
+pub(super) fn send_heartbeats(region: Mapping) {
     let settings = region.control.settings();
     let mut detector = StallDetector::new(settings.stall, BONUS_MAX);
     let mut swept_at = Nanos(0);
@@ -32,11 +32,14 @@ pub(super) fn beat(region: Mapping) {
     let mut saturation = saturation::Watch::new(crate::config::cores());
     while !STOP.load(Ordering::Relaxed) {
         let now = clock::now();
-        region.beat.alive_ns.store(now.0, Ordering::Relaxed);
-        detector.set_patience(region.control.settings().stall);
+        region.heartbeat.alive_ns.store(now.0, Ordering::Relaxed);
+        detector.set_timeout(region.control.settings().stall);
         let stalls = detector.stalls();
-        let bonus =
-            detector.look(Sight { now, completed: region.completed(), waiting: region.waiting() });
+        let bonus = detector.observe(Observation {
+            now,
+            completed: region.completed(),
+            waiting: region.waiting(),
+        });
         if detector.stalls() > stalls {
             region.count(Counter::Stalls);
         }
@@ -53,7 +56,11 @@ pub(super) fn beat(region: Mapping) {
             region.reclaim(&mut seen);
             long = permit::long_after(region.usual_run());
         }
-        std::thread::sleep(if region.pending() > 0 { BEAT_BUSY } else { BEAT });
+        std::thread::sleep(if region.pending() > 0 {
+            HEARTBEAT_INTERVAL_QUEUED
+        } else {
+            HEARTBEAT_INTERVAL
+        });
     }
 }
 
@@ -68,7 +75,7 @@ fn sweep_the_dead(region: &Mapping) {
         if process != 0 && !thread_exists(process) {
             region.release_dead_session(session, process);
         } else if thread != 0
-            && matches!(slot.state(), State::Inside | State::Overdraft)
+            && matches!(slot.state(), State::Running | State::Owed)
             && !thread_exists(thread)
             && region.lend(session, Pause::None)
         {
