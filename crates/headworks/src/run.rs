@@ -347,7 +347,7 @@ impl Plan<'_> {
         let Plan { args, profile, binary, instance, owner, .. } = self;
         let region = instance.create(*owner)?;
         region.set_protocol(profile.protocol);
-        region.set_words(&profile.locks);
+        region.declare_locks(&profile.locks);
         let pooled = profile.served_by == "event-loops";
         region.set_pooled(pooled || self.settings.as_ref().is_some_and(has_pool));
         let note = self.note()?;

@@ -3,7 +3,7 @@
 //! PostgreSQL's postmaster accepts a connection ([`accepted`]) and forks: the child serves it, and is the *backend* of one
 //! client until it ends ([`inherit`]). All that is known of that client is therefore one static value, not a table.
 //!
-//! The life of a request is that of [`crate::ops`], with one difference: a backend that is held must still hear of what
+//! The life of a request is that of [`crate::threads`], with one difference: a backend that is held must still hear of what
 //! happens. Signals tell it to end, to cancel, to take part in what all backends must take part in (a barrier: CREATE and
 //! DROP DATABASE wait for it), or that a notification is there for its client. So [`received`] holds the process in steps.
 //! After each step that did not end the wait, the bytes that came are kept here, and the server is told that its `recv` was
@@ -18,9 +18,9 @@ mod waits;
 pub use kept::deliver;
 
 use crate::conn::Work;
+use crate::declared_locks::DeclaredLock;
 use crate::early::EarlyReads;
 use crate::generic;
-use crate::named::Named;
 use crate::peer::peer_of;
 use crate::postgres::{ClientEvent, Opaque, Session};
 use crate::process;
@@ -92,7 +92,7 @@ struct Backend {
     channel: Channel,
     /// Follows the records of TLS that is part of the server.
     generic: Option<generic::Session>,
-    named: Named,
+    declared: DeclaredLock,
 }
 
 struct Shelf {
@@ -119,7 +119,7 @@ static SHELF: Shelf = Shelf {
         left_alone: false,
         channel: Channel::Socket,
         generic: None,
-        named: Named::Nothing,
+        declared: DeclaredLock::Nothing,
     }),
 };
 
@@ -252,7 +252,7 @@ pub fn received(bytes: &[u8]) -> Receipt {
         let event = it.client_bytes(bytes);
         it.look_at_session();
         if event != ClientEvent::None || it.backend.work != Work::None {
-            it.backend.named.look(bytes);
+            it.backend.declared.look(bytes);
         }
         match event {
             ClientEvent::Request(request) if !it.backend.left_alone => it.begin(request, bytes),

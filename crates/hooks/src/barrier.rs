@@ -6,8 +6,8 @@
 //! and this process does nothing more.
 
 use crate::conn::Conn;
-use crate::eventloop::{self, Watch};
-use crate::{backend, ops, process};
+use crate::eventloop::{self, LoopConnection};
+use crate::{backend, process, threads};
 use core::panic::AssertUnwindSafe;
 use headworks_region::clock;
 use headworks_region::thread::keeping_errno;
@@ -20,7 +20,7 @@ pub enum Of {
     /// A client's of a server with a thread for each connection.
     Thread(&'static Conn),
     /// A client's of an event loop.
-    Loop(&'static Watch),
+    Loop(&'static LoopConnection),
     /// No single connection's: the process, or its only client.
     Process,
 }
@@ -62,10 +62,10 @@ fn contain(of: Of) {
 
 fn stop_following(of: Of) {
     match of {
-        Of::Thread(conn) => ops::abandon(conn),
-        Of::Loop(watch) => eventloop::abandon(watch),
+        Of::Thread(conn) => threads::abandon(conn),
+        Of::Loop(connection) => eventloop::abandon(connection),
         Of::Process if backend::has_client() => backend::abandon(),
-        Of::Process => ops::blocked::abandon(),
+        Of::Process => threads::blocked::abandon(),
     }
 }
 

@@ -5,15 +5,15 @@
 //! is used by one thread at a time; that is how the databases we know work, but nothing is
 //! assumed: whoever finds the entry busy passes through, and is counted.
 
+use crate::biased_lock::{BiasedLock, Entry, Ownership};
+use crate::declared_locks::DeclaredLock;
 use crate::early::EarlyReads;
 use crate::generic;
 use crate::holding::Holding;
 use crate::mysql::Session;
-use crate::named::Named;
 use crate::process;
 use crate::tls::Channel;
 use crate::traffic::Traffic;
-use crate::turnstile::{Ownership, Turnstile, Way};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
@@ -54,7 +54,7 @@ pub struct Inner {
     /// Where its bytes are seen.
     pub channel: Channel,
     /// Locks that the profile's words take.
-    pub named: Named,
+    pub declared: DeclaredLock,
     /// Where the conversation stands.
     pub session: Session,
     /// The same for generic framing.
@@ -91,7 +91,7 @@ impl Inner {
 
     /// What the connection is estimated to hold.
     pub fn holding(&self) -> Holding {
-        let named = self.named.held();
+        let named = self.declared.held();
         self.session.holding().with_if(Holding::NAMED_LOCK, named)
     }
 
@@ -104,7 +104,7 @@ impl Inner {
             left_alone: false,
             framing: Framing::MySql,
             channel: Channel::Socket,
-            named: Named::Nothing,
+            declared: DeclaredLock::Nothing,
             session: Session::new(),
             generic: generic::Session::new(),
             traffic: Traffic::of(-1),
@@ -138,7 +138,7 @@ pub struct Conn {
     orphan: AtomicU32,
     /// What the request that arrives waited until its event was passed on, in microseconds.
     waited_us: AtomicU32,
-    turnstile: Turnstile,
+    biased_lock: BiasedLock,
     inner: UnsafeCell<Inner>,
     /// Bytes that other threads sent while this connection's own thread was in an operation.
     strayed: AtomicU64,
@@ -149,14 +149,14 @@ const _: () = {
     assert!(session == 64, "the session has its hot parts in two lines of its own");
 };
 
-// SAFETY: `inner` is only reached through `Use`, of which there is one at a time (`turnstile`).
+// SAFETY: `inner` is only reached through `Use`, of which there is one at a time (`biased_lock`).
 unsafe impl Sync for Conn {}
 
 /// Exclusive use of an entry, until dropped.
 #[derive(Debug)]
 pub struct Use<'a> {
     conn: &'a Conn,
-    way: Way,
+    way: Entry,
 }
 
 impl Conn {
@@ -174,7 +174,7 @@ impl Conn {
             abandoned: AtomicBool::new(false),
             orphan: AtomicU32::new(0),
             waited_us: AtomicU32::new(0),
-            turnstile: Turnstile::new(),
+            biased_lock: BiasedLock::new(),
             inner: UnsafeCell::new(Inner::new()),
             strayed: AtomicU64::new(0),
         }
@@ -305,7 +305,7 @@ impl Conn {
     /// As [`Conn::try_use`], but a kept header was not shown to the session: the caller must take
     /// it ([`Use::take_header`]).
     pub fn try_use_before_header(&self) -> Option<Use<'_>> {
-        let way = self.turnstile.enter();
+        let way = self.biased_lock.enter();
         if way.is_none() {
             self.settle_orphan();
         }
@@ -328,7 +328,7 @@ impl Conn {
         }
         self.orphan.store(session_id + 1, Ordering::SeqCst);
         // Its thread may have left between the two: then it has not seen the note.
-        if !self.turnstile.occupied()
+        if !self.biased_lock.occupied()
             && let Some(session_id) = self.take_orphan()
         {
             gone(session_id);
@@ -346,7 +346,7 @@ impl Conn {
     /// inside who will do it.
     #[cold]
     fn settle_orphan(&self) {
-        if self.orphan.load(Ordering::SeqCst) == 0 || self.turnstile.occupied() {
+        if self.orphan.load(Ordering::SeqCst) == 0 || self.biased_lock.occupied() {
             return;
         }
         if let Some(session_id) = self.take_orphan()
@@ -396,7 +396,7 @@ impl Use<'_> {
         // Nowhere else are four bytes a packet's header.
         let at_start = ownership == Ownership::Take && self.is_plain();
         conn.at_start.store(at_start, Ordering::Relaxed);
-        conn.turnstile.leave(self.way, ownership);
+        conn.biased_lock.leave(self.way, ownership);
         // Closed by another thread meanwhile: what it held is ours to give back.
         if conn.orphan.load(Ordering::SeqCst) != 0 {
             conn.settle_orphan();

@@ -10,7 +10,7 @@
 //! A server registers its clients level-triggered: the kernel tells of a ready socket again and again until it was read.
 //! Such a socket cannot be hidden without two more system calls for each request (out of the set, and back into it), or
 //! the loop would spin. So its real registration is *edge-triggered*: the kernel tells of each arrival once, and
-//! what it told is remembered here ([`watch`]) until the server's own `read` comes back with less than was asked for. A
+//! what it told is remembered here ([`connection`]) until the server's own `read` comes back with less than was asked for. A
 //! held session's event is one that was not passed on; nothing has to be undone when its turn comes, and a loop with a
 //! thousand held sessions sleeps as deeply as one without.
 //!
@@ -39,6 +39,7 @@ use headworks_region::Region;
 use headworks_region::layout::Counter;
 
 mod blocking;
+mod connection;
 mod control;
 mod framing;
 mod peek;
@@ -49,18 +50,17 @@ mod tests;
 mod tls;
 mod turn;
 mod wait;
-mod watch;
 
+pub use connection::{LoopConnection, client, forked};
 pub use control::{Registration, closing_set, created, prepare, settled};
 pub use tls::{followed, received_inside_tls, sent_inside_tls, tls_begins, tls_established};
 pub(crate) use turn::abandon;
 pub use turn::{accepted, close, received, sent, shutting_down};
 pub use wait::{Sleep, after_wait, before_wait, pass_through};
-pub use watch::{Watch, client, forked};
 
 /// Whether clients' sockets are in this epoll set, so that waits for it go through [`before_wait`]; or may come there while
 /// a thread of a pool sleeps in it, whose sleep must not be without an end then.
-pub fn watches(set: i32) -> bool {
+pub fn has_clients(set: i32) -> bool {
     let Some(found) = section::find(set) else { return false };
     found.in_use() || (found.is_made() && process::region().is_some_and(Region::pooled))
 }

@@ -118,11 +118,11 @@ pub(crate) fn apply_identity(region: &Region, session_id: u32, identity: &Identi
     slot.account.set(identity.account());
     slot.database.set(identity.database());
     slot.application.set(identity.application());
-    judge(region, session_id);
+    assign_class(region, session_id);
 }
 
 /// Puts a session into the class that the rules say.
-pub(crate) fn judge(region: &Region, session_id: u32) {
+pub(crate) fn assign_class(region: &Region, session_id: u32) {
     let Some(slot) = region.session(session_id) else { return };
     let (verdict, epoch) = region.rules.classify(&identity_of(slot));
     if verdict.bypass {

@@ -1,7 +1,7 @@
 //! What every hook does, as safe operations that tests can link.
 //!
 //! The preloaded library exports `recv`, `close` and the like; each of them is a few unsafe lines
-//! that call the real function and one operation of [`ops`]. The operations follow the protocol
+//! that call the real function and one operation of [`threads`]. The operations follow the protocol
 //! ([`mysql`], [`postgres`]), keep one [`conn::Conn`] for each client connection, and let requests in and out
 //! through the region.
 //!
@@ -11,7 +11,9 @@
 
 pub mod backend;
 pub mod barrier;
+mod biased_lock;
 pub mod conn;
+pub mod declared_locks;
 pub mod early;
 pub mod eventloop;
 pub mod files;
@@ -21,8 +23,6 @@ pub mod identity;
 pub mod memcached;
 pub mod mongo;
 pub mod mysql;
-pub mod named;
-pub mod ops;
 pub mod peer;
 pub mod postgres;
 pub mod process;
@@ -30,6 +30,6 @@ pub mod redis;
 mod server;
 pub mod server_waits;
 pub mod symbols;
+pub mod threads;
 pub mod tls;
 pub mod traffic;
-mod turnstile;

@@ -46,17 +46,17 @@
 
 mod answer;
 mod command;
-mod exact;
-mod facts;
+mod fast_path;
 mod frames;
-mod glance;
+pub(crate) mod keywords;
+mod lexer;
+mod lock_effects;
 mod locks;
 mod login;
 mod pending;
 mod protocol;
-mod scan;
 mod session;
-pub(crate) mod words;
+mod statement;
 
 pub use crate::holding::Holding;
 pub use crate::identity::{Identity, InlineStr};

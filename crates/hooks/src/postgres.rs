@@ -28,13 +28,13 @@
 
 #![forbid(unsafe_code)]
 
-mod exact;
 mod frames;
+mod lock_names;
 mod locks;
-mod mention;
 mod protocol;
 mod session;
 mod startup;
+mod statement;
 
 pub use crate::holding::Holding;
 pub use session::{ClientEvent, Opaque, PassReason, Request, Session};

@@ -1,6 +1,6 @@
 //! This process's view of the gate: the region it is attached to, and whether it stands aside.
 
-use crate::{backend, eventloop, turnstile};
+use crate::{backend, biased_lock, eventloop};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use headworks_region::layout::{Counter, Region};
 use headworks_region::{lock, thread};
@@ -13,9 +13,9 @@ static WORDS: AtomicBool = AtomicBool::new(false);
 
 /// Attaches this process to a region. Called once, from the library's constructor or by a test.
 pub fn attach(region: &'static Region) {
-    turnstile::prepare();
+    biased_lock::prepare();
     PID.store(own_pid(), Ordering::Relaxed);
-    WORDS.store(!region.words.is_empty(), Ordering::Relaxed);
+    WORDS.store(!region.declared_locks.is_empty(), Ordering::Relaxed);
     REGION.store(core::ptr::from_ref(region).cast_mut(), Ordering::Release);
 }
 
@@ -26,7 +26,7 @@ pub fn region() -> Option<&'static Region> {
 }
 
 /// Whether the profile has words that take session locks.
-pub fn has_words() -> bool {
+pub fn has_declared_locks() -> bool {
     WORDS.load(Ordering::Relaxed)
 }
 

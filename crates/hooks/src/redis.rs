@@ -28,7 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod command;
-mod glance;
+mod fast_path;
 mod replies;
 mod requests;
 mod session;

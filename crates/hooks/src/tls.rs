@@ -13,8 +13,8 @@
 //! are inside TLS once the server hands their descriptors over ([`crate::eventloop`]).
 
 use crate::conn::{self, Conn};
-use crate::eventloop::{self, Watch};
-use crate::{backend, ops, process};
+use crate::eventloop::{self, LoopConnection};
+use crate::{backend, process, threads};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -40,7 +40,7 @@ pub enum Whose {
     /// A client's of a server with a thread for each connection.
     Thread(&'static Conn),
     /// A client's of an event loop.
-    Loop(&'static Watch),
+    Loop(&'static LoopConnection),
     /// The client's of this backend.
     Backend,
 }
@@ -78,8 +78,8 @@ pub fn accepts_by_object(object: *mut c_void) {
 /// The server has handed the descriptor to a TLS library. May be called more than once.
 pub fn begins(whose: Whose) {
     match whose {
-        Whose::Thread(conn) => ops::tls_begins(conn),
-        Whose::Loop(watch) => eventloop::tls_begins(watch),
+        Whose::Thread(conn) => threads::tls_begins(conn),
+        Whose::Loop(connection) => eventloop::tls_begins(connection),
         Whose::Backend => backend::tls_begins(),
     }
 }

@@ -2,8 +2,8 @@
 
 use headworks_hooks::barrier::{Of, guarded};
 use headworks_hooks::conn::{self, Conn};
-use headworks_hooks::ops;
 use headworks_hooks::process;
+use headworks_hooks::threads;
 use headworks_policy::Nanos;
 use headworks_region::control::{Count, Settings};
 use headworks_region::layout::Counter;
@@ -53,7 +53,7 @@ struct Client {
 impl Client {
     fn accept() -> Client {
         let (server, client) = UnixStream::pair().unwrap();
-        ops::accepted(server.as_raw_fd());
+        threads::accepted(server.as_raw_fd());
         let conn = conn::find(server.as_raw_fd()).unwrap();
         Client { session: conn.session_id().unwrap(), server, _client: client, conn }
     }
@@ -70,7 +70,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        ops::closing(self.conn);
+        threads::closing(self.conn);
     }
 }
 
@@ -86,7 +86,7 @@ fn an_error_on_one_connection_leaves_that_one_alone_and_the_third_opens_the_gate
     let (region, _turn) = alone();
     std::panic::set_hook(Box::new(|_| {}));
     let one = Client::accept();
-    ops::received(one.conn, b"request");
+    threads::received(one.conn, b"request");
     assert_eq!(one.state(region), State::Running);
     let waiter = waiting(region);
     guarded(Of::Thread(one.conn), || panic!("on purpose"));
@@ -95,7 +95,7 @@ fn an_error_on_one_connection_leaves_that_one_alone_and_the_third_opens_the_gate
     // Its place is the next one's, and the gate goes on for all others.
     assert_eq!(region.session(waiter).unwrap().state(), State::Running);
     assert!(process::region().is_some() && region.control.enforcing());
-    ops::received(one.conn, b"more");
+    threads::received(one.conn, b"more");
     assert_eq!(one.state(region), State::Idle, "nothing of it is looked at");
     let second = waiting(region);
     region.leave(waiter);
@@ -107,9 +107,9 @@ fn an_error_on_one_connection_leaves_that_one_alone_and_the_third_opens_the_gate
     assert_eq!(region.session(session).unwrap().state(), State::Free);
     let (again, _other) = UnixStream::pair().unwrap();
     assert_eq!(again.as_raw_fd(), fd, "the number is free");
-    ops::accepted(fd);
+    threads::accepted(fd);
     assert!(conn::find(fd).unwrap().is_followed());
-    ops::closing(conn::find(fd).unwrap());
+    threads::closing(conn::find(fd).unwrap());
     // No connection's, and then one too many.
     guarded(Of::Process, || panic!("on purpose"));
     assert!(region.control.enforcing());
@@ -128,21 +128,21 @@ fn an_error_on_one_connection_leaves_that_one_alone_and_the_third_opens_the_gate
 fn a_permit_is_lent_while_a_read_in_the_middle_of_a_request_waits() {
     let (region, _turn) = alone();
     let one = Client::accept();
-    ops::sent(one.conn, b"greeting");
-    ops::received(one.conn, b"a part");
+    threads::sent(one.conn, b"greeting");
+    threads::received(one.conn, b"a part");
     let waiter = waiting(region);
-    ops::about_to_receive(one.conn);
-    ops::about_to_block(one.conn, one.server.as_raw_fd());
+    threads::about_to_receive(one.conn);
+    threads::about_to_block(one.conn, one.server.as_raw_fd());
     region.lend_unused(clock::now(), Nanos::from_millis(50));
     assert_eq!(one.state(region), State::Running, "not at once");
     region.lend_unused(clock::now() + Nanos::from_millis(2), Nanos::from_millis(50));
     assert_eq!(one.state(region), State::Lent);
     assert_eq!(region.session(waiter).unwrap().state(), State::Running);
-    ops::received(one.conn, b"the rest");
+    threads::received(one.conn, b"the rest");
     assert_eq!(one.state(region), State::Owed, "it goes on at once");
     assert!(!one.is_left_alone(region));
-    ops::sent(one.conn, b"answer");
-    ops::about_to_receive(one.conn);
+    threads::sent(one.conn, b"answer");
+    threads::about_to_receive(one.conn);
     assert_eq!(one.state(region), State::Idle);
     region.unregister(waiter);
 }
@@ -152,20 +152,20 @@ fn a_unix_socket_whose_answers_are_never_seen_passes() {
     let (region, _turn) = alone();
     let before = region.counter(Counter::UnseenAnswers);
     let one = Client::accept();
-    ops::received(one.conn, b"request");
+    threads::received(one.conn, b"request");
     let waiter = waiting(region);
     // The server answers, and no hook sees it.
-    ops::about_to_receive(one.conn);
-    ops::about_to_block(one.conn, one.server.as_raw_fd());
+    threads::about_to_receive(one.conn);
+    threads::about_to_block(one.conn, one.server.as_raw_fd());
     region.lend_unused(clock::now() + Nanos::from_millis(2), Nanos::from_millis(50));
     assert_eq!(one.state(region), State::Lent);
-    ops::received(one.conn, b"another request");
+    threads::received(one.conn, b"another request");
     assert!(one.is_left_alone(region));
     assert_eq!(region.counter(Counter::UnseenAnswers), before + 1);
     // From here on it takes nobody's place.
     for _ in 0..3 {
-        ops::about_to_receive(one.conn);
-        ops::received(one.conn, b"another request");
+        threads::about_to_receive(one.conn);
+        threads::received(one.conn, b"another request");
         assert!(matches!(one.state(region), State::Idle | State::Passing));
     }
     assert_eq!(region.session(waiter).unwrap().state(), State::Running);

@@ -5,13 +5,13 @@
 //! never touch each other's memory.
 
 use crate::control::{Control, Heartbeat, PERMITS};
+use crate::declared_locks::DeclaredLockTable;
 use crate::held::HeldRing;
 use crate::histograms::Histograms;
 use crate::lock::RobustLock;
 use crate::rules::RuleTable;
 use crate::session::SessionSlot;
 use crate::text::SharedText;
-use crate::words::WordTable;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headworks_policy::counterfactual::ObservedTurn;
@@ -372,8 +372,8 @@ pub struct Region {
     counters: Counters,
     /// Rules that map connections to classes.
     pub rules: RuleTable,
-    /// Words of the profile.
-    pub words: WordTable,
+    /// Locks that the profile declares.
+    pub declared_locks: DeclaredLockTable,
     /// Classes.
     pub classes: [ClassSlot; CLASSES],
     pub(crate) permits: [Permit; PERMITS],
@@ -446,7 +446,7 @@ headworks_policy::layout!(Region {
     extent,
     counters,
     rules,
-    words,
+    declared_locks,
     classes,
     permits,
     gate,

@@ -21,6 +21,7 @@ pub mod admission;
 pub mod cause;
 pub mod clock;
 pub mod control;
+pub mod declared_locks;
 pub mod entered;
 pub mod futex;
 pub mod held;
@@ -40,7 +41,6 @@ pub mod snapshot;
 pub mod text;
 pub mod thread;
 mod waiting;
-pub mod words;
 
 pub use control::Mode;
 pub use entered::{Entered, PassReason};

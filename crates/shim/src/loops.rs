@@ -71,7 +71,7 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     count: c_int,
     timeout_ms: c_int,
 ) -> c_int {
-    if eventloop::watches(set) && count > 0 && !events.is_null() {
+    if eventloop::has_clients(set) && count > 0 && !events.is_null() {
         let timeout = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
         // SAFETY: the array is the caller's.
         return unsafe { wait(set, events, count, timeout, core::ptr::null()) };
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     eventloop::waits(set);
     // SAFETY: the arguments are the caller's.
     let ready = unsafe { processes::epoll_wait(set, events, count, timeout_ms) };
-    if ready <= 0 || !eventloop::watches(set) {
+    if ready <= 0 || !eventloop::has_clients(set) {
         return ready;
     }
     let timeout = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
@@ -97,7 +97,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     timeout_ms: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    if eventloop::watches(set) && count > 0 && !events.is_null() {
+    if eventloop::has_clients(set) && count > 0 && !events.is_null() {
         let timeout = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
         // SAFETY: the array and the mask are the caller's.
         return unsafe { wait(set, events, count, timeout, mask) };
@@ -105,7 +105,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     eventloop::waits(set);
     // SAFETY: the arguments are the caller's.
     let ready = unsafe { real::epoll_pwait(set, events, count, timeout_ms, mask) };
-    if ready <= 0 || !eventloop::watches(set) {
+    if ready <= 0 || !eventloop::has_clients(set) {
         return ready;
     }
     let timeout = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
@@ -132,14 +132,14 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
         (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
     };
     let total = time.filter(|_| valid).map(|time| Nanos(nanos(time)));
-    if eventloop::watches(set) && count > 0 && !events.is_null() && valid {
+    if eventloop::has_clients(set) && count > 0 && !events.is_null() && valid {
         // SAFETY: the array and the mask are the caller's.
         return unsafe { wait(set, events, count, total, mask) };
     }
     eventloop::waits(set);
     // SAFETY: the arguments are the caller's.
     let ready = unsafe { real::epoll_pwait2(set, events, count, timeout, mask) };
-    if ready <= 0 || !eventloop::watches(set) {
+    if ready <= 0 || !eventloop::has_clients(set) {
         return ready;
     }
     // SAFETY: the array and the mask are the caller's.

@@ -7,8 +7,8 @@ use crate::real;
 use core::ffi::c_void;
 use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
 use headworks_hooks::conn::{self, Conn, Work};
-use headworks_hooks::eventloop::{self, Watch};
-use headworks_hooks::ops;
+use headworks_hooks::eventloop::{self, LoopConnection};
+use headworks_hooks::threads;
 use libc::{
     c_int, c_uint, iovec, loff_t, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t,
 };
@@ -19,7 +19,7 @@ enum Stream {
     /// A client's of a server with a thread for each connection.
     Thread(&'static Conn, c_int),
     /// A client's of an event loop.
-    Loop(&'static Watch),
+    Loop(&'static LoopConnection),
 }
 
 /// Buffers in which bytes are.
@@ -31,8 +31,8 @@ enum Buffers {
 
 #[inline]
 fn stream(fd: c_int) -> Option<Stream> {
-    if let Some(watch) = eventloop::client(fd) {
-        return Some(Stream::Loop(watch));
+    if let Some(connection) = eventloop::client(fd) {
+        return Some(Stream::Loop(connection));
     }
     conn::find(fd).filter(|conn| conn.is_followed()).map(|conn| Stream::Thread(conn, fd))
 }
@@ -99,12 +99,12 @@ unsafe fn read_by(
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     match stream {
-        Stream::Loop(watch) => {
-            let before = watch.readiness();
+        Stream::Loop(connection) => {
+            let before = connection.readiness();
             let count = call();
             let Ok(filled) = usize::try_from(count) else {
                 if errno() == libc::EAGAIN {
-                    watch.emptied(before);
+                    connection.emptied(before);
                 }
                 return count;
             };
@@ -112,17 +112,19 @@ unsafe fn read_by(
             // SAFETY: the kernel has read the buffers' places and written `filled` bytes, and no more than fit, to them.
             unsafe {
                 if filled > 0 && filled < buffers.room() {
-                    watch.emptied(before);
+                    connection.emptied(before);
                 }
                 buffers.each(filled, |bytes| {
-                    guarded_keeping_errno(Of::Loop(watch), || eventloop::received(watch, bytes));
+                    guarded_keeping_errno(Of::Loop(connection), || {
+                        eventloop::received(connection, bytes)
+                    });
                 });
             }
             count
         }
         Stream::Thread(conn, fd) => {
             if conn.work() != Work::None {
-                guarded(Of::Thread(conn), || ops::about_to_receive(conn));
+                guarded(Of::Thread(conn), || threads::about_to_receive(conn));
             }
             if waits {
                 hooks::about_to_block(conn, fd);
@@ -156,10 +158,10 @@ unsafe fn written(fd: c_int, count: ssize_t, buffers: impl FnOnce() -> Buffers) 
     // SAFETY: the caller's duty.
     unsafe {
         buffers().each(count, |bytes| match stream {
-            Stream::Loop(watch) => {
-                guarded_keeping_errno(Of::Loop(watch), || eventloop::sent(watch, bytes));
+            Stream::Loop(connection) => {
+                guarded_keeping_errno(Of::Loop(connection), || eventloop::sent(connection, bytes));
             }
-            Stream::Thread(conn, _) => guarded(Of::Thread(conn), || ops::sent(conn, bytes)),
+            Stream::Thread(conn, _) => guarded(Of::Thread(conn), || threads::sent(conn, bytes)),
         });
     }
 }
@@ -169,7 +171,7 @@ fn written_unread(fd: c_int, count: ssize_t) {
     if let Ok(count @ 1..) = usize::try_from(count)
         && let Some(Stream::Thread(conn, _)) = stream(fd)
     {
-        guarded_keeping_errno(Of::Thread(conn), || ops::sent_unread(conn, count));
+        guarded_keeping_errno(Of::Thread(conn), || threads::sent_unread(conn, count));
     }
 }
 
@@ -229,7 +231,7 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, len: c_int
 /// # Safety
 /// As the C library's function.
 pub(crate) unsafe fn recv(
-    watch: &'static Watch,
+    connection: &'static LoopConnection,
     fd: c_int,
     buffer: *mut c_void,
     len: size_t,
@@ -241,17 +243,21 @@ pub(crate) unsafe fn recv(
         return call();
     }
     // SAFETY: as above.
-    unsafe { read_by(Stream::Loop(watch), false, || Buffers::One(buffer, len), call) }
+    unsafe { read_by(Stream::Loop(connection), false, || Buffers::One(buffer, len), call) }
 }
 
 /// `send` to a client of an event loop has taken so many bytes.
 ///
 /// # Safety
 /// `buffer` holds `count` bytes.
-pub(crate) unsafe fn sent(watch: &'static Watch, buffer: *const c_void, count: usize) {
+pub(crate) unsafe fn sent(
+    connection: &'static LoopConnection,
+    buffer: *const c_void,
+    count: usize,
+) {
     // SAFETY: the caller's duty.
     let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
-    guarded_keeping_errno(Of::Loop(watch), || eventloop::sent(watch, bytes));
+    guarded_keeping_errno(Of::Loop(connection), || eventloop::sent(connection, bytes));
 }
 
 /// # Safety

@@ -68,7 +68,10 @@ pub(super) fn decision(decision: &Decision) -> String {
                 InsufficientData::Sessions => "most users have left",
                 InsufficientData::Requests => "hardly a request is answered",
             };
-            format!("{insufficient}: the search is given up, with {} as before it", named(*parallelism))
+            format!(
+                "{insufficient}: the search is given up, with {} as before it",
+                named(*parallelism)
+            )
         }
         Decision::Moved { from, to, gain, interval } => {
             let (from, to) = (named(*from), named(*to));

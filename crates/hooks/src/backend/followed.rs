@@ -6,8 +6,8 @@ use crate::conn::Work;
 use crate::generic;
 use crate::holding::Holding;
 use crate::identity::apply_identity;
-use crate::ops::note_turn;
 use crate::postgres::{ClientEvent, Opaque, Request};
+use crate::threads::note_turn;
 use crate::tls::Channel;
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
@@ -26,7 +26,7 @@ impl Backend {
     }
 
     pub(super) fn holding(&self) -> Holding {
-        self.session.holding().with_if(Holding::NAMED_LOCK, self.named.held())
+        self.session.holding().with_if(Holding::NAMED_LOCK, self.declared.held())
     }
 }
 
@@ -172,7 +172,7 @@ impl Followed<'_> {
             self.record(now);
             self.backend.quota_left = self.region.spend(self.slot);
         }
-        self.backend.named.answered();
+        self.backend.declared.answered();
         let holding = self.backend.holding();
         self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
         self.backend.work = Work::None;

@@ -4,18 +4,23 @@
 //! whoever has more to read only comes back for it then. That its sockets are in an epoll set, too, as asio does it, means
 //! nothing.
 
-use super::watch::{Inner, Watch};
+use super::connection::{Inner, LoopConnection};
 use crate::holding::Holding;
-use crate::ops::{blocked, note_turn};
 use crate::process;
+use crate::threads::{blocked, note_turn};
 use core::sync::atomic::Ordering;
 use headworks_region::lock::thread_id;
 use headworks_region::{Entered, Mode, PassReason, State, clock};
 
 /// The client's bytes were followed, before which the connection held `held`: if a request has come with them, this thread
 /// waits for its session's turn.
-pub(super) fn received(watch: &Watch, session_id: u32, inner: &mut Inner, held: Holding) {
-    let Some(region) = process::region().filter(|_| !watch.is_left_alone()) else { return };
+pub(super) fn received(
+    connection: &LoopConnection,
+    session_id: u32,
+    inner: &mut Inner,
+    held: Holding,
+) {
+    let Some(region) = process::region().filter(|_| !connection.is_left_alone()) else { return };
     let Some(slot) = region.session(session_id) else { return };
     let (commands, passed) = inner.framing.commands();
     let fresh_passed = passed.wrapping_sub(inner.seen.1);

@@ -13,7 +13,7 @@ use headworks_region::layout::Counter;
     reason = "it lives in its connection's entry: nothing here may allocate"
 )]
 pub(super) enum Framing {
-    /// Another module follows it (MariaDB's pool of threads: `ops`).
+    /// Another module follows it (MariaDB's pool of threads: `threads`).
     Elsewhere,
     Redis(redis::Session),
     Memcached(memcached::Session),

@@ -1,12 +1,12 @@
 //! The life of a connection and of its turns.
 
 use super::blocking;
-use super::control::{self, Way, way};
+use super::connection::{self, Channel, Inner, LoopConnection, QueueState};
+use super::control::{self, Entry, way};
 use super::framing::{Following, Framing};
 use super::section::{self, Lists};
-use super::watch::{self, Channel, Inner, Place, Watch};
 use crate::peer::peer_of;
-use crate::{conn, identity::apply_identity, ops::note_turn, process};
+use crate::{conn, identity::apply_identity, process, threads::note_turn};
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_region::control::Mode;
@@ -21,13 +21,13 @@ const IN: u32 = libc::EPOLLIN as u32;
 pub fn accepted(fd: i32, protocol: Protocol) {
     set_waker(wake);
     let Some(region) = process::region() else { return };
-    let Some(watch) = watch::find_or_make(fd) else {
+    let Some(connection) = connection::find_or_make(fd) else {
         region.count(Counter::FdTooLarge);
         return;
     };
     // A predecessor whose end we did not see: its descriptor was closed by other means.
-    if watch.session_id().is_some() {
-        close(fd, watch);
+    if connection.session_id().is_some() {
+        close(fd, connection);
     }
     let Some(peer) = peer_of(fd) else { return };
     let Some(session_id) = region.register(process::own_pid(), clock::now()) else { return };
@@ -35,8 +35,8 @@ pub fn accepted(fd: i32, protocol: Protocol) {
         slot.address.set(peer.address());
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
-    watch.set_blocking(protocol == Protocol::MongoDb && !region.pooled());
-    if !watch.begin(fd, session_id, Framing::of(protocol)) {
+    connection.set_blocking(protocol == Protocol::MongoDb && !region.pooled());
+    if !connection.begin(fd, session_id, Framing::of(protocol)) {
         region.count(Counter::ConcurrentUse);
         region.unregister(session_id);
     }
@@ -44,75 +44,79 @@ pub fn accepted(fd: i32, protocol: Protocol) {
 
 /// A session's turn has come; this thread granted it.
 pub(super) fn wake(session_id: u32) -> bool {
-    let Some((fd, watch)) = watch::of_session(session_id) else { return false };
-    let Some(set) = watch.asked().and_then(|(set, ..)| section::find(set)) else { return false };
+    let Some((fd, connection)) = connection::of_session(session_id) else { return false };
+    let Some(set) = connection.asked().and_then(|(set, ..)| section::find(set)) else {
+        return false;
+    };
     if !set.is_mine() {
-        control::rearm(fd, watch);
-    } else if watch.place() == Place::Held {
-        Lists(set).put(fd, watch, Place::Granted);
+        control::rearm(fd, connection);
+    } else if connection.queue_state() == QueueState::Held {
+        Lists(set).put(fd, connection, QueueState::Granted);
     }
     true
 }
 
 /// The server's read of a client's socket returned these bytes.
 #[inline(never)]
-pub fn received(watch: &'static Watch, bytes: &[u8]) {
+pub fn received(connection: &'static LoopConnection, bytes: &[u8]) {
     // The TLS library reads its records.
-    if watch.channel() == Channel::Socket {
-        follow_client(watch, bytes);
+    if connection.channel() == Channel::Socket {
+        follow_client(connection, bytes);
     }
 }
 
 /// Follows the client's side of the conversation.
-pub(super) fn follow_client(watch: &'static Watch, bytes: &[u8]) {
-    with(watch, |session_id, inner| {
+pub(super) fn follow_client(connection: &'static LoopConnection, bytes: &[u8]) {
+    with(connection, |session_id, inner| {
         let held = inner.holding();
         inner.client_bytes(bytes);
-        look_at_session(watch, session_id, inner);
-        if watch.is_blocking() {
-            blocking::received(watch, session_id, inner, held);
+        look_at_session(connection, session_id, inner);
+        if connection.is_blocking() {
+            blocking::received(connection, session_id, inner, held);
         }
     });
 }
 
 /// The server's write to a client's socket took these bytes.
 #[inline(never)]
-pub fn sent(watch: &'static Watch, bytes: &[u8]) {
-    if watch.channel() == Channel::Socket {
-        follow_server(watch, bytes);
+pub fn sent(connection: &'static LoopConnection, bytes: &[u8]) {
+    if connection.channel() == Channel::Socket {
+        follow_server(connection, bytes);
     }
 }
 
 /// Follows the server's side of the conversation.
-pub(super) fn follow_server(watch: &'static Watch, bytes: &[u8]) {
+pub(super) fn follow_server(connection: &'static LoopConnection, bytes: &[u8]) {
     let mut late = None;
-    with(watch, |session_id, inner| {
+    with(connection, |session_id, inner| {
         if inner.framing.listens_to_server() {
             let owed = inner.framing.owes_answers();
             inner.framing.server_bytes(bytes);
-            look_at_session(watch, session_id, inner);
-            if watch.is_blocking() {
+            look_at_session(connection, session_id, inner);
+            if connection.is_blocking() {
                 return blocking::sent(session_id, inner);
             }
             let answered = owed && !inner.framing.owes_answers();
-            late = (answered && watch.place() == Place::Out).then_some(session_id);
+            late = (answered && connection.queue_state() == QueueState::Out).then_some(session_id);
         }
     });
     if let Some(session_id) = late {
-        answered_late(watch, session_id);
+        answered_late(connection, session_id);
     }
 }
 
 /// All that a session asked for is answered, by a thread other than the loop's: its turn is over, unless something of it is
 /// open, or its next request has come meanwhile.
 #[cold]
-fn answered_late(watch: &'static Watch, session_id: u32) {
-    let Some(set) = watch.asked().and_then(|(set, ..)| section::find(set)) else { return };
-    let Some((fd, _)) = watch::of_session(session_id) else { return };
+fn answered_late(connection: &'static LoopConnection, session_id: u32) {
+    let Some(set) = connection.asked().and_then(|(set, ..)| section::find(set)) else { return };
+    let Some((fd, _)) = connection::of_session(session_id) else { return };
     let mut over = false;
     if let Some(section) = (0..20).find_map(|_| set.enter()) {
-        let done = turn(section.lists(), (fd, watch), clock::now(), |turn| {
-            if turn.watch.place() == Place::Out && !turn.inner.framing.owes_answers() {
+        let done = turn(section.lists(), (fd, connection), clock::now(), |turn| {
+            if turn.connection.queue_state() == QueueState::Out
+                && !turn.inner.framing.owes_answers()
+            {
                 let (fresh, _) = turn.account();
                 let holding = turn.inner.holding_between();
                 turn.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
@@ -121,13 +125,13 @@ fn answered_late(watch: &'static Watch, session_id: u32) {
                     turn.note_end(fresh);
                 } else {
                     turn.region.begin_gap(turn.slot, turn.now);
-                    turn.put(Place::Kept);
+                    turn.put(QueueState::Kept);
                 }
             }
         });
-        if done == Err(Refused::Busy) && watch.place() == Place::Out {
+        if done == Err(Refused::Busy) && connection.queue_state() == QueueState::Out {
             // The loop ends it when it comes round.
-            section.lists().put(fd, watch, Place::Served);
+            section.lists().put(fd, connection, QueueState::Served);
         }
     }
     // Outside the section: whoever is next may have to be woken.
@@ -136,15 +140,17 @@ fn answered_late(watch: &'static Watch, session_id: u32) {
     }
 }
 
-fn with(watch: &'static Watch, work: impl FnOnce(u32, &mut Inner)) {
-    if watch.is_left_alone() {
+fn with(connection: &'static LoopConnection, work: impl FnOnce(u32, &mut Inner)) {
+    if connection.is_left_alone() {
         return;
     }
-    let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) else { return };
-    let Some(mut used) = watch.use_soon().or_else(|| watch.use_later()) else {
+    let (Some(region), Some(session_id)) = (process::region(), connection.session_id()) else {
+        return;
+    };
+    let Some(mut used) = connection.use_soon().or_else(|| connection.use_later()) else {
         // Who does not see these bytes would take the next ones for something that they are not.
         region.count(Counter::ConcurrentUse);
-        watch.stop_following();
+        connection.stop_following();
         region.stop_following(session_id);
         return;
     };
@@ -154,10 +160,10 @@ fn with(watch: &'static Watch, work: impl FnOnce(u32, &mut Inner)) {
 }
 
 /// After bytes of either side: whether the conversation can still be followed, and whose it is.
-fn look_at_session(watch: &Watch, session_id: u32, inner: &mut Inner) {
+fn look_at_session(connection: &LoopConnection, session_id: u32, inner: &mut Inner) {
     let following = inner.framing.following();
     if following != Following::Yes || inner.paused {
-        follow(watch, session_id, inner, following);
+        follow(connection, session_id, inner, following);
     }
     let Some((identity, number)) = inner.framing.identity() else { return };
     if inner.classified != Some(number)
@@ -169,14 +175,14 @@ fn look_at_session(watch: &Watch, session_id: u32, inner: &mut Inner) {
 }
 
 #[cold]
-fn follow(watch: &Watch, session_id: u32, inner: &mut Inner, following: Following) {
+fn follow(connection: &LoopConnection, session_id: u32, inner: &mut Inner, following: Following) {
     let Some(region) = process::region() else { return };
     match following {
         Following::Yes => region.resume_following(session_id),
         Following::Paused if inner.paused => {}
         Following::Paused => region.stop_following(session_id),
         Following::Never(counter) => {
-            watch.stop_following();
+            connection.stop_following();
             region.count(counter);
             if counter == Counter::OpaqueTls
                 && let Some(slot) = region.session(session_id)
@@ -193,49 +199,53 @@ fn follow(watch: &Watch, session_id: u32, inner: &mut Inner, following: Followin
 }
 
 /// An operation on the connection failed: its events pass from here on, and nothing of it is looked at.
-pub(crate) fn abandon(watch: &'static Watch) {
-    let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) else { return };
-    watch.stop_following();
+pub(crate) fn abandon(connection: &'static LoopConnection) {
+    let (Some(region), Some(session_id)) = (process::region(), connection.session_id()) else {
+        return;
+    };
+    connection.stop_following();
     region.stop_following(session_id);
 }
 
 /// The socket is about to be shut down for reading, by whichever thread.
-pub fn shutting_down(fd: i32, watch: &'static Watch) {
-    let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) else { return };
+pub fn shutting_down(fd: i32, connection: &'static LoopConnection) {
+    let (Some(region), Some(session_id)) = (process::region(), connection.session_id()) else {
+        return;
+    };
     if super::is_foreign() {
         return;
     }
     region.cancel(session_id);
-    if watch.place() == Place::Held {
-        control::rearm(fd, watch);
+    if connection.queue_state() == QueueState::Held {
+        control::rearm(fd, connection);
     }
 }
 
 /// The socket is about to be closed, by whichever thread.
-pub fn close(fd: i32, watch: &'static Watch) {
+pub fn close(fd: i32, connection: &'static LoopConnection) {
     if super::is_foreign() {
         return;
     }
-    if watch.is_blocking()
-        && let (Some(region), Some(session_id)) = (process::region(), watch.session_id())
+    if connection.is_blocking()
+        && let (Some(region), Some(session_id)) = (process::region(), connection.session_id())
     {
         region.cancel(session_id);
     }
-    let set = watch.asked().and_then(|(set, ..)| section::find(set));
-    let elsewhere = watch.is_elsewhere();
+    let set = connection.asked().and_then(|(set, ..)| section::find(set));
+    let elsewhere = connection.is_elsewhere();
     {
         // As in `withdraw`: an entry that stays would lead the descriptor's next session into this set's lists.
         if let Some(section) = set.and_then(|set| (0..20).find_map(|_| set.enter())) {
-            section.lists().put(fd, watch, Place::Out);
+            section.lists().put(fd, connection, QueueState::Out);
         }
-        if watch.is_tagged()
+        if connection.is_tagged()
             && let Some(set) = set
         {
             set.count_tagged(false);
         }
-        watch.note_asked(None, false);
+        connection.note_asked(None, false);
     }
-    if let Some(session_id) = watch.end()
+    if let Some(session_id) = connection.end()
         && !elsewhere
         && let Some(region) = process::region()
     {
@@ -247,7 +257,7 @@ pub fn close(fd: i32, watch: &'static Watch) {
 pub(super) struct Turn<'a> {
     pub(super) lists: Lists,
     pub(super) fd: i32,
-    pub(super) watch: &'static Watch,
+    pub(super) connection: &'static LoopConnection,
     pub(super) now: Nanos,
     pub(super) region: &'static Region,
     pub(super) session_id: u32,
@@ -267,31 +277,31 @@ pub(super) enum Refused {
 /// Runs `work` on a connection.
 pub(super) fn turn<T>(
     lists: Lists,
-    (fd, watch): (i32, &'static Watch),
+    (fd, connection): (i32, &'static LoopConnection),
     now: Nanos,
     work: impl FnOnce(&mut Turn<'_>) -> T,
 ) -> Result<T, Refused> {
-    let (Some(region), Some(session_id)) = (process::region(), watch.session_id()) else {
+    let (Some(region), Some(session_id)) = (process::region(), connection.session_id()) else {
         return Err(Refused::Ungated);
     };
     let slot =
-        region.session(session_id).filter(|_| !watch.is_ungated()).ok_or(Refused::Ungated)?;
-    let mut used = watch.use_soon().ok_or(Refused::Busy)?;
+        region.session(session_id).filter(|_| !connection.is_ungated()).ok_or(Refused::Ungated)?;
+    let mut used = connection.use_soon().ok_or(Refused::Busy)?;
     let inner = used.inner().ok_or(Refused::Ungated)?;
-    Ok(work(&mut Turn { lists, fd, watch, now, region, session_id, slot, inner }))
+    Ok(work(&mut Turn { lists, fd, connection, now, region, session_id, slot, inner }))
 }
 
 impl Turn<'_> {
-    pub(super) fn put(&self, place: Place) {
-        self.lists.put(self.fd, self.watch, place);
+    pub(super) fn put(&self, queue_state: QueueState) {
+        self.lists.put(self.fd, self.connection, queue_state);
     }
 
     /// An event says that there is something to read: whether it goes on. If not, the session is held from here on.
     pub(super) fn admit(&mut self, hung_up: bool) -> bool {
-        match self.watch.place() {
-            Place::Served => return true,
-            Place::Granted => {}
-            Place::Held if !hung_up && self.slot.state() == State::Queued => {
+        match self.connection.queue_state() {
+            QueueState::Served => return true,
+            QueueState::Granted => {}
+            QueueState::Held if !hung_up && self.slot.state() == State::Queued => {
                 // There is more to see than when it was looked at.
                 if self.inner.framing.looks_at_once() {
                     self.inner.peeked = false;
@@ -299,8 +309,8 @@ impl Turn<'_> {
                 }
                 return false;
             }
-            Place::Held => {}
-            Place::Kept | Place::Out => match self.slot.state() {
+            QueueState::Held => {}
+            QueueState::Kept | QueueState::Out => match self.slot.state() {
                 state @ (State::Running
                 | State::Owed
                 | State::Passing
@@ -339,8 +349,8 @@ impl Turn<'_> {
 
     fn hold(&mut self) {
         (self.inner.waiting, self.inner.peeked) = (true, false);
-        self.put(Place::Held);
-        control::hide(self.fd, self.watch);
+        self.put(QueueState::Held);
+        control::hide(self.fd, self.connection);
         if self.inner.framing.looks_at_once() {
             self.peek();
         }
@@ -357,12 +367,12 @@ impl Turn<'_> {
         self.inner.admitted = self.now;
         self.slot.admitted_ns.store(self.now.0, Ordering::Relaxed);
         if let Framing::Elsewhere = self.inner.framing {
-            self.put(Place::Out);
+            self.put(QueueState::Out);
             if let Some(conn) = conn::find(self.fd) {
                 conn.set_waited(self.now.since(self.inner.wait.arrived));
             }
         } else {
-            self.put(Place::Served);
+            self.put(QueueState::Served);
         }
     }
 
@@ -394,10 +404,10 @@ impl Turn<'_> {
     pub(super) fn settle(&mut self, more: bool) {
         if self.inner.framing.owes_answers() {
             // Another thread is at it; when it has answered, the turn is over (`answered_late`).
-            self.put(Place::Out);
+            self.put(QueueState::Out);
             if more {
                 self.arrives();
-                self.put(Place::Granted);
+                self.put(QueueState::Granted);
             }
             return;
         }
@@ -405,25 +415,25 @@ impl Turn<'_> {
         let holding = self.inner.holding_between();
         self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
         // A server that does not want the client's next bytes has not done with its last.
-        let unfinished = self.watch.asked().is_some_and(|(_, events, _)| events & IN == 0);
+        let unfinished = self.connection.asked().is_some_and(|(_, events, _)| events & IN == 0);
         if !holding.is_empty() || unfinished {
             self.region.begin_gap(self.slot, self.now);
-            self.put(Place::Kept);
+            self.put(QueueState::Kept);
             if more {
                 self.arrives();
-                self.put(Place::Granted);
+                self.put(QueueState::Granted);
             }
             return;
         }
         if more && quota_left && matches!(self.slot.state(), State::Running | State::Owed) {
             self.arrives();
-            self.put(Place::Granted);
+            self.put(QueueState::Granted);
             return;
         }
-        self.put(Place::Out);
+        self.put(QueueState::Out);
         self.end_turn(fresh);
         if more && self.admit(false) {
-            self.put(Place::Granted);
+            self.put(QueueState::Granted);
         }
     }
 
@@ -448,7 +458,7 @@ impl Turn<'_> {
     pub(super) fn look(&mut self) {
         if self.inner.waiting && self.region.poll_wait(self.session_id, self.inner.wait).is_some() {
             self.inner.waiting = false;
-            self.put(Place::Granted);
+            self.put(QueueState::Granted);
         }
     }
 
@@ -456,14 +466,14 @@ impl Turn<'_> {
     pub(super) fn peek(&mut self) {
         if core::mem::replace(&mut self.inner.peeked, true)
             // Records say nothing.
-            || self.watch.channel() != Channel::Socket
+            || self.connection.channel() != Channel::Socket
             || !super::peek::may_pass(self.fd, &self.inner.framing)
         {
             return;
         }
         self.inner.waiting = false;
         self.region.let_pass(self.session_id, PassReason::Statement);
-        self.put(Place::Granted);
+        self.put(QueueState::Granted);
     }
 
     /// When its hold ends at the latest.
@@ -479,21 +489,21 @@ impl Turn<'_> {
         if left > Nanos(0) {
             return Some(left);
         }
-        self.put(Place::Out);
+        self.put(QueueState::Out);
         self.region.lend(self.session_id, Pause::Thinking);
         None
     }
 }
 
 /// Whether the kernel has more bytes of a client whose server did not read all that it was told of.
-pub(super) fn has_more(fd: i32, watch: &Watch) -> bool {
-    let mark = watch.readiness();
-    if watch.ready() == 0 {
+pub(super) fn has_more(fd: i32, connection: &LoopConnection) -> bool {
+    let mark = connection.readiness();
+    if connection.ready() == 0 {
         return false;
     }
-    let edges = watch.asked().is_some_and(|(_, events, _)| way(events) == Way::Edges);
-    if !edges || !watch.is_tagged() {
-        watch.found_empty(mark);
+    let edges = connection.asked().is_some_and(|(_, events, _)| way(events) == Entry::Edges);
+    if !edges || !connection.is_tagged() {
+        connection.found_empty(mark);
         return false;
     }
     let wanted = libc::POLLIN | libc::POLLRDHUP;
@@ -502,7 +512,7 @@ pub(super) fn has_more(fd: i32, watch: &Watch) -> bool {
     let found = keeping_errno(|| unsafe { libc::syscall(libc::SYS_poll, &raw mut poll, 1, 0) });
     let more = found > 0 && poll.revents != 0;
     if !more {
-        watch.found_empty(mark);
+        connection.found_empty(mark);
     }
     more
 }

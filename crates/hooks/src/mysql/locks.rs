@@ -1,6 +1,6 @@
 //! What the statements of a connection took and freed: session locks by effect, not by text.
 //!
-//! A statement's text gives an [`Effect`] (see `scan`); its answer decides what becomes of it:
+//! A statement's text gives an [`Effect`] (see `lexer`); its answer decides what becomes of it:
 //!
 //! | answer | takes | release |
 //! | --- | --- | --- |

@@ -1,17 +1,17 @@
 //! One connection: both directions of its bytes, the queue of its requests, and what it holds.
 
 mod client;
+mod fast_path;
 mod server;
-mod whole;
 
 use super::answer::Answer;
 use super::command::{Command, Request, RequestClass};
 use super::frames::{Frames, Piece};
+use super::lexer::Scan;
 use super::locks::Locks;
 use super::login::{Greeting, Login};
 use super::pending::Pending;
 use super::protocol::Dialect;
-use super::scan::Scan;
 use crate::holding::Holding;
 use crate::identity::Identity;
 

@@ -11,7 +11,7 @@
 //! | unlock all | none are held | as before |
 //! | takes | locks that cannot be counted are held | the same: part of it may have run |
 
-use super::exact::Exact;
+use super::statement::Exact;
 use crate::holding::Holding;
 
 /// What a statement does to the session's locks.

@@ -3,11 +3,11 @@
 mod client;
 mod server;
 
-use super::exact::EXACT_MAX;
 use super::frames::Frames;
+use super::lock_names::Mention;
 use super::locks::Locks;
-use super::mention::Mention;
 use super::startup::Startup;
+use super::statement::EXACT_MAX;
 use crate::holding::Holding;
 use crate::identity::Identity;
 

@@ -4,7 +4,7 @@ mod asked;
 mod client;
 
 use super::command::{Kind, kind_of};
-use super::glance;
+use super::fast_path;
 use super::replies::{self, Replies, Reply};
 use super::requests::{Piece, Requests};
 use crate::holding::Holding;
@@ -212,7 +212,7 @@ impl Session {
         if !self.requests.idle() || self.mute || self.skip {
             return bytes;
         }
-        let (count, length) = glance::plain_commands(bytes);
+        let (count, length) = fast_path::plain_commands(bytes);
         self.commands = self.commands.wrapping_add(count);
         self.owed = self.owed.wrapping_add(count);
         bytes.get(length..).unwrap_or(&[])
@@ -226,7 +226,7 @@ impl Session {
         }
         let mut left = self.owed.wrapping_sub(self.answered);
         while left > 0
-            && let Some(length) = glance::simple_reply(rest)
+            && let Some(length) = fast_path::simple_reply(rest)
         {
             rest = rest.get(length..).unwrap_or(&[]);
             left -= 1;

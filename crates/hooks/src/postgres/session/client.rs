@@ -1,11 +1,11 @@
 //! The client's side of a session: where requests begin and end, and what their texts do.
 
 use super::{ClientEvent, HEAD, Opaque, Partial, PassReason, Phase, Request, Session};
-use crate::postgres::exact::{self, EXACT_MAX, Exact};
 use crate::postgres::frames::{Piece, whole};
 use crate::postgres::locks::{Mark, Op};
 use crate::postgres::protocol::{front, until_nul};
 use crate::postgres::startup::{Asks, Startup};
+use crate::postgres::statement::{self, EXACT_MAX, Exact};
 
 impl Session {
     /// Bytes that the server's `recv` returned.
@@ -203,7 +203,7 @@ impl Session {
 
 fn exact_of(text: &[u8]) -> Option<Exact> {
     // The longest that is never cut, however the message comes.
-    if text.len() < EXACT_MAX { exact::parse(text) } else { None }
+    if text.len() < EXACT_MAX { statement::parse(text) } else { None }
 }
 
 /// Whether a FunctionCall names one of the functions that take session locks, by their numbers in `pg_proc`, which are

@@ -29,7 +29,7 @@ use headworks_region::lock::thread_id;
 use headworks_region::thread::keeping_errno;
 
 /// In place of an owner's thread: there was one, and never will be again.
-const NO_MORE: u32 = u32::MAX;
+const REVOKED: u32 = u32::MAX;
 
 /// Whether `membarrier` is to be had.
 static BARRIERS: AtomicBool = AtomicBool::new(false);
@@ -37,7 +37,7 @@ static BARRIERS: AtomicBool = AtomicBool::new(false);
 /// See the module. All zero bytes are one without an owner and with nobody inside.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Turnstile {
+pub(crate) struct BiasedLock {
     /// Thread id; zero for none.
     owner: AtomicU32,
     /// Written by the owner only, or by who gives the ownership up.
@@ -47,7 +47,7 @@ pub(crate) struct Turnstile {
 
 /// How somebody came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Entry {
     Owner,
     Shared,
 }
@@ -73,9 +73,9 @@ fn membarrier(command: libc::c_int) -> bool {
     keeping_errno(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0)
 }
 
-impl Turnstile {
-    pub(crate) const fn new() -> Turnstile {
-        Turnstile {
+impl BiasedLock {
+    pub(crate) const fn new() -> BiasedLock {
+        BiasedLock {
             owner: AtomicU32::new(0),
             owner_inside: AtomicBool::new(false),
             shared: AtomicBool::new(false),
@@ -83,12 +83,12 @@ impl Turnstile {
     }
 
     /// `None` if somebody is inside.
-    pub(crate) fn enter(&self) -> Option<Way> {
+    pub(crate) fn enter(&self) -> Option<Entry> {
         self.enter_with(|| ())
     }
 
     /// `between` runs at the owner's weakest moment: for tests.
-    fn enter_with(&self, between: impl FnOnce()) -> Option<Way> {
+    fn enter_with(&self, between: impl FnOnce()) -> Option<Entry> {
         let me = thread_id();
         if self.owner.load(Ordering::Relaxed) == me {
             if self.owner_inside.load(Ordering::Relaxed) {
@@ -99,7 +99,7 @@ impl Turnstile {
             // The processor's part of this fence is the other side's `membarrier`.
             compiler_fence(Ordering::SeqCst);
             if self.owner.load(Ordering::Relaxed) == me {
-                return Some(Way::Owner);
+                return Some(Entry::Owner);
             }
             self.owner_inside.store(false, Ordering::Release);
         }
@@ -107,34 +107,34 @@ impl Turnstile {
     }
 
     #[cold]
-    fn enter_shared(&self) -> Option<Way> {
+    fn enter_shared(&self) -> Option<Entry> {
         if self.shared.swap(true, Ordering::Acquire) {
             return None;
         }
         // Nobody becomes the owner while the lock is held.
-        if !matches!(self.owner.load(Ordering::Acquire), 0 | NO_MORE) {
-            self.owner.store(NO_MORE, Ordering::SeqCst);
+        if !matches!(self.owner.load(Ordering::Acquire), 0 | REVOKED) {
+            self.owner.store(REVOKED, Ordering::SeqCst);
             self.barrier();
         }
         if self.owner_inside.load(Ordering::Acquire) {
             self.shared.store(false, Ordering::SeqCst);
             return None;
         }
-        Some(Way::Shared)
+        Some(Entry::Shared)
     }
 
     /// Leaves. What the others noted for whoever is inside is to be looked at afterwards: they
-    /// see that nobody is ([`Turnstile::occupied`]), or this thread sees their note.
-    pub(crate) fn leave(&self, way: Way, ownership: Ownership) {
-        match way {
-            Way::Owner => {
-                if ownership == Ownership::GiveUp && self.owner.load(Ordering::Relaxed) != NO_MORE {
+    /// see that nobody is ([`BiasedLock::occupied`]), or this thread sees their note.
+    pub(crate) fn leave(&self, entry: Entry, ownership: Ownership) {
+        match entry {
+            Entry::Owner => {
+                if ownership == Ownership::GiveUp && self.owner.load(Ordering::Relaxed) != REVOKED {
                     self.give_up();
                 }
                 self.owner_inside.store(false, Ordering::Release);
                 compiler_fence(Ordering::SeqCst);
             }
-            Way::Shared => self.leave_shared(ownership),
+            Entry::Shared => self.leave_shared(ownership),
         }
     }
 
@@ -174,65 +174,65 @@ mod tests {
     use core::sync::atomic::AtomicU64;
 
     /// Owns it as this thread.
-    fn owned() -> Turnstile {
+    fn owned() -> BiasedLock {
         prepare();
-        let turnstile = Turnstile::new();
-        let way = turnstile.enter().unwrap();
-        turnstile.leave(way, Ownership::Take);
-        turnstile
+        let biased_lock = BiasedLock::new();
+        let entry = biased_lock.enter().unwrap();
+        biased_lock.leave(entry, Ownership::Take);
+        biased_lock
     }
 
     #[test]
     fn the_first_to_serve_is_the_owner_until_another_comes() {
-        let turnstile = owned();
-        let Some(Way::Owner) = turnstile.enter() else {
+        let biased_lock = owned();
+        let Some(Entry::Owner) = biased_lock.enter() else {
             assert!(!BARRIERS.load(Ordering::Relaxed));
             println!("skipped: this kernel has no membarrier");
             return;
         };
-        assert_eq!(turnstile.enter(), None, "it is inside");
+        assert_eq!(biased_lock.enter(), None, "it is inside");
         let other =
-            || std::thread::scope(|scope| scope.spawn(|| turnstile.enter()).join().unwrap());
+            || std::thread::scope(|scope| scope.spawn(|| biased_lock.enter()).join().unwrap());
         assert_eq!(other(), None, "the owner is inside");
-        turnstile.leave(Way::Owner, Ownership::Keep);
-        assert_eq!(turnstile.enter(), Some(Way::Shared), "the ownership has ended");
+        biased_lock.leave(Entry::Owner, Ownership::Keep);
+        assert_eq!(biased_lock.enter(), Some(Entry::Shared), "the ownership has ended");
         assert_eq!(other(), None);
-        turnstile.leave(Way::Shared, Ownership::Take);
-        assert_eq!(turnstile.enter(), Some(Way::Shared), "for good");
-        turnstile.leave(Way::Shared, Ownership::Keep);
-        assert_eq!(other(), Some(Way::Shared));
+        biased_lock.leave(Entry::Shared, Ownership::Take);
+        assert_eq!(biased_lock.enter(), Some(Entry::Shared), "for good");
+        biased_lock.leave(Entry::Shared, Ownership::Keep);
+        assert_eq!(other(), Some(Entry::Shared));
     }
 
     #[test]
     fn an_ownership_that_was_given_up_can_be_taken_again() {
-        let turnstile = owned();
-        let way = turnstile.enter().unwrap();
-        turnstile.leave(way, Ownership::GiveUp);
+        let biased_lock = owned();
+        let entry = biased_lock.enter().unwrap();
+        biased_lock.leave(entry, Ownership::GiveUp);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(turnstile.enter(), Some(Way::Shared));
-                turnstile.leave(Way::Shared, Ownership::Take);
-                let way = turnstile.enter().unwrap();
-                assert_eq!(way == Way::Owner, BARRIERS.load(Ordering::Relaxed));
-                turnstile.leave(way, Ownership::Keep);
+                assert_eq!(biased_lock.enter(), Some(Entry::Shared));
+                biased_lock.leave(Entry::Shared, Ownership::Take);
+                let entry = biased_lock.enter().unwrap();
+                assert_eq!(entry == Entry::Owner, BARRIERS.load(Ordering::Relaxed));
+                biased_lock.leave(entry, Ownership::Keep);
             });
         });
     }
 
     #[test]
     fn an_owner_that_is_overtaken_at_the_door_stays_outside() {
-        let turnstile = owned();
-        let way = turnstile.enter_with(|| {
-            let come = || assert_eq!(turnstile.enter(), Some(Way::Shared));
+        let biased_lock = owned();
+        let entry = biased_lock.enter_with(|| {
+            let come = || assert_eq!(biased_lock.enter(), Some(Entry::Shared));
             std::thread::scope(|scope| scope.spawn(come).join().unwrap());
         });
-        assert!(way.is_none() || !BARRIERS.load(Ordering::Relaxed), "a stranger is inside");
-        turnstile.leave(Way::Shared, Ownership::Keep);
-        assert_eq!(turnstile.enter(), Some(Way::Shared), "it left no trace");
+        assert!(entry.is_none() || !BARRIERS.load(Ordering::Relaxed), "a stranger is inside");
+        biased_lock.leave(Entry::Shared, Ownership::Keep);
+        assert_eq!(biased_lock.enter(), Some(Entry::Shared), "it left no trace");
     }
 
     struct Guarded {
-        turnstile: Turnstile,
+        biased_lock: BiasedLock,
         /// Twice the same number while nobody is inside.
         pair: UnsafeCell<[u64; 2]>,
         torn: AtomicBool,
@@ -244,7 +244,7 @@ mod tests {
     impl Guarded {
         /// Whether it came in; stays for some `spins`.
         fn use_it(&self, spins: u32) -> bool {
-            let Some(way) = self.turnstile.enter() else { return false };
+            let Some(entry) = self.biased_lock.enter() else { return false };
             let first = self.pair.get().cast::<u64>();
             // SAFETY: this thread is inside; the pair is two numbers in a row.
             unsafe {
@@ -255,7 +255,7 @@ mod tests {
                 (0..spins).for_each(|_| std::hint::spin_loop());
                 second.write_volatile(second.read_volatile() + 1);
             }
-            self.turnstile.leave(way, Ownership::Keep);
+            self.biased_lock.leave(entry, Ownership::Keep);
             true
         }
     }
@@ -267,7 +267,7 @@ mod tests {
         prepare();
         let all: Vec<_> = (0..ROUNDS)
             .map(|_| Guarded {
-                turnstile: Turnstile::new(),
+                biased_lock: BiasedLock::new(),
                 pair: UnsafeCell::new([0; 2]),
                 torn: AtomicBool::new(false),
             })
@@ -285,8 +285,8 @@ mod tests {
                 }
             });
             for (round, guarded) in (1..).zip(&all) {
-                let way = guarded.turnstile.enter().unwrap();
-                guarded.turnstile.leave(way, Ownership::Take);
+                let entry = guarded.biased_lock.enter().unwrap();
+                guarded.biased_lock.leave(entry, Ownership::Take);
                 begun.store(round, Ordering::Release);
                 while done.load(Ordering::Acquire) < round {
                     guarded.use_it(0);

@@ -1,13 +1,13 @@
 //! What a complete text does, for the texts that show it at a glance: one comparison for the first keyword and one
 //! search of eight bytes at a time. They are most of what a server is asked, and none of their bytes is copied.
 //!
-//! Anything that could take a lock, pass the gate, or hold several statements is left to `scan`, whose verdict on the
+//! Anything that could take a lock, pass the gate, or hold several statements is left to `lexer`, whose verdict on the
 //! others is the same: no effect, and gated.
 
+use super::keywords::{find_candidate, is_word};
 use super::locks::{Effect, NO_NAME, Op, Takes};
-use super::words::{find_candidate, is_word};
 
-/// Longest text, in bytes; `scan` ends its search in some texts here.
+/// Longest text, in bytes; `lexer` ends its search in some texts here.
 const TEXT_MAX: usize = 64 << 10;
 
 /// A keyword of up to 8 letters as the low bytes of a number.
@@ -68,7 +68,7 @@ fn begins(text: &[u8]) -> Option<Effect> {
 mod tests {
     use super::*;
     use crate::mysql::command::RequestClass;
-    use crate::mysql::scan::Scan;
+    use crate::mysql::lexer::Scan;
     use proptest::prelude::*;
     use proptest::sample::select;
 

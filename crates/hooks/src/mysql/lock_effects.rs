@@ -1,12 +1,12 @@
 //! What the words of a SQL text say: what the statement may take, what it releases, whether it may pass.
 //!
-//! The words come one after another from `scan`, which has skipped nothing that could be a statement. Two-word statements
+//! The words come one after another from `lexer`, which has skipped nothing that could be a statement. Two-word statements
 //! (LOCK TABLES, XA START, …) are noticed when their second word comes anywhere after their first, for comments may stand between.
 
 use super::command::{PassReason, RequestClass};
-use super::exact;
+use super::keywords::{Word, is_space};
 use super::locks::{Effect, NO_NAME, Name, Op, Takes};
-use super::words::{Word, is_space};
+use super::statement;
 
 /// How far the source of a text PREPARE is a plain literal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,7 +32,7 @@ mod seen {
 
 /// The facts about one text so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
+pub(super) struct LockEffects {
     pub(super) first: Word,
     /// The second word if nothing but white space stands before it, else `Other`.
     second: Word,
@@ -67,9 +67,9 @@ pub(super) struct Facts {
     pub(super) over: bool,
 }
 
-impl Facts {
-    pub(super) const fn new(multi: bool) -> Facts {
-        Facts {
+impl LockEffects {
+    pub(super) const fn new(multi: bool) -> LockEffects {
+        LockEffects {
             first: Word::None,
             second: Word::None,
             words: 0,
@@ -370,8 +370,10 @@ impl Facts {
         match (self.first, self.second) {
             (Word::Xa, Word::Commit | Word::Rollback) => Some((Op::XaFinish, NO_NAME)),
             (Word::Start, Word::Transaction) => Some((Op::BeginTransaction, NO_NAME)),
-            (Word::Unlock | Word::Begin | Word::Backup | Word::Handler, _) => exact::parse(text?),
-            (Word::Select | Word::Do, _) if self.user_lock => exact::parse(text?),
+            (Word::Unlock | Word::Begin | Word::Backup | Word::Handler, _) => {
+                statement::parse(text?)
+            }
+            (Word::Select | Word::Do, _) if self.user_lock => statement::parse(text?),
             _ => None,
         }
     }

@@ -6,7 +6,7 @@
 use super::Session;
 use crate::mysql::answer::Expect;
 use crate::mysql::command::{Command, Request, RequestClass};
-use crate::mysql::glance;
+use crate::mysql::fast_path;
 use crate::mysql::locks::Effect;
 use crate::mysql::pending::Entry;
 use crate::mysql::protocol::FULL_PACKET;
@@ -23,7 +23,7 @@ impl Session {
         let command = Command(byte);
         let (expect, effect, class) = match command {
             Command::QUERY if !self.query_attributes => {
-                (Expect::Results, glance::effect(body, self.multi)?, RequestClass::Gated)
+                (Expect::Results, fast_path::effect(body, self.multi)?, RequestClass::Gated)
             }
             Command::STMT_EXECUTE => {
                 let takes = self.locks.execution(u32::from_le_bytes(*body.first_chunk()?));

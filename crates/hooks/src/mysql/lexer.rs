@@ -17,9 +17,11 @@
 //! INSERT, REPLACE, UPDATE and LOAD, whose bulk is data: of those the first 64 KiB count.
 
 use super::command::RequestClass;
-use super::facts::Facts;
+use super::keywords::{
+    WORD_MAX, Word, classify, classify_common, find_candidate, is_space, is_word,
+};
+use super::lock_effects::LockEffects;
 use super::locks::Effect;
-use super::words::{WORD_MAX, Word, classify, classify_common, find_candidate, is_space, is_word};
 
 const WORDS_LIMIT: u32 = 64 << 10;
 const PLAIN_LIMIT: u32 = 1 << 20;
@@ -53,7 +55,7 @@ enum Lead {
 #[derive(Clone, Debug)]
 pub(super) struct Scan {
     mode: Mode,
-    facts: Facts,
+    facts: LockEffects,
     word: [u8; WORD_MAX],
     /// Above WORD_MAX: the word is too long to matter.
     word_len: u8,
@@ -67,7 +69,7 @@ impl Scan {
     pub(super) const fn new() -> Scan {
         Scan {
             mode: Mode::Lead(Lead::Blank),
-            facts: Facts::new(false),
+            facts: LockEffects::new(false),
             word: [0; WORD_MAX],
             word_len: 0,
             at: 0,
@@ -80,7 +82,7 @@ impl Scan {
     pub(super) fn begin(&mut self, multi: bool, attributes: bool) {
         // The buffers keep their bytes: their lengths say what is valid, and clearing 160 bytes per statement is not free.
         self.mode = if attributes { Mode::Attributes } else { Mode::Lead(Lead::Blank) };
-        self.facts = Facts::new(multi);
+        self.facts = LockEffects::new(multi);
         self.word_len = 0;
         self.at = 0;
         self.text_len = 0;
@@ -332,7 +334,7 @@ impl Scan {
         self.facts.is_dynamic()
     }
 
-    /// What the complete text does; see [`Facts::effect`].
+    /// What the complete text does; see [`LockEffects::effect`].
     pub(super) fn effect(&self, dynamic: bool) -> Effect {
         self.facts.effect(dynamic, self.text.get(..usize::from(self.text_len)))
     }

@@ -3,8 +3,8 @@
 //! A text of up to 128 bytes is cut into at most 12 tokens. Anything out of the ordinary (escapes, double quotes, executable
 //! comments, a second statement) makes it no exact statement, and then the general, conservative rules stand.
 
+use super::keywords::{is_space, is_word};
 use super::locks::{NO_NAME, Name, Op};
-use super::words::{is_space, is_word};
 
 /// Longest name of a user lock (MySQL manual, locking functions).
 const NAME_MAX: usize = 64;

@@ -16,7 +16,7 @@ pub use blocking::{about_to_block, blocked_for_nothing, may_block};
 
 use crate::conn::{self, Conn, Framing, Use, Work};
 use crate::generic;
-use crate::identity::{apply_identity, judge};
+use crate::identity::{apply_identity, assign_class};
 use crate::mysql::{ClientEvent, Command, Opaque, PassReason as Statement, RequestClass};
 use crate::peer::peer_of;
 use crate::tls::Channel;
@@ -105,7 +105,7 @@ pub fn accepted(fd: i32) {
         inner.note_channel();
         drop(inner);
         // Nobody will say who the client is: its address is all that rules can see.
-        judge(region, session_id);
+        assign_class(region, session_id);
     }
 }
 
@@ -125,7 +125,7 @@ fn request_is_over(it: &Followed, mut inner: Use<'_>) {
     let work = it.conn.work();
     it.conn.set_work(Work::None);
     blocked::serves(None);
-    inner.named.answered();
+    inner.declared.answered();
     let holding = inner.holding();
     it.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
     let mut quota_left = false;
@@ -224,13 +224,13 @@ fn speak(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
     }
     match event {
         ClientEvent::Request(request) => {
-            inner.named.look(bytes);
+            inner.declared.look(bytes);
             if matches!(request.command, Command::RESET_CONNECTION | Command::CHANGE_USER) {
-                inner.named.reset();
+                inner.declared.reset();
             }
             begin_request(it, inner, request.class);
         }
-        ClientEvent::None if it.conn.work() != Work::None => inner.named.look(bytes),
+        ClientEvent::None if it.conn.work() != Work::None => inner.declared.look(bytes),
         ClientEvent::None => {}
     }
 }
@@ -260,7 +260,7 @@ fn receive_generic(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
     let begins = inner.generic.client_bytes(bytes);
     unseen::read(it, &mut inner, begins);
     if begins || it.conn.work() != Work::None {
-        inner.named.look(bytes);
+        inner.declared.look(bytes);
     }
     if !begins {
         return;
