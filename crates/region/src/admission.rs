@@ -1,40 +1,40 @@
-//! Letting sessions in and out: permits, the queue, sleeping and waking.
+//! Admission: permits, the queue, sleeping and waking.
 //!
 //! # Permits
-//! There are P permits, each a word on a cache line of its own. Whoever holds one is inside, so at
-//! most P are, exactly and without a shared counter that could be checked and then overshot. A
-//! session takes the permit that it held last if it is still free: below P each session keeps its own,
-//! and no cache line moves between processors.
+//! There are P permits, each a word on a cache line of its own. A session holds one while it runs,
+//! so at most P sessions run. There is no shared counter that could be checked and then overshot. A
+//! session takes the permit that it held last if that is still free. So below P each session keeps
+//! its own, and no cache line moves between processors.
 //!
 //! # Nobody is forgotten
-//! A session that finds no permit enqueues under the lock and raises `pending`; the first to raise it
-//! from zero then looks at all permits once more (`scan_permits`). A session that leaves frees its permit and then
-//! looks at `pending`. Both pairs are sequentially consistent: either the one sees the free permit, or
-//! the other sees that somebody waits, takes the lock and gives on the permit that it freed
-//! (`hand_over`). The look at all permits needs no lock, which is only taken to give one away: under
-//! the lock nothing grows with P.
+//! A session that finds no permit enqueues under the lock and raises `pending`. The first session
+//! to raise it from zero then scans all permits (`scan_permits`). A session that leaves frees its
+//! permit and then reads `pending`. Both pairs are sequentially consistent: either the first sees
+//! the free permit, or the second sees `pending` above zero, takes the lock and grants the permit
+//! that it freed (`hand_over`). The scan itself takes no lock; only granting a permit does. So
+//! nothing under the lock grows with P.
 //!
-//! Those who enqueue while `pending` is above zero look at no permit, for none is free that nobody
-//! will see to. It was above zero, without a break, since the first of them raised it, who looks at
-//! each permit after that. A permit that is free at this look is given away. One that is busy then and
-//! is freed later is freed either under the lock, where it is given on as long as anybody needs it,
-//! or without it: then its owner, who looks at `pending` after that, sees it above zero. The same is
-//! true of a permit that somebody took without the lock, having seen `pending` at zero a moment too
-//! late. Whatever else makes a permit free looks at all of them after it has raised `pending`: a
-//! larger P, the queue made anew, permits that were found again (`repair`).
+//! A session that enqueues while `pending > 0` need not scan the permits. The first waiter scanned
+//! them after it made `pending` nonzero. Every permit freed after that scan is handled by whoever
+//! frees it: under the lock it is granted to the next waiter; outside the lock the freeing thread
+//! reads `pending`, sees it nonzero, and dispatches. The same holds for a permit that was taken
+//! without the lock by a session that had read `pending` as zero a moment before. Everything else
+//! that frees permits scans them all after it has raised `pending`: a larger P, a rebuilt queue,
+//! and permits that `repair` found.
 //!
-//! The first of them goes on looking although it was given a permit itself meanwhile.
+//! The first waiter finishes its scan even if it is granted a permit meanwhile.
 //!
-//! It may die or be stopped before it has looked at all, or an owner between freeing its permit and
-//! looking, or somebody may not get the lock. The daemon looks at all permits twenty times a second
-//! if anybody waits ([`Region::dispatch_all`]), and without a daemon nobody waits. `tests/forgotten.rs`
-//! tries all orders of these steps on a model.
+//! Three things can cut this short: the first waiter is killed or stopped during its scan, an owner
+//! is stopped between freeing its permit and reading `pending`, or a session does not get the lock.
+//! Therefore the daemon scans all permits at each heartbeat while any session is queued
+//! ([`Region::dispatch_all`]). Without a daemon no session is queued. `tests/forgotten.rs` tries
+//! all orders of these steps on a model.
 //!
 //! # Nobody is held for ever
-//! A sleeper wakes every fifth of a second and looks whether the daemon lives, the gate is open
-//! and its longest hold is over; each of these lets it pass. If all who wait may pass at the same
-//! moment, they leave over a short ramp (`headworks_policy::ramp`). Whoever passes holds no permit and
-//! gives none back.
+//! A queued session wakes every fifth of a second. It passes if the daemon is gone, the gate was
+//! opened, or it has waited for the longest hold. If all queued sessions may pass at the same
+//! moment, they leave over a short ramp (`headworks_policy::ramp`). A session that passes holds no
+//! permit and gives none back.
 
 use crate::entered::{Entered, PassReason};
 use crate::futex;
@@ -46,7 +46,7 @@ use headworks_policy::wrr::ClassShare;
 use headworks_policy::{CLASSES, Nanos};
 
 impl Region {
-    /// Claims a slot for a new session. `None` when all are taken; the connection then passes.
+    /// Claims a slot for a new session. `None` if all are taken; the connection then passes.
     pub fn register(&self, pid: u32, now: Nanos) -> Option<u32> {
         let Some(session) = self.claim_slot(pid) else {
             self.count(Counter::SlotTableFull);
@@ -60,9 +60,9 @@ impl Region {
         Some(session)
     }
 
-    /// Counts an answered request of the session with this slot: what it waited in the gate until
-    /// it was admitted, and what it took until `now`. Several that came and were answered together
-    /// count as `requests`. Only for the thread that serves the session.
+    /// Counts an answered request: how long it was queued, and how long it ran until `now`.
+    /// `requests` is more than one for requests that arrived together and were answered together.
+    /// Only for the thread that serves the session.
     pub fn record(
         &self,
         session: u32,
@@ -82,7 +82,8 @@ impl Region {
         self.histograms.record(class, sessions, wait, wait + run, requests);
     }
 
-    /// Gives back everything a session holds and its slot; its counters go to its class.
+    /// Gives back everything that a session holds, and its slot. Its counters are added to its
+    /// class.
     pub fn unregister(&self, session: u32) {
         let Some(slot) = self.session(session) else { return };
         if slot.state() == State::Free {
@@ -97,7 +98,7 @@ impl Region {
             self.hand_over(gate, wakes, permit);
             permit.is_some()
         });
-        // A granter that was killed has booked one on it late: perhaps more was left undone.
+        // A killed granter had granted this session a permit: it may have left more undone.
         if late == Some(true) {
             self.scan_permits();
         }
@@ -127,7 +128,7 @@ impl Region {
         }
     }
 
-    /// Puts a session into a class and marks whether it is ever held.
+    /// Puts a session into a class and sets whether it bypasses the gate.
     pub fn classify(&self, session: u32, class: u32, bypass: bool, epoch: u32) {
         let Some(slot) = self.session(session) else { return };
         slot.class.store(class.min(CLASSES as u32 - 1), Ordering::Relaxed);
@@ -137,12 +138,13 @@ impl Region {
         self.locked(|gate, _| gate.wrr.reclassify(session, class));
     }
 
-    /// Marks a session whose conversation cannot be followed: never held, whatever the rules say.
+    /// Marks a session whose protocol cannot be followed. It bypasses the gate, whatever the rules
+    /// say.
     pub fn stop_following(&self, session: u32) {
         let Some(slot) = self.session(session) else { return };
         let flags = slot.flags.load(Ordering::Relaxed);
         slot.flags.store(flags | FLAG_UNFOLLOWED, Ordering::Relaxed);
-        // Its own thread may be held, and ends its wait itself.
+        // Its own thread may be queued. It then ends its wait itself.
         if slot.move_state(State::Queued, State::Cancelled) {
             futex::wake(&slot.state, 1);
         } else {
@@ -150,21 +152,21 @@ impl Region {
         }
     }
 
-    /// Follows a session again that was [left alone](Region::stop_following) for a while.
+    /// Follows a session again after [`Region::stop_following`].
     pub fn resume_following(&self, session: u32) {
         let Some(slot) = self.session(session) else { return };
         let flags = slot.flags.load(Ordering::Relaxed);
         slot.flags.store(flags & !FLAG_UNFOLLOWED, Ordering::Relaxed);
     }
 
-    /// A request of `session`, which holds nothing, wants to start its turn. Returns when it may,
-    /// at the latest when the longest hold is over.
+    /// Admits a request of a session that holds no permit. Returns when the request may run, at the
+    /// latest after the longest hold.
     pub fn enter(&self, session: u32, arrived: Nanos) -> Entered {
         let Some(slot) = self.session(session) else { return Entered::Passed(PassReason::Bypass) };
         self.try_enter(slot).unwrap_or_else(|| self.wait_for_turn(session, slot, arrived))
     }
 
-    /// What needs no waiting.
+    /// Admits at once, if it can.
     pub(crate) fn try_enter(&self, slot: &SessionSlot) -> Option<Entered> {
         slot.used.store(0, Ordering::Relaxed);
         slot.quota.store(1, Ordering::Relaxed);
@@ -181,8 +183,8 @@ impl Region {
         None
     }
 
-    /// The turn is over: gives the permit back and accounts for what was used. Also right for a
-    /// session that holds no permit.
+    /// The turn is over: gives the permit back and charges the session for its requests. Harmless
+    /// for a session that holds no permit.
     pub fn leave(&self, session: u32) {
         let Some(slot) = self.session(session) else { return };
         if slot.state() == State::Idle {
@@ -190,7 +192,8 @@ impl Region {
         }
         slot.end_pause();
         let overdraft = slot.state() == State::Owed;
-        // Written by this thread, or by the granter while this thread waits: no swap is needed.
+        // Only this thread writes it, or the granter while this thread waits: a plain load and
+        // store do.
         let accounted = slot.accounted.load(Ordering::Relaxed) != 0;
         slot.accounted.store(0, Ordering::Relaxed);
         let used = slot.used.load(Ordering::Relaxed);
@@ -216,8 +219,8 @@ impl Region {
         }
     }
 
-    /// The socket of `session` was shut down or closed, perhaps by another thread: it is not held
-    /// any longer, now or later.
+    /// The session's socket was shut down or closed, perhaps by another thread. It is never queued
+    /// again, and a wait ends at once.
     pub fn cancel(&self, session: u32) {
         let Some(slot) = self.session(session) else { return };
         slot.closing.store(1, Ordering::SeqCst);
@@ -227,17 +230,18 @@ impl Region {
         }
     }
 
-    /// Gives free permits to those who wait. Called by the daemon twenty times a second: see "Nobody is
-    /// forgotten".
+    /// Grants free permits to queued sessions. Called by the daemon at each heartbeat: see "Nobody
+    /// is forgotten".
     pub fn dispatch_all(&self) {
         if self.pending.count.load(Ordering::SeqCst) > 0 {
-            // Whoever had the lock may be dead, and the permits that it had in hand with it.
+            // Taking the lock recovers the permits in transfer, if the previous owner died with it.
             self.locked(|_, _| ());
             self.scan_permits();
         }
     }
 
-    /// Gives back what the sessions of an earlier process with this number held, for the process that has it now.
+    /// Gives back what an earlier process with this number held. The process that has the number
+    /// calls it at its start.
     pub fn reclaim_from_previous_process(&self, pid: u32) {
         for session in 0..self.high_water() {
             let slot = &self.sessions[session as usize];
@@ -247,8 +251,9 @@ impl Region {
         }
     }
 
-    /// Gives back what a session of the process `pid` holds, which is gone. Not if the slot is somebody else's by now; of
-    /// several that do it one succeeds, and if that one dies over it, the slot says so.
+    /// Gives back what a session of the dead process `pid` holds. Does nothing if the slot belongs
+    /// to another process by now. Of several callers one succeeds; if that one dies meanwhile, its
+    /// number in the slot says so.
     pub fn release_dead_session(&self, session: u32, pid: u32) {
         let Some(slot) = self.session(session) else { return };
         let own = std::process::id();
@@ -256,7 +261,7 @@ impl Region {
             return;
         }
         if slot.state() == State::Free {
-            // It was claimed, and no more.
+            // The process died while it claimed the slot.
             self.free_slot(session);
             return;
         }
@@ -264,8 +269,8 @@ impl Region {
         self.unregister(session);
     }
 
-    /// Writes new settings and lets those in or pass whom they concern. `false` if the lock was
-    /// not to be had: ζ then counts from the next time on. Leaves `off` as it is.
+    /// Writes new settings, and admits or passes the sessions that they concern. `false` if the
+    /// lock was busy: ζ then counts from the next time on. Does not change `off`.
     pub fn apply(&self, settings: &crate::control::Settings) -> bool {
         self.control.store(settings);
         let done = self.locked(|gate, _| {
@@ -279,8 +284,9 @@ impl Region {
         done.is_some()
     }
 
-    /// Sets P, unless somebody has set it, fixed it or left it to the search since the settings were `seen`; says whether
-    /// it did. Nobody is held who was inside: with a smaller P, permits are not given again as they become free.
+    /// Sets P, unless P or the search for it was changed since the settings were `seen`. Returns
+    /// whether it did. A smaller P takes no permit from a running session: permits beyond P are not
+    /// granted again once they are free.
     pub fn tune_parallelism(&self, seen: &crate::control::Settings, parallelism: u32) -> bool {
         if !self.control.exchange_parallelism(seen, parallelism) {
             return false;
@@ -290,20 +296,20 @@ impl Region {
         true
     }
 
-    /// Sets ζ. `false` if the lock was not to be had: it then counts from the next time on.
+    /// Sets ζ. `false` if the lock was busy: it then counts from the next time on.
     pub fn tune_quota(&self, zeta: u32) -> bool {
         self.control.store_zeta(zeta);
         self.locked(|gate, _| gate.wrr.set_zeta(zeta)).is_some()
     }
 
-    /// Sets how many sessions beyond P may be inside, for the stall detector.
+    /// Sets the stall detector's bonus: how many sessions may run beyond P.
     pub fn set_bonus(&self, bonus: u32) {
         self.control.store_bonus(bonus);
         self.locked(|_, _| self.count_excess());
         self.scan_permits();
     }
 
-    /// Opens the gate for everybody, or closes it. Those who wait leave in turn, over 0.2 s.
+    /// Opens the gate, or closes it. When it opens, queued sessions leave over 0.2 s.
     pub fn set_off(&self, off: bool) {
         self.control.store_off(off);
         if off {
@@ -336,7 +342,7 @@ impl Region {
         slot.target_us.store(us, Ordering::Relaxed);
     }
 
-    /// Wakes every held thread, so that it looks around.
+    /// Wakes every queued session, so that it checks whether it may pass.
     pub fn wake_everybody(&self) {
         for slot in &self.sessions[..self.high_water() as usize] {
             if slot.state() == State::Queued {
@@ -361,7 +367,7 @@ impl Region {
         Entered::Passed(reason)
     }
 
-    /// Counts one request in the session's turn and says whether it still has quota for another.
+    /// Counts one request of the session's turn. Returns whether quota is left for another.
     pub fn spend(&self, slot: &SessionSlot) -> bool {
         self.spend_many(slot, 1)
     }
@@ -375,7 +381,8 @@ impl Region {
         slot.used.load(Ordering::Relaxed) < slot.quota.load(Ordering::Relaxed)
     }
 
-    /// For tests: takes the lock and never gives it back, as a thread does that is killed inside.
+    /// For tests: takes the lock and never releases it, like a thread that is killed while it holds
+    /// it.
     #[doc(hidden)]
     pub fn die_with_the_lock(&self) {
         core::mem::forget(self.lock.lock.acquire(|_| false));

@@ -1,16 +1,17 @@
 //! Permits: who has one, who gets one next.
 //!
-//! A permit is a word: free, or busy with a owner that says whose it is. Sessions take and free them
-//! without the lock while nobody waits; the rest happens under the lock, where the policy decides.
+//! A permit is a word: free, or busy with the id of its owner. Sessions take and free permits
+//! without the lock while no session is queued. Everything else happens under the lock, where the
+//! policy decides.
 //!
 //! # The word decides whose a permit is
-//! A slot names the permit that its session has, but only the owner in the permit's word makes it so.
-//! Whoever frees a permit or gives it on exchanges that very owner: a thread that was stopped for
-//! seconds (SIGSTOP, a paused machine) between two instructions may have been taken for dead, and
-//! its permit may be a stranger's by now.
+//! A slot names the permit that its session has, but only the owner id in the permit's word counts.
+//! Whoever frees or grants a permit exchanges that id. A thread that was stopped for seconds
+//! (SIGSTOP, a paused machine) between two instructions may have been taken for dead. Its permit
+//! may then belong to another session.
 //!
-//! On its way from one session to the next a permit has the owner [`IN_TRANSFER`]: it belongs to whoever has the
-//! lock. If that one dies, all such permits are nobody's (`repair`).
+//! A permit on its way from one session to the next has the owner id [`IN_TRANSFER`] and belongs to
+//! the thread that holds the lock. If that thread dies, `repair` frees the permits in transfer.
 
 use crate::control::PERMITS;
 use crate::futex;
@@ -22,10 +23,10 @@ use headworks_policy::gate::{Gate, Next};
 
 pub(crate) const BUSY: u32 = 1 << 31;
 
-/// Mark of a permit that is being given. No session has this number.
+/// Owner id of a permit in transfer. No session has this number.
 pub(crate) const IN_TRANSFER: u32 = SESSIONS as u32;
 
-/// The session that has a permit, if one has. Nobody's slot belongs to a permit that is being given.
+/// The session that has the permit, if one has. No slot belongs to a permit in transfer.
 pub(crate) fn holder(region: &Region, permit: u32) -> Option<u32> {
     let word = region.permits[permit as usize % PERMITS].word.load(Ordering::Relaxed);
     (word & BUSY != 0).then_some(word & !BUSY)
@@ -67,11 +68,12 @@ impl<'a> Wakes<'a> {
 /// A [`Waker`], as a number; zero for none.
 static WAKER: AtomicUsize = AtomicUsize::new(0);
 
-/// Tells a session of this process that its turn has come. `false` if it does not know the session, whose thread then sleeps on
-/// its slot. Called by whoever grants the turn, with the region's lock released.
+/// Tells a session of this process that it was admitted. `false` if the process does not know the
+/// session, whose thread then sleeps on its slot. Called by the granter after it released the
+/// region's lock.
 pub type Waker = fn(session: u32) -> bool;
 
-/// Says how this process wakes sessions that no thread sleeps for.
+/// Sets how this process wakes sessions that no thread sleeps for.
 pub fn set_waker(waker: Waker) {
     WAKER.store(waker as usize, Ordering::Release);
 }
@@ -86,10 +88,11 @@ impl Region {
         }
     }
 
-    /// Lets a session in with a free permit, the one it held last first. `false` if there is none.
+    /// Takes a free permit for a session, the one that it held last if possible. `false` if none is
+    /// free.
     pub(crate) fn take_free_permit(&self, slot: &SessionSlot) -> bool {
         let mine = self.session_of(slot);
-        // It has one that a granter gave back too late: not one more.
+        // It has a permit already: a granter was late.
         if self.own_permit(mine, slot.permit.load(Ordering::Acquire)).is_some() {
             slot.set_state(State::Running);
             return true;
@@ -104,16 +107,16 @@ impl Region {
         taken.is_some_and(|permit| self.confirm_permit(slot, mine, permit))
     }
 
-    /// The session of this slot has just taken a permit and goes inside. `false` if the permit was taken
-    /// for lost meanwhile, because its thread was stopped for seconds before it could say so: it is
-    /// somebody else's then, or will be.
+    /// The session of this slot has just taken a permit: writes that into the slot. `false` if the
+    /// permit was reclaimed meanwhile, because the thread was stopped for seconds before it could
+    /// write the slot. The permit belongs to another session then, or will.
     fn confirm_permit(&self, slot: &SessionSlot, session: u32, permit: u32) -> bool {
         let before = slot.state();
         slot.permit.store(permit + 1, Ordering::Relaxed);
         slot.last_permit.store(permit, Ordering::Relaxed);
         slot.set_state(State::Running);
-        // The look comes after the stores in the program's order, which a stop between them keeps.
-        // A fence between processors would only serve the few nanoseconds in which `reclaim` acts.
+        // The check comes after the stores in program order, which a stop between them keeps. A
+        // fence between processors would only cover the few nanoseconds in which `reclaim` runs.
         compiler_fence(Ordering::SeqCst);
         if self.own_permit(session, permit + 1).is_some() {
             return true;
@@ -138,32 +141,33 @@ impl Region {
                 .is_ok()
     }
 
-    /// Makes a permit that is held under one owner busy under another. `false` if it is not.
+    /// Changes a permit's owner. `false` if it has another owner than `from`.
     fn exchange(&self, permit: u32, from: u32, to: u32) -> bool {
         let word = &self.permits[permit as usize].word;
         let (from, to) = (BUSY | from, BUSY | to);
         word.compare_exchange(from, to, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Frees a permit that is held under this owner. `false` if it is not.
+    /// Frees a permit. `false` if it has another owner.
     pub(crate) fn release(&self, permit: u32, owner: u32) -> bool {
         let word = &self.permits[permit as usize].word;
         word.compare_exchange(BUSY | owner, owner, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// The permit that a slot's word names, if it is really this session's at this moment.
+    /// The permit that a slot's word names, if it belongs to this session at this moment.
     pub(crate) fn own_permit(&self, session: u32, word: u32) -> Option<u32> {
         let held = |permit: u32| self.permits[permit as usize].word.load(Ordering::Relaxed);
         named(word).filter(|&permit| held(permit) == BUSY | session)
     }
 
-    /// Frees a permit of `session` without the lock, and gives it to somebody if anybody waits. `false`
-    /// if it is not that session's: its slot was tampered with, or the permit was taken for lost.
+    /// Frees a session's permit without the lock, and grants it to another if any is queued.
+    /// `false` if the permit is not the session's: its slot was overwritten, or the permit was
+    /// reclaimed.
     pub(crate) fn free_permit(&self, session: u32, permit: u32) -> bool {
         if !self.release(permit, session) {
             return false;
         }
-        // After the permit is free: see "Nobody is forgotten". Only this one is to be seen to.
+        // After the permit is free: see "Nobody is forgotten". Only this permit needs handling.
         if self.pending.count.load(Ordering::SeqCst) > 0 {
             self.locked(|gate, wakes| {
                 if self.claim(permit, IN_TRANSFER) {
@@ -174,22 +178,23 @@ impl Region {
         true
     }
 
-    /// Takes the permit of a session that leaves into the hand. The lock is held.
+    /// Puts the permit of a leaving session into transfer. The lock is held.
     pub(crate) fn take_back(&self, session: u32, slot: &SessionSlot) -> Option<u32> {
-        // The word before the slot: a permit in the hand is found at once if this thread dies here.
+        // The permit's word before the slot: if this thread dies here, the permit is found in
+        // transfer.
         let permit = named(slot.permit.load(Ordering::Acquire))
             .filter(|&permit| self.exchange(permit, session, IN_TRANSFER));
         slot.permit.store(0, Ordering::Relaxed);
         permit
     }
 
-    /// Whether a free permit may be taken by whoever comes: nobody waits or is owed one.
+    /// Whether a free permit may be taken without the lock: no session is queued or owed one.
     pub(crate) fn is_quiet(&self) -> bool {
         self.pending.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Gives a permit in the hand to whoever needs it first, or frees it if nobody does. Looks at no
-    /// other permit: while somebody needs one, none is free. The lock is held.
+    /// Grants a permit in transfer to the session that is next, or frees it if none needs one.
+    /// Scans no other permit: while a session needs one, none is free. The lock is held.
     pub(crate) fn hand_over(
         &self,
         gate: &mut Gate,
@@ -197,7 +202,8 @@ impl Region {
         mut in_transfer: Option<u32>,
     ) {
         let limit = self.control.limit();
-        // Each pass gives the permit away or drops an entry: no more passes than there can be sessions.
+        // Each pass grants the permit or drops an entry: at most as many passes as there are
+        // sessions.
         for _ in 0..2 * SESSIONS {
             let Some(permit) = in_transfer else { return };
             if permit >= limit {
@@ -208,7 +214,7 @@ impl Region {
                 self.replace_excess(limit, permit)
             } else {
                 match gate.decide() {
-                    Some(next) => self.give(gate, wakes, next, permit),
+                    Some(next) => self.grant(gate, wakes, next, permit),
                     None => break,
                 }
             };
@@ -218,9 +224,10 @@ impl Region {
         }
     }
 
-    /// Gives free permits to those who need one while there are both. Looks at each permit, on its
-    /// own cache line: only for the first who comes to need one, and where permits may have become
-    /// free that nobody has in hand. What they need was published before: see "Nobody is forgotten".
+    /// Grants free permits to sessions that need one, as long as there are both. Reads each
+    /// permit's cache line. Used by the first session that comes to need a permit, and where
+    /// permits may have become free outside a transfer. `pending` was raised before: see "Nobody is
+    /// forgotten".
     pub(crate) fn scan_permits(&self) {
         for permit in 0..self.control.limit() {
             if self.pending.count.load(Ordering::SeqCst) == 0 {
@@ -234,24 +241,31 @@ impl Region {
                     self.hand_over(gate, wakes, Some(permit));
                 }
             });
-            // Whoever has the lock for long keeps nobody here; the daemon looks again.
+            // If the lock is held for long, the daemon scans again.
             if done.is_none() {
                 return;
             }
         }
     }
 
-    /// Gives a permit in the hand to whom the policy names; returns it if that one does not take it.
-    fn give(&self, gate: &mut Gate, wakes: &mut Wakes<'_>, next: Next, permit: u32) -> Option<u32> {
+    /// Grants a permit in transfer to the session that the policy chose. Returns the permit if that
+    /// session does not take it.
+    fn grant(
+        &self,
+        gate: &mut Gate,
+        wakes: &mut Wakes<'_>,
+        next: Next,
+        permit: u32,
+    ) -> Option<u32> {
         let (session, wanted) = match next {
             Next::Admit(turn) => (turn.session, State::Queued),
             Next::Repay(session) => (session, State::Owed),
         };
         let slot = &self.sessions[session as usize];
-        // Before anything is booked: whoever went on meanwhile may have a permit of its own.
+        // Before the permit is assigned: the session may have one of its own by now.
         let mut in_transfer = Some(permit);
         if slot.state() == wanted {
-            self.book(slot, session, permit);
+            self.assign(slot, session, permit);
             if let Next::Admit(turn) = next {
                 slot.quota.store(turn.quota, Ordering::Relaxed);
                 slot.accounted.store(1, Ordering::Relaxed);
@@ -262,7 +276,7 @@ impl Region {
                 }
                 return None;
             }
-            // Its own thread may have found the booked permit and freed it.
+            // Its own thread may have found the assigned permit and freed it.
             let (old, none) = (permit + 1, 0);
             let _ = slot.permit.compare_exchange(old, none, Ordering::AcqRel, Ordering::Relaxed);
             in_transfer = self.exchange(permit, session, IN_TRANSFER).then_some(permit);
@@ -281,8 +295,8 @@ impl Region {
         self.lock.excess.store(excess, Ordering::Relaxed);
     }
 
-    /// Counts the busy permits beyond the limit, after the limit changed: with the queue made anew, all
-    /// that looks at each permit under the lock. The lock is held.
+    /// Counts the busy permits beyond the limit, after the limit changed. This and a rebuilt queue
+    /// are all that reads each permit under the lock. The lock is held.
     pub(crate) fn count_excess(&self) {
         let limit = self.control.limit();
         let beyond = &self.permits[limit as usize..];
@@ -291,21 +305,21 @@ impl Region {
         self.lock.excess_from.store(limit, Ordering::Relaxed);
     }
 
-    /// Books a permit in the hand on a session that holds one beyond the limit, in exchange for that
-    /// one; returns it if there is no such session. No permit is looked at twice, as none beyond the
-    /// limit is taken again. The lock is held.
+    /// Assigns a permit in transfer to a session that holds one beyond the limit, in exchange for
+    /// that one. Returns the permit if there is no such session. Reads no permit twice, as none
+    /// beyond the limit is taken again. The lock is held.
     fn replace_excess(&self, limit: u32, permit: u32) -> Option<u32> {
         let from = self.lock.excess_from.load(Ordering::Relaxed).max(limit);
         for beyond in from..PERMITS as u32 {
             self.lock.excess_from.store(beyond + 1, Ordering::Relaxed);
             let Some(session) = holder(self, beyond) else { continue };
             let Some(slot) = self.session(session) else { continue };
-            // Before the slot names it: its session may give it back as soon as it does.
+            // Before the slot names it: the session may give it back as soon as it does.
             if !self.exchange(permit, IN_TRANSFER, session) {
                 return None;
             }
             let (old, new) = (beyond + 1, permit + 1);
-            // Fails if its owner gives it back at this moment.
+            // Fails if the owner gives it back at this moment.
             if slot.permit.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 slot.last_permit.store(permit, Ordering::Relaxed);
                 self.release(beyond, session);
@@ -320,30 +334,32 @@ impl Region {
         Some(permit)
     }
 
-    /// Books a permit in the hand on a session that has none.
-    fn book(&self, slot: &SessionSlot, session: u32, permit: u32) {
+    /// Assigns a permit in transfer to a session that has none.
+    fn assign(&self, slot: &SessionSlot, session: u32, permit: u32) {
         slot.last_permit.store(permit, Ordering::Relaxed);
-        // The word last: if this thread dies before, the permit is found in its hand; if after, the
-        // slot says for whom it was.
+        // The permit's word last. If this thread dies before that, the permit is found in transfer;
+        // if after, the slot says whose it is.
         slot.permit.store(permit + 1, Ordering::Release);
         self.exchange(permit, IN_TRANSFER, session);
     }
 
-    /// How many permits are spoken for. The lock is held.
-    fn spoken_for(&self, gate: &Gate) -> u32 {
+    /// How many permits are needed: by queued sessions, by owed ones, and for those beyond P. The
+    /// lock is held.
+    fn permits_needed(&self, gate: &Gate) -> u32 {
         (gate.pending() as u32).saturating_add(self.excess())
     }
 
-    /// Tells everybody how many permits are spoken for. The lock is held.
+    /// Publishes how many permits are needed. The lock is held.
     pub(crate) fn publish_pending(&self, gate: &Gate) {
-        let spoken_for = self.spoken_for(gate);
-        // All look at this word: it is written if it changes.
-        if self.pending.count.load(Ordering::Relaxed) != spoken_for {
-            self.pending.count.store(spoken_for, Ordering::SeqCst);
+        let permits_needed = self.permits_needed(gate);
+        // All threads read this word: it is written only if it changes.
+        if self.pending.count.load(Ordering::Relaxed) != permits_needed {
+            self.pending.count.store(permits_needed, Ordering::SeqCst);
         }
     }
 
-    /// Runs `work` on the policy's state with the lock held; `None` if the lock was not to be had.
+    /// Runs `work` on the policy's state with the lock held. `None` if the lock was busy for too
+    /// long.
     pub(crate) fn locked<T>(&self, work: impl FnOnce(&mut Gate, &mut Wakes<'_>) -> T) -> Option<T> {
         let mut wakes = Wakes::new(self);
         let held = self.lock.lock.acquire(|now| self.heartbeat.stale(now))?;

@@ -1,26 +1,26 @@
-//! Putting right what threads left that were killed or stopped in the middle of something.
+//! Repairs what threads left behind that were killed or stopped in the middle of an operation.
 //!
 //! # Where a thread may die
-//! Of what is done under the lock, whoever takes it next makes everything anew that follows from the
-//! slots and the permits (`rebuild`): the queue, the debts of permits, the count of those beyond P.
-//! Three things do not follow from them, and each step of giving a permit is ordered so that they can
+//! Most state under the lock follows from the slots and the permits: the queue, the debts of
+//! permits, the count of permits beyond P. The next owner of the lock rebuilds it (`rebuild`).
+//! Three things do not follow from them. Each step of granting a permit is ordered so that they can
 //! be told apart:
 //!
-//! * *A permit in the hand* has a owner of its own ([`IN_TRANSFER`]). Nobody else can have one in hand while
-//!   the lock is held, so all of them are free.
-//! * *A permit that is booked on a session which has not been told*: its slot names the permit and its
-//!   state says that it waits, or is owed one. It is told.
-//! * *A permit that no slot knows of*, or one whose session has no use for it: a thread was killed after
-//!   it had taken the permit and before its slot said so, or between forgetting it and freeing it. A
-//!   thread that is alive may be at that very point, so the daemon looks twice ([`Region::reclaim`]).
+//! * *A permit in transfer* has an owner id of its own ([`IN_TRANSFER`]). Only the owner of the
+//!   lock has permits in transfer, so all of them are free.
+//! * *A permit that is assigned to a session which was not woken*: its slot names the permit, and
+//!   its state says that it is queued or owed one. It is woken.
+//! * *A permit that no slot names*, or whose session does not need it: a thread was killed between
+//!   taking the permit and writing its slot, or between clearing its slot and freeing the permit. A
+//!   live thread may be at that very point, so the daemon checks twice ([`Region::reclaim`]).
 //!
-//! What was killed without the lock in its hand changes nothing but its own slot and permits; the
-//! slot is given back by the daemon once its process or thread is gone.
+//! A thread that is killed without the lock has changed nothing but its own slot and permit. The
+//! daemon frees the slot once the process or thread is gone.
 //!
 //! # Where the queue may be wrong
-//! A session that does not get the lock is let pass all the same, and its entry may stay in the queue.
-//! Whoever comes upon such an entry drops it, but until then it counts as one who needs a permit, and
-//! nobody enters without the lock. Hence the second part of [`Region::reclaim`].
+//! A session that does not get the lock passes, and its entry may stay in the queue. Whoever finds
+//! such an entry drops it. Until then it counts as a session that needs a permit, and no session is
+//! admitted without the lock. The second part of [`Region::reclaim`] removes it.
 
 use crate::control::PERMITS;
 use crate::layout::{Counter, Region};
@@ -30,12 +30,12 @@ use core::sync::atomic::Ordering;
 use headworks_policy::gate::Gate;
 use headworks_policy::wrr::ClassShare;
 
-/// Sessions or permits that are looked at while the lock is held once: some microseconds.
+/// Sessions or permits that are checked under one hold of the lock: some microseconds.
 const SLICE: usize = 128;
 
 impl Region {
-    /// Makes the policy's state anew from the sessions' slots and the permits, after somebody died while
-    /// changing it. Debts in requests are lost. The lock is held.
+    /// Rebuilds the policy's state from the sessions' slots and the permits, after a thread died
+    /// while it changed it. Debts in requests are lost. The lock is held.
     #[cold]
     pub(crate) fn rebuild(&self, gate: &mut Gate, wakes: &mut Wakes<'_>) {
         gate.clear();
@@ -57,7 +57,7 @@ impl Region {
             match slot.state() {
                 State::Queued if booked => {
                     slot.accounted.store(1, Ordering::Relaxed);
-                    // Unless it has gone on by itself: it then gives the permit back when it leaves.
+                    // Unless it went on by itself: it then gives the permit back when it leaves.
                     if slot.move_state(State::Queued, State::Running) {
                         wakes.push(session);
                     }
@@ -71,37 +71,37 @@ impl Region {
             }
         }
         self.count_excess();
-        // Who comes under the same lock has to know that others need a permit. These get one as soon
-        // as it is released.
+        // Whoever acts under the same lock has to know that sessions need a permit. They are
+        // granted one as soon as the lock is released.
         self.publish_pending(gate);
     }
 
-    /// Frees the permits whose owners do not know of them or have no use for them: somebody was
-    /// killed between two steps. `seen` is what the last look found; only a permit that looks
-    /// orphaned twice is freed, because a session writes its slot a moment after the permit.
+    /// Frees permits whose owners do not name them or do not need them: a thread was killed between
+    /// two steps. A session writes its slot a moment after the permit, so a permit is freed only if
+    /// two checks in a row find it orphaned. `seen` holds what the last check found.
     ///
-    /// Then makes the queue agree with what the sessions do. Called by the daemon every second; without
-    /// the lock nothing is done.
+    /// Then makes the queue agree with the sessions' states. Called by the daemon every second.
+    /// Does nothing if the lock is busy.
     pub fn reclaim(&self, seen: &mut [u32; PERMITS]) {
-        let mut go_on = true;
+        let mut got_lock = true;
         let mut slices = (0..PERMITS).step_by(SLICE);
-        while let Some(from) = slices.next().filter(|_| go_on) {
-            go_on = self.reclaim_permits(seen, from..PERMITS.min(from + SLICE));
+        while let Some(from) = slices.next().filter(|_| got_lock) {
+            got_lock = self.reclaim_permits(seen, from..PERMITS.min(from + SLICE));
         }
         let sessions = self.high_water();
         let mut slices = (0..sessions).step_by(SLICE);
-        // Whoever has the lock for long keeps the daemon from nothing else.
-        while let Some(from) = slices.next().filter(|_| go_on) {
+        // A lock that is held for long does not delay the daemon's other work.
+        while let Some(from) = slices.next().filter(|_| got_lock) {
             let slice = from..sessions.min(from + SLICE as u32);
             slice.clone().for_each(|session| self.find_slot_again(session));
             let done =
                 self.locked(|gate, _| slice.for_each(|session| self.reconcile(gate, session)));
-            go_on = done.is_some();
+            got_lock = done.is_some();
         }
         self.scan_permits();
     }
 
-    /// Says whether the lock was to be had.
+    /// Returns whether it got the lock.
     fn reclaim_permits(&self, seen: &mut [u32; PERMITS], slice: core::ops::Range<usize>) -> bool {
         let done = self.locked(|_, _| {
             for at in slice {
@@ -109,7 +109,7 @@ impl Region {
                 let word = permit.word.load(Ordering::SeqCst);
                 let owner = word & !BUSY;
                 let orphan = word & BUSY != 0 && !self.is_held(at as u32, owner);
-                // Nobody but the one with the lock has a permit in hand.
+                // Only the owner of the lock has permits in transfer.
                 let lost = orphan && (seen[at] == word || owner == IN_TRANSFER);
                 if lost && self.release(at as u32, owner) {
                     self.count(Counter::Reclaimed);
@@ -120,7 +120,7 @@ impl Region {
         done.is_some()
     }
 
-    /// Whether the session with this owner has the permit, and in a state in which it will give it back.
+    /// Whether this session has the permit and is in a state in which it will give it back.
     fn is_held(&self, permit: u32, owner: u32) -> bool {
         let Some(slot) = self.session(owner) else { return false };
         slot.permit.load(Ordering::Acquire) == permit + 1
@@ -129,8 +129,8 @@ impl Region {
 
     /// Makes the queue's entries for a session agree with its state. The lock is held.
     ///
-    /// A session that changes its state at this moment takes the lock next: nothing that it finds then
-    /// is done a second time.
+    /// A session that changes its state at this moment takes the lock next. What it finds done then
+    /// is not done again.
     fn reconcile(&self, gate: &mut Gate, session: u32) {
         let Some(slot) = self.session(session) else { return };
         let state = slot.state();

@@ -1,10 +1,10 @@
-//! Waiting for a turn: in one go, or in steps between which the caller attends to other things.
+//! Waiting to be admitted: in one go, or in steps between which the server does other work.
 //!
-//! A thread that serves one connection has nothing else to do and sleeps until its turn comes. A
-//! process that serves one connection has: signals tell it to end, to take part in something that
-//! all processes must take part in, or to tell its client something. It waits in steps, and after
-//! each of them its server sees what happened. Between two steps its session stays where it is in the
-//! queue, and a turn that comes meanwhile is found by the next step.
+//! A thread that serves one connection has nothing else to do, and sleeps until its session is
+//! admitted. A process that serves one connection must react to signals: to end, to take part in
+//! something that all processes do, or to tell its client something. It waits in steps, and its
+//! server sees the signals after each step. Between two steps its session keeps its position in the
+//! queue. The next step finds whether it was admitted meanwhile.
 
 use crate::clock;
 use crate::entered::{Entered, PassReason};
@@ -16,13 +16,13 @@ use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_policy::gate::Gate;
 
-/// Longest sleep of a held thread before it looks around.
+/// Longest sleep of a queued thread before it checks whether it may pass.
 const MAX_SLEEP: Nanos = Nanos::from_millis(200);
 
-/// Time after the moment at which a heartbeat gets too old.
+/// Added to the time at which the heartbeat gets too old, so that it is too old at the check.
 const STALE_MARGIN: Nanos = Nanos::from_micros(100);
 
-/// A wait and its limit, which is the one that was in force when it began.
+/// A wait and its limit, as it was when the wait began.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wait {
     /// When the request arrived.
@@ -35,13 +35,13 @@ impl Wait {
     pub const NONE: Wait = Wait { arrived: Nanos(0), hold_max: Nanos(0) };
 }
 
-/// What a look at a session that waits has shown.
+/// Result of checking a queued session.
 enum Check {
-    /// It may sleep this long before the next look.
+    /// It may sleep for this long before the next check.
     Sleep(Nanos),
-    /// Its turn has come.
+    /// It was admitted.
     Granted,
-    /// It passes without one.
+    /// It passes without a permit.
     Pass(PassReason),
 }
 
@@ -73,8 +73,9 @@ impl Region {
         Wait { arrived, hold_max: self.control.hold_max() }
     }
 
-    /// As [`Region::enter`], but comes back after each sleep, whatever ended it: a turn, a signal,
-    /// or a fifth of a second. `None` if the session still waits: [`Region::continue_wait`] goes on.
+    /// As [`Region::enter`], but returns after each sleep: when it was admitted, after a signal, or
+    /// after a fifth of a second. `None` if the session is still queued; [`Region::continue_wait`]
+    /// goes on.
     pub fn enter_in_steps(&self, session: u32, wait: Wait) -> Option<Entered> {
         let Some(slot) = self.session(session) else {
             return Some(Entered::Passed(PassReason::Bypass));
@@ -91,8 +92,8 @@ impl Region {
         self.step(session, slot, wait, true)
     }
 
-    /// As [`Region::enter`], but never sleeps: `None` if the session waits. Its turn is then announced by the process's
-    /// [`Waker`](crate::Waker), or found by [`Region::poll_wait`].
+    /// As [`Region::enter`], but never sleeps: `None` if the session is queued. Its admission is
+    /// then announced by the process's [`Waker`](crate::Waker), or found by [`Region::poll_wait`].
     pub fn enter_or_queue(&self, session: u32, wait: Wait) -> Option<Entered> {
         let Some(slot) = self.session(session) else {
             return Some(Entered::Passed(PassReason::Bypass));
@@ -104,7 +105,7 @@ impl Region {
         })
     }
 
-    /// Looks at a session that waits since [`Region::enter_or_queue`]: `None` if it still has to.
+    /// Checks a session that was queued by [`Region::enter_or_queue`]. `None` if it still is.
     pub fn poll_wait(&self, session: u32, wait: Wait) -> Option<Entered> {
         let Some(slot) = self.session(session) else {
             return Some(Entered::Passed(PassReason::Bypass));
@@ -115,7 +116,7 @@ impl Region {
         }
     }
 
-    /// Lets a session pass that waits since [`Region::enter_or_queue`]; it keeps a turn that was granted in this very moment.
+    /// Lets a queued session pass. It keeps a permit that was granted at this moment.
     pub fn let_pass(&self, session: u32, reason: PassReason) -> Entered {
         let Some(slot) = self.session(session) else { return Entered::Passed(reason) };
         self.end_wait(session, slot, Check::Pass(reason), true)
@@ -132,7 +133,7 @@ impl Region {
         }
     }
 
-    /// Puts a session into the queue; `Some` if it passes instead.
+    /// Enqueues a session. `Some` if it passes instead.
     pub(crate) fn queue_up(
         &self,
         session: u32,
@@ -144,7 +145,7 @@ impl Region {
         }
         slot.set_state(State::Queued);
         let queued = self.locked(|gate, _| {
-            // Whoever had the lock before may have made the queue anew, and let this session in.
+            // The previous owner of the lock may have rebuilt the queue and admitted this session.
             if slot.state() != State::Queued {
                 return (false, false);
             }
@@ -175,8 +176,8 @@ impl Region {
         None
     }
 
-    /// Lets a session go ahead without a permit if nobody of its class is inside and the policy agrees.
-    /// The look at those inside comes before the lock is taken: it takes the longer, the larger P is.
+    /// Admits a session above P if no session of its class has a permit and the policy agrees.
+    /// Reading the permits takes longer the larger P is, so it comes before the lock is taken.
     fn admit_over_limit(&self, session: u32, slot: &SessionSlot) -> bool {
         let class = slot.class.load(Ordering::Relaxed);
         slot.state() == State::Queued
@@ -196,14 +197,14 @@ impl Region {
         if ahead {
             self.count(Counter::Ahead);
         } else {
-            // Cancelled in this very moment.
+            // It was cancelled at this moment.
             gate.clear_debt(session);
             gate.wrr.withdraw(session);
         }
         ahead
     }
 
-    /// Whether somebody of the class has a permit.
+    /// Whether a session of the class has a permit.
     fn is_inside(&self, class: u32) -> bool {
         (0..self.control.limit())
             .filter_map(|permit| holder(self, permit).and_then(|session| self.session(session)))
@@ -230,13 +231,14 @@ impl Region {
         if held >= wait.hold_max {
             return Check::Pass(PassReason::HoldLimit);
         }
-        // The last sign may be the last one for ever: the ramp then begins at once.
+        // The last heartbeat may be the last one for ever: the ramp then begins at once.
         let stale_in = self.heartbeat.fresh_for(now) + STALE_MARGIN;
         Check::Sleep(MAX_SLEEP.min(stale_in).min(wait.hold_max - held))
     }
 
-    /// As [`Region::check`], for a thread that can sleep: if all who wait may pass, they leave in
-    /// turn. One whose turn has come looks again, as the gate may be closed by then.
+    /// As [`Region::check`], for a thread that can sleep. If all queued sessions may pass, they
+    /// leave in turn. When its turn has come a session checks again, as the gate may be closed by
+    /// then.
     fn check_and_leave(&self, slot: &SessionSlot, wait: Wait) -> Check {
         let check = self.check(slot, wait);
         let Check::Pass(PassReason::Stale | PassReason::GateOpened) = check else { return check };
@@ -259,7 +261,7 @@ impl Region {
             }
             _ => return Entered::AtOnce,
         };
-        // A permit that was granted in this very moment is kept.
+        // A permit that was granted at this moment is kept.
         if !slot.move_state(State::Queued, State::Passing)
             && !slot.move_state(State::Cancelled, State::Passing)
         {
@@ -285,7 +287,7 @@ mod tests {
         for &session in &waiting {
             assert_eq!(region.enter_or_queue(session, region.begin_wait(clock::now())), None);
         }
-        // Nothing ran for a second, and all look before the daemon sends a heartbeat.
+        // Nothing ran for a second, and all check before the daemon sends a heartbeat.
         let late = clock::now() + Nanos::from_millis(1_000);
         region
             .heartbeat
@@ -305,7 +307,7 @@ mod tests {
                 region.leave_in_turn(clock::now());
             }
             let checks: Vec<_> = slots[1..].iter().map(|slot| check(*slot)).collect();
-            // The sign comes after they have looked, or before: they stay in either case.
+            // The heartbeat comes before they check or after: they stay in either case.
             region
                 .heartbeat
                 .alive_ns
@@ -324,7 +326,8 @@ mod tests {
         let slot = region.session(session(region)).unwrap();
         slot.set_state(State::Queued);
         let wait = region.begin_wait(clock::now());
-        // With a fresh sign it naps; with one that is nearly too old, only until it is.
+        // With a fresh heartbeat it sleeps its longest; with one that is nearly too old, until it
+        // is.
         region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
         let Check::Sleep(time) = region.check(slot, wait) else { panic!("it waits") };
         assert_eq!(time, MAX_SLEEP);

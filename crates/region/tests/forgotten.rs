@@ -97,7 +97,7 @@ impl World {
 
     /// Under the lock: nobody else can tell the steps of giving a busy permit apart.
     fn hand_over(&mut self, permit: usize) {
-        self.declared_locks[permit] = if self.queue.is_empty() {
+        self.words[permit] = if self.queue.is_empty() {
             Word::Free
         } else {
             let next = self.queue.remove(0);
@@ -127,7 +127,7 @@ impl World {
             At::Sleep => self.waits[me],
             _ => false,
         };
-        let free = self.declared_locks[..self.limit].contains(&Word::Free);
+        let free = self.words[..self.limit].contains(&Word::Free);
         free && self.waits.contains(&true) && (0..=OPERATOR).all(rests)
     }
 
@@ -139,7 +139,7 @@ impl World {
             At::SeePending if self.pending == 0 => At::Claim(0),
             At::SeePending => At::Lock(Locked::Enqueue),
             At::Claim(permit) if permit >= self.limit => At::Lock(Locked::Enqueue),
-            At::Claim(permit) if self.declared_locks[permit] == Word::Free => {
+            At::Claim(permit) if self.words[permit] == Word::Free => {
                 (it.words[permit], it.permit[me], it.by_policy[me]) =
                     (Word::Session(me), Some(permit), false);
                 At::Inside
@@ -167,13 +167,13 @@ impl World {
                 At::Publish(false)
             }
             At::Under(Locked::GiveFreed(permit)) => {
-                if self.declared_locks[permit] == Word::Free {
+                if self.words[permit] == Word::Free {
                     it.hand_over(permit);
                 }
                 At::Publish(false)
             }
             At::Under(Locked::GiveFound(permit)) => {
-                if self.declared_locks[permit] == Word::Free {
+                if self.words[permit] == Word::Free {
                     it.hand_over(permit);
                 }
                 (it.pending, it.locked) = (it.queue.len(), false);
@@ -184,7 +184,7 @@ impl World {
                 let given = omit == Omit::LookOn && me != OPERATOR && !self.waits[me];
                 if permit >= self.limit || (self.pending == 0 && !late) || given {
                     if late { At::PublishLate } else { it.then(me) }
-                } else if self.declared_locks[permit] == Word::Free {
+                } else if self.words[permit] == Word::Free {
                     At::Lock(Locked::GiveFound(permit))
                 } else {
                     At::Look(permit + 1)
