@@ -1,68 +1,68 @@
-//! Lets one thread at a time to an entry of the table of connections, cheaply for the one that
-//! nearly always comes.
+//! A biased lock for an entry of the table of connections: nearly free for the thread that serves
+//! the connection.
 //!
 //! # The problem
-//! A lock around each operation is two locked instructions, and each of them waits until all that
-//! the server stored before has reached its cache. But a connection is served by one thread, and
-//! nearly nobody else ever comes.
+//! A lock around each operation costs two locked instructions. Each waits until all earlier stores
+//! of the server have reached its cache. But one thread serves a connection, and others hardly ever
+//! come.
 //!
 //! # The protocol
-//! An entry has an *owner*: the thread that served it first. The owner comes in by plain stores
-//! and loads: it says that it is inside, then looks whether it is the owner still. Everybody else
-//! takes a lock (`shared`), and the first of them ends the ownership for good: it overwrites the
-//! owner, has the kernel put a barrier into every running thread of the process (`membarrier`),
-//! and then looks whether the owner is inside. Either the owner's word that it is inside came
-//! before its barrier, then the other sees it and goes away; or its look at the ownership comes
-//! after it, then it sees that it is the owner no more. From then on all, the former owner too,
-//! take the lock. Without `membarrier` there are no owners.
+//! An entry has an *owner*: the first thread that served it. The owner enters by plain loads and
+//! stores: it writes that it is inside, then checks that it still is the owner. Every other thread
+//! takes the lock `shared`. The first of them revokes the bias for good: it overwrites the owner,
+//! has the kernel put a barrier into every running thread of the process (`membarrier`), and then
+//! checks whether the owner is inside. Either the owner's write came before its barrier: the other
+//! thread sees it and leaves. Or the owner's check comes after its barrier: the owner sees that it
+//! is the owner no more. From then on all threads take the lock, the former owner too. Without
+//! `membarrier` there are no owners.
 //!
-//! Whoever is inside may be interrupted by a signal whose handler comes to the same entry: it
-//! finds that somebody is inside and goes away, whether it is the owner's thread or not. Between
-//! the owner's look whether it is inside already and its word that it is, a handler may come and
-//! go; it leaves nothing behind.
+//! A signal may interrupt the thread that is inside, and its handler may come to the same entry. It
+//! finds the entry occupied and leaves, on the owner's thread too. Between the owner's check
+//! whether it is inside and its write that it is, a handler may enter and leave; it changes
+//! nothing.
 //!
-//! An owner that ends its connection gives the ownership up, so that the next connection of this
-//! descriptor, which another thread accepts and serves, has an owner again.
+//! An owner that ends its connection gives up the bias. The descriptor's next connection, which
+//! another thread accepts and serves, can then have an owner again.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 use headworks_region::lock::thread_id;
 use headworks_region::thread::keeping_errno;
 
-/// In place of an owner's thread: there was one, and never will be again.
+/// Instead of an owner's thread: the bias was revoked for good.
 const REVOKED: u32 = u32::MAX;
 
-/// Whether `membarrier` is to be had.
+/// Whether `membarrier` is available.
 static BARRIERS: AtomicBool = AtomicBool::new(false);
 
-/// See the module. All zero bytes are one without an owner and with nobody inside.
+/// See the module. All zero bytes are a free lock without an owner.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct BiasedLock {
     /// Thread id; zero for none.
     owner: AtomicU32,
-    /// Written by the owner only, or by who gives the ownership up.
+    /// Written by the owner only, or by the thread that gives up the bias.
     owner_inside: AtomicBool,
     shared: AtomicBool,
 }
 
-/// How somebody came in.
+/// How a thread entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
     Owner,
     Shared,
 }
 
-/// What is to become of the ownership when somebody leaves.
+/// What happens to the bias when a thread leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// This thread serves the connection: it is the owner if there never was one.
+    /// This thread serves the connection: it becomes the owner if there never was one.
     Take,
     Keep,
     /// The connection is over.
     GiveUp,
 }
 
-/// Asks the kernel whether owners are possible. To be called once before any connection is.
+/// Asks the kernel whether `membarrier` is available. Called once, before the first connection.
 pub(crate) fn prepare() {
     let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
     BARRIERS.store(registered, Ordering::Relaxed);
@@ -82,12 +82,12 @@ impl BiasedLock {
         }
     }
 
-    /// `None` if somebody is inside.
+    /// `None` if a thread is inside.
     pub(crate) fn enter(&self) -> Option<Entry> {
         self.enter_with(|| ())
     }
 
-    /// `between` runs at the owner's weakest moment: for tests.
+    /// `between` runs at the owner's weakest moment, for tests.
     fn enter_with(&self, between: impl FnOnce()) -> Option<Entry> {
         let me = thread_id();
         if self.owner.load(Ordering::Relaxed) == me {
@@ -111,7 +111,7 @@ impl BiasedLock {
         if self.shared.swap(true, Ordering::Acquire) {
             return None;
         }
-        // Nobody becomes the owner while the lock is held.
+        // No thread becomes the owner while the lock is held.
         if !matches!(self.owner.load(Ordering::Acquire), 0 | REVOKED) {
             self.owner.store(REVOKED, Ordering::SeqCst);
             self.barrier();
@@ -123,8 +123,8 @@ impl BiasedLock {
         Some(Entry::Shared)
     }
 
-    /// Leaves. What the others noted for whoever is inside is to be looked at afterwards: they
-    /// see that nobody is ([`BiasedLock::occupied`]), or this thread sees their note.
+    /// Leaves. Afterwards the caller must read what others noted for it: either they see that
+    /// nobody is inside ([`BiasedLock::occupied`]), or this thread sees their note.
     pub(crate) fn leave(&self, entry: Entry, ownership: Ownership) {
         match entry {
             Entry::Owner => {
@@ -138,7 +138,7 @@ impl BiasedLock {
         }
     }
 
-    /// By one step, as another thread may end the ownership at this moment.
+    /// One atomic step, as another thread may revoke the bias at this moment.
     #[cold]
     fn give_up(&self) {
         let _ = self.owner.compare_exchange(thread_id(), 0, Ordering::Release, Ordering::Relaxed);
@@ -153,7 +153,7 @@ impl BiasedLock {
         self.shared.store(false, Ordering::SeqCst);
     }
 
-    /// Whether anybody is inside, for who has noted something for them before.
+    /// Whether a thread is inside. For a caller that has noted something for it before.
     pub(crate) fn occupied(&self) -> bool {
         self.barrier();
         self.owner_inside.load(Ordering::SeqCst) || self.shared.load(Ordering::SeqCst)

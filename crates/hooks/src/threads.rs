@@ -1,11 +1,11 @@
-//! The operations behind the hooks of a server that serves each connection by a thread.
+//! Operations behind the hooks of a server that serves each connection by a thread.
 //!
-//! The life of a request, as the hooks see it: `recv` returns its first bytes ([`received`]): it
-//! may have to wait here. The server works and answers by `send` ([`sent`]). It comes back to
-//! `recv` for the next request ([`about_to_receive`]): the last one is over, and unless a
-//! transaction or lock is open, so is the turn. There is nothing to read yet, and it sleeps in
-//! `poll` ([`about_to_sleep`]): a permit that it keeps, because of a transaction, is lent out when
-//! the sleep gets long ([`slept`]). Or it sleeps in `recv` itself ([`about_to_block`]).
+//! The life of a request: `recv` returns its first bytes ([`received`]), and here it may be queued.
+//! The server works and answers by `send` ([`sent`]). It comes back to `recv` for the next request
+//! ([`about_to_receive`]): the last one is over. So is the turn, unless a transaction or a lock is
+//! open. If nothing is there to read, the thread sleeps in `poll` ([`about_to_sleep`]): a permit
+//! that it keeps for a transaction is lent when the sleep gets long ([`slept`]). Or it sleeps in
+//! `recv` itself ([`about_to_block`]).
 
 pub mod blocked;
 mod blocking;
@@ -86,7 +86,8 @@ pub fn accepted(fd: i32) {
         region.count(Counter::FdTooLarge);
         return;
     };
-    // A predecessor whose end we did not see: its descriptor was closed by other means.
+    // An earlier connection whose end the hooks did not see: its descriptor was closed by other
+    // means.
     conn.end(|session_id| region.unregister(session_id));
     let Some(peer) = peer_of(fd) else { return };
     let Some(mut inner) = conn.try_use() else {
@@ -104,14 +105,13 @@ pub fn accepted(fd: i32) {
         inner.framing = Framing::Generic;
         inner.note_channel();
         drop(inner);
-        // Nobody will say who the client is: its address is all that rules can see.
+        // The protocol does not tell who the client is: rules see only its address.
         assign_class(region, session_id);
     }
 }
 
-/// The server is about to read. If that means that a request is over, it is accounted for, and a
-/// turn that is over with it gives its permit back before anything else happens. Only needed while
-/// [`Conn::work`] says that there is work.
+/// The server is about to read. If a request is over with that, it is recorded; if its turn is over
+/// too, the permit is given back first. Only needed while [`Conn::work`] says that there is work.
 #[inline(never)] // so that the hook itself stays small: it has less to save and restore
 pub fn about_to_receive(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
@@ -157,8 +157,8 @@ fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
     }
 }
 
-/// A server with a pool of threads is about to wait for the connection's next request. Who it is has to be known before
-/// that is read: it is held before, too.
+/// A server with a pool of threads is about to wait for the connection's next request. The client's
+/// identity has to be known before that request is read: it may be queued before, too.
 pub fn about_to_wait(conn: &'static Conn) {
     if conn.work() != Work::None {
         about_to_receive(conn);
@@ -175,7 +175,7 @@ pub fn about_to_wait(conn: &'static Conn) {
     }
 }
 
-/// For the replay of what was not enforced.
+/// For the replay of a dry run.
 #[cold]
 pub(crate) fn note_turn(region: &Region, session_id: u32, now: Nanos) {
     let Some(slot) = region.session(session_id) else { return };
@@ -189,13 +189,13 @@ pub(crate) fn note_turn(region: &Region, session_id: u32, now: Nanos) {
     });
 }
 
-/// Gives back whatever permit the session has.
+/// Gives back the session's permit, if it has one.
 fn leave(it: &Followed) {
     it.conn.set_lendable(false);
     it.region.leave(it.session_id);
 }
 
-/// `recv` returned these bytes. May hold the calling thread until its turn comes.
+/// `recv` returned these bytes. May put the calling thread to sleep until the request is admitted.
 #[inline(never)]
 pub fn received(conn: &'static Conn, bytes: &[u8]) {
     let Some(it) = follow(conn) else { return };
@@ -207,7 +207,7 @@ pub fn received(conn: &'static Conn, bytes: &[u8]) {
     }
 }
 
-/// Bytes of the protocol from the client, from wherever they come.
+/// Bytes of the protocol from the client, from the socket or from TLS.
 fn speak(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
     let event = match inner.take_header() {
         Some(header) => inner.session.client_packet(header, bytes),
@@ -217,7 +217,7 @@ fn speak(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
         stop_following(it, &mut inner);
         return;
     }
-    // Also after a COM_CHANGE_USER, once the server has agreed to it: somebody else from there on.
+    // Also after a COM_CHANGE_USER that the server has accepted: another account from there on.
     let identity = inner.session.identity().map(|_| inner.session.identity_number());
     if identity.is_some() && inner.classified != identity {
         classify(it, &mut inner);
@@ -235,14 +235,14 @@ fn speak(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
     }
 }
 
-/// Bytes of a connection that does not speak MySQL's protocol in the open.
+/// Bytes of a connection that does not speak MySQL's protocol in plain text.
 #[cold]
 fn received_otherwise(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
     match inner.channel {
         // The TLS library reads them.
         Channel::Library => return,
         Channel::Awaited => {
-            // Nobody has told of a TLS library: it is part of the server.
+            // No TLS library was called: it is part of the server.
             inner.channel = Channel::Socket;
             inner.framing = Framing::Generic;
             inner.generic = generic::Session::of_records();
@@ -292,7 +292,8 @@ pub(crate) fn tls_begins(conn: &'static Conn) {
     it.slot.encryption.store(Encryption::Read as u32, Ordering::Relaxed);
 }
 
-/// The TLS library returned these bytes. May hold the calling thread until its turn comes.
+/// The TLS library returned these bytes. May put the calling thread to sleep until the request is
+/// admitted.
 pub fn received_inside_tls(conn: &'static Conn, bytes: &[u8]) {
     let Some(it) = follow(conn) else { return };
     let Some(inner) = it.mine(conn.try_use_before_header()) else { return };
@@ -325,7 +326,7 @@ pub fn found_nothing(conn: &'static Conn) {
     }
 }
 
-/// `recv` said that the connection is over.
+/// `recv` reported the end of the connection.
 pub fn hung_up(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let Some(_inner) = it.exclusive() else { return };
@@ -347,8 +348,8 @@ pub fn sent(conn: &'static Conn, bytes: &[u8]) {
     }
 }
 
-/// The kernel took this many bytes for the client that never were in the server's memory: of a
-/// file, or of a pipe.
+/// The kernel sent this many bytes to the client that never were in the server's memory: of a file,
+/// or of a pipe.
 #[cold]
 pub fn sent_unread(conn: &'static Conn, count: usize) {
     let Some(it) = follow(conn) else { return };
@@ -358,14 +359,14 @@ pub fn sent_unread(conn: &'static Conn, count: usize) {
     };
     match (inner.channel, inner.framing) {
         (Channel::Socket, Framing::Generic) => unseen::wrote(&it, inner, count),
-        // What it says cannot be followed any more.
+        // It cannot be followed any more.
         (Channel::Socket, Framing::MySql) => never_hold(&it, &mut inner, Counter::OpaqueUnknown),
         _ => {}
     }
 }
 
-/// The server is about to sleep until the connection is ready. If its session holds a permit
-/// meanwhile, says how long it may sleep before [`slept`] is to be called. Nothing but loads.
+/// The server is about to sleep until the connection is ready. If its session holds a permit,
+/// returns how long it may sleep before [`slept`] is to be called. Nothing but loads.
 pub fn about_to_sleep(conn: &'static Conn) -> Option<Nanos> {
     if !conn.lendable() {
         return None;
@@ -383,7 +384,7 @@ pub fn about_to_sleep(conn: &'static Conn) -> Option<Nanos> {
     })
 }
 
-/// The sleep got long: what is held is given to others.
+/// The sleep got long: lends the permit.
 pub fn slept(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let Some(_inner) = it.exclusive() else { return };
@@ -398,7 +399,7 @@ pub fn slept(conn: &'static Conn) {
 }
 
 /// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at
-/// once, so its session is inside again.
+/// once, so its session runs again.
 pub fn woke(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let Some(inner) = it.exclusive() else { return };
@@ -408,7 +409,7 @@ pub fn woke(conn: &'static Conn) {
     }
 }
 
-/// The socket `fd` is about to be shut down for reading, by whichever thread.
+/// A thread is about to shut the socket `fd` down for reading.
 pub fn shutting_down(fd: i32) {
     let Some(it) = conn::find(fd).and_then(owner) else { return };
     if process::is_attached_process() {
@@ -418,7 +419,7 @@ pub fn shutting_down(fd: i32) {
     }
 }
 
-/// The connection is about to be closed, by whichever thread.
+/// A thread is about to close the connection.
 pub fn closing(conn: &'static Conn) {
     let Some(it) = owner(conn) else { return };
     if !process::is_attached_process() {
@@ -426,13 +427,13 @@ pub fn closing(conn: &'static Conn) {
         return;
     }
     unseen::closing(&it);
-    // Its thread may wait in the gate: it must not any longer.
+    // Its thread may be queued, and must not be any longer.
     it.region.cancel(it.session_id);
     blocked::serves(None);
     it.conn.end(|session_id| it.region.unregister(session_id));
 }
 
-/// An operation on the connection failed: it passes from here on, and nothing of it is looked at.
+/// An operation on the connection failed: it bypasses the gate from here on, and is not followed.
 pub(crate) fn abandon(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     conn.abandon();
@@ -457,7 +458,7 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
             let pooled = it.region.pooled();
             let waited = if pooled { it.conn.take_waited() } else { Nanos(0) };
             slot.arrived_ns.store(now.since(waited).0, Ordering::Relaxed);
-            // Threads of a pool end while those whom they served go on.
+            // Threads of a pool end while the sessions that they served go on.
             slot.thread.store(if pooled { 0 } else { thread_id() }, Ordering::Relaxed);
             it.conn.set_work(Work::Admitted);
             it.conn.set_lendable(true);
@@ -470,7 +471,8 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
                 State::Passing => slot.served.was_passed(),
                 State::Lent => it.region.reenter(it.session_id),
                 _ if !inner.holding().is_empty() => it.region.reenter(it.session_id),
-                // Its thread serves others, too, and read this without having been told to: it must not be held.
+                // Its thread serves others, too, and read this without an event: it must not be
+                // queued.
                 _ if pooled => it.region.reenter(it.session_id),
                 _ => {
                     slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
@@ -483,8 +485,8 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
     }
 }
 
-/// Waits for the session's turn. Whoever shuts the socket down or closes it meanwhile only needs the
-/// region to release this thread, and leaves the rest to it.
+/// Waits until the session is admitted. A thread that shuts the socket down or closes it meanwhile
+/// only has the region release this thread, and leaves the rest to it.
 fn hold(it: &Followed, inner: &mut Use<'_>, arrived: Nanos) {
     let entered = it.region.enter(it.session_id, arrived);
     let admitted = if entered == Entered::AtOnce { arrived } else { clock::now() };
@@ -519,7 +521,7 @@ fn stop_following(it: &Followed, inner: &mut Use<'_>) {
     never_hold(it, inner, counter);
 }
 
-/// The connection passes from here on, and this counter says why.
+/// The connection bypasses the gate from here on. The counter says why.
 #[cold]
 fn never_hold(it: &Followed, inner: &mut Use<'_>, counter: Counter) {
     inner.left_alone = true;

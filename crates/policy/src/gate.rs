@@ -1,28 +1,28 @@
-//! Who enters the database next: weighted round robin, and those who had to go ahead.
+//! Who is admitted next: weighted round robin, and sessions that are owed a permit.
 //!
-//! The gate hands out P permits. Whoever holds one is inside. This module decides who gets the
-//! next free one; counting the permits and putting threads to sleep is the region's business.
+//! There are P permits, and a session that runs holds one. This module decides which session gets
+//! the next free permit. Counting the permits and putting threads to sleep is the region's task.
 //!
-//! A session with an open transaction is never held (invariant of the gate: whoever may own a lock
-//! always moves). If it idles inside the transaction, its permit is lent to somebody else; when
-//! its next request comes and no permit is free, it runs *without* one. Such a session is **owed** a
-//! permit: the next one that comes free goes to it, before anybody who waits. So there are at most
-//! as many sessions inside beyond P as there were lent permits, and the excess drains first.
+//! A session with an open transaction is never queued: a session that may own a lock always goes
+//! on. If its client thinks, its permit is lent to another session. If no permit is free when its
+//! next request comes, it runs without one and is **owed** a permit: it gets the next free permit,
+//! before all queued sessions. So at most as many sessions run beyond P as permits were lent, and
+//! this excess drains first.
 //!
-//! One more may go ahead in the same way: whoever's turn is due while nobody of its class is
-//! inside. With few permits, what a small account beside a large one waits for is the end of one of
-//! the other's requests, and that is as long as its own. Who is served next, and how often, is
-//! not changed by it, only that it need not wait for a permit.
+//! One more session may run beyond P: one whose turn is due while no session of its class runs.
+//! With few permits, a small account beside a large one would wait for the end of one of the
+//! other's requests, which takes as long as its own. The order of service and its frequency stay
+//! the same; only the wait for a permit is saved.
 
 use crate::SESSIONS;
 use crate::wrr::{Turn, Wrr};
 
-/// What to do with a permit that is free.
+/// What to do with a free permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Give it to the waiting session and wake it.
+    /// Grant it to a queued session and wake it.
     Admit(Turn),
-    /// Book it on a session that runs already without one.
+    /// Grant it to a session that is owed one and runs already.
     Repay(u32),
 }
 
@@ -30,7 +30,7 @@ pub enum Next {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Gate {
-    /// The order among those who wait.
+    /// The order among queued sessions.
     pub wrr: Wrr,
     owed: Owed,
 }
@@ -41,7 +41,7 @@ impl Gate {
         Gate { wrr: Wrr::new(), owed: Owed::new() }
     }
 
-    /// Forgets everything, in place: the state is too large to make a new one on a thread's stack.
+    /// Clears everything in place: the state is too large for a new one on a thread's stack.
     pub fn clear(&mut self) {
         self.wrr.clear();
         (self.owed.head, self.owed.tail, self.owed.len) = (0, 0, 0);
@@ -49,7 +49,7 @@ impl Gate {
         self.owed.previous.fill(0);
     }
 
-    /// Takes the decision for one free permit; `None` when nobody needs it.
+    /// Decides for one free permit. `None` if no session needs it.
     pub fn decide(&mut self) -> Option<Next> {
         match self.owed.pop() {
             Some(session) => Some(Next::Repay(session)),
@@ -57,13 +57,14 @@ impl Gate {
         }
     }
 
-    /// Whether `session`, which has just begun to wait, may go ahead without a permit: its turn is due, and nobody else is owed
-    /// one. The caller knows whether anybody of its class is inside.
+    /// Whether `session`, which was just queued, may run beyond P: its turn is due, and no session
+    /// is owed a permit. The caller knows whether a session of its class runs.
     pub fn may_exceed_limit(&self, session: u32) -> bool {
         self.owed.len == 0 && self.wrr.is_due(session)
     }
 
-    /// `session` goes ahead without a permit, unless it [may](Gate::may_exceed_limit) not. It is owed the next one then.
+    /// Admits `session` beyond P, if it [may](Gate::may_exceed_limit). It is then owed the next
+    /// permit.
     pub fn admit_over_limit(&mut self, session: u32) -> Option<Turn> {
         if !self.may_exceed_limit(session) {
             return None;
@@ -73,17 +74,17 @@ impl Gate {
         Some(turn)
     }
 
-    /// `session` runs without a permit from now on and is owed one.
+    /// `session` runs without a permit from now on, and is owed the next free one.
     pub fn grant_next_first(&mut self, session: u32) {
         self.owed.push(session);
     }
 
-    /// `session` needs no permit any more; says whether one was owed to it.
+    /// `session` needs no permit any more. Returns whether it was owed one.
     pub fn clear_debt(&mut self, session: u32) -> bool {
         self.owed.remove(session)
     }
 
-    /// Sessions that a free permit would serve: those who wait and those who are owed one.
+    /// Sessions that need a permit: the queued ones and those that are owed one.
     pub fn pending(&self) -> usize {
         self.wrr.waiting() + self.owed.len as usize
     }
@@ -93,7 +94,7 @@ impl Gate {
         self.owed.contains(session)
     }
 
-    /// Sessions that run without a permit.
+    /// Sessions that are owed a permit.
     pub fn owed(&self) -> usize {
         self.owed.len as usize
     }

@@ -1,29 +1,30 @@
-//! The stall detector: who lets one more in when nothing moves.
+//! The stall detector: admits one more session if nothing completes.
 //!
 //! # The problem
-//! The gate reads from the protocol who owns locks, and never holds an owner. Some locks cannot
-//! be read: a stored procedure that calls `GET_LOCK`, a metadata lock of an open cursor, a lock
-//! of an engine. If all P sessions inside wait for somebody outside, nothing will ever complete.
+//! The gate reads from the protocol which sessions own locks, and never queues an owner. Some locks
+//! cannot be read: a stored procedure that calls `GET_LOCK`, a metadata lock of an open cursor, a
+//! lock of an engine. If all P running sessions wait for a queued one, nothing ever completes.
 //!
 //! # The rule
-//! Sessions wait, and for `timeout` nothing completed: raise the limit by one. Still nothing at the
-//! next look: by one more, then 2, 4, 8…, so that even a lock owner at the end of a long queue is
-//! reached in a number of looks logarithmic in its length. The first completion takes the whole
-//! bonus back; the sessions that came in by it leave when they are done.
+//! If sessions are queued and nothing completed for `timeout`, the limit is raised by one. If
+//! nothing has completed at the next check, it is raised by one more, then by 2, 4, 8… So a lock
+//! owner at the end of a long queue is reached in a number of checks logarithmic in its length. The
+//! first completion takes the whole bonus back; the sessions that it admitted leave when they are
+//! done.
 //!
-//! A few long queries look the same as a stall. Admitting one more is then harmless: it is what
-//! would have happened without a gate, one session at a time.
+//! A few long queries look the same as a stall. One more session is then harmless: without a gate
+//! it would have run anyway.
 
 use crate::Nanos;
 
-/// What the detector sees at one look.
+/// What the detector observes at a check.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
-    /// The time of the look.
+    /// The time of the check.
     pub now: Nanos,
     /// Requests completed since the start, over all sessions.
     pub completed: u64,
-    /// Sessions that wait in the queue.
+    /// Queued sessions.
     pub waiting: u32,
 }
 
@@ -40,8 +41,8 @@ pub struct StallDetector {
 }
 
 impl StallDetector {
-    /// `timeout` is how long nothing may complete before one more is admitted; `bonus_max` is
-    /// the most it ever adds to P.
+    /// `timeout` is how long nothing may complete before one more session is admitted. `bonus_max`
+    /// is the most that is ever added to P.
     pub fn new(timeout: Nanos, bonus_max: u32) -> Self {
         StallDetector {
             timeout,
@@ -54,12 +55,12 @@ impl StallDetector {
         }
     }
 
-    /// Changes the timeout; counts from the next look on.
+    /// Changes the timeout, from the next check on.
     pub fn set_timeout(&mut self, timeout: Nanos) {
         self.timeout = timeout;
     }
 
-    /// Looks once and returns how many sessions beyond P may be inside from now on.
+    /// Checks once. Returns how many sessions may run beyond P from now on.
     pub fn observe(&mut self, observation: Observation) -> u32 {
         let moved_at = *self.moved_at.get_or_insert(observation.now);
         if observation.completed != self.completed || observation.waiting == 0 {
@@ -78,7 +79,7 @@ impl StallDetector {
         self.bonus
     }
 
-    /// Stalls seen so far: times the first extra session was admitted.
+    /// Stalls so far: how often the first extra session was admitted.
     pub fn stalls(&self) -> u64 {
         self.stalls
     }
@@ -114,7 +115,7 @@ mod tests {
         let mut detector = StallDetector::new(Nanos::from_millis(300), 64);
         let bonus: Vec<u32> =
             (0..9).map(|look| detector.observe(observation(look * 100, 7, 5))).collect();
-        // Look 0 learns the count; timeout ends 300 ms later: 1, then +1, +2, +4, +8, +16.
+        // Check 0 learns the count; timeout ends 300 ms later: 1, then +1, +2, +4, +8, +16.
         assert_eq!(bonus, [0, 0, 0, 1, 2, 4, 8, 16, 32]);
         assert_eq!(detector.observe(observation(900, 8, 5)), 0);
         assert_eq!(detector.stalls(), 1);

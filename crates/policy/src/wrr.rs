@@ -1,9 +1,10 @@
 //! Weighted round robin over sessions, by rounds (AppleS, section 3.3).
 //!
 //! # The problem
-//! n sessions want to run requests, and the database should work for all of them in proportion to
-//! their weights. AppleS divides time into *scheduling rounds*: in one round, session i may issue
-//! `Lᵢ = φᵢ·ζ` requests, at least one, and what a session does not use is taken over by the others.
+//! n sessions want to run requests, and the database should work for each in proportion to its
+//! weight. AppleS (which calls a session a user) divides time into *scheduling rounds*. In one
+//! round, session i may issue `Lᵢ = φᵢ·ζ` requests, at least one. What a session does not use, the
+//! others take.
 //!
 //! # Units
 //! Quota and cost are in requests, as fixed-point numbers with 16 fractional bits
@@ -11,32 +12,32 @@
 //!
 //! # The one primitive
 //! A real round robin would visit sessions whose debt is not yet paid, round after round. Instead
-//! each waiting session carries the time at which it is due, a round and a part of it; the next session
-//! is the one with the smallest. A turn that cost `c` pushes its session `c / L` rounds into the
-//! future. That is all there is: debts, weights, unequal transactions and skipped rounds come out
-//! of this one division, and each decision costs O(log n).
+//! each queued session carries the time at which it is due: a round and a part of it. The session
+//! with the smallest time is next. A turn that cost `c` pushes its session `c / L` rounds into the
+//! future. Debts, weights, unequal transactions and skipped rounds all follow from this one
+//! division, and each decision costs O(log n).
 //!
-//! The parts of a round matter: whoever has a large quota and used little of it is due soon, not
-//! after all others of the round. A small account beside one with 200 busy connections waits for a
-//! place, not for 200 turns. So that there is something in between, sessions begin at places of the
-//! round that are their own. This is start-time fair queueing (Goyal, Vin and Cheng, 1996) with
+//! The parts of a round matter: a session with a large quota that used little of it is due soon,
+//! not after all others of the round. A small account beside one with 200 busy connections waits
+//! for a permit, not for 200 turns. Each session begins at a position of its own in the round, so
+//! that due times are spread. This is start-time fair queueing (Goyal, Vin and Cheng, 1996) with
 //! rounds as virtual time.
 //!
 //! * *Overshoot is paid back.* A transaction cannot be stopped halfway (its locks would block
-//!   everybody), so it may cost more than the quota; the session then waits as many rounds as the
+//!   others), so it may cost more than the quota. The session then waits as many rounds as the
 //!   excess is worth.
-//! * *Idle rounds are lost, rounds in a turn are not.* A session that comes back after many rounds
-//!   has its debt forgiven by them, but saves nothing up beyond a part of one request: they are lost in
-//!   whole requests, so that each session keeps its own place of the round. Rounds that pass while it runs count in
-//!   full, or a session with long turns would never get its share.
+//! * *Idle rounds are lost, rounds in a turn are not.* Rounds without a request pay off a session's
+//!   debt, but save up at most a part of one request. They are lost in whole requests, so that each
+//!   session keeps its position in the round. Rounds that pass while it runs count in full, or a
+//!   session with long turns would never get its share.
 //! * *Debt has a limit* of [`DEBT_ROUNDS_MAX`] rounds, so that the wait of any session is bounded.
-//! * *A newcomer is no better off than a resident.* Otherwise reconnecting would wipe out a debt.
-//!   It starts as if it had just finished a turn of the average cost.
+//! * *A newcomer is no better off than a resident.* Otherwise reconnecting would wipe out a debt. A
+//!   newcomer starts as if it had just finished a turn of the average cost.
 //!
 //! # Weights and ζ
 //! φ sums to 1 over the backlogged sessions, so `φᵢ = wᵢ / Σw`. If ζ is so small that the lightest
-//! session would get less than one request, "at least one" alone would flatten all the weights; so
-//! ζ counts as at least `1 / min φ` (the ζ_min of section 4.3): `Lᵢ = max(wᵢ·ζ/Σw, wᵢ/min w)`.
+//! session would get less than one request, "at least one" alone would flatten all weights. So ζ
+//! counts as at least `1 / min φ` (the ζ_min of section 4.3): `Lᵢ = max(wᵢ·ζ/Σw, wᵢ/min w)`.
 //!
 //! # A worked example
 //! Sessions A (weight 2) and B (weight 1), ζ at its minimum, so L = 2 and 1. Every transaction costs
@@ -62,8 +63,8 @@ pub const WEIGHT_ONE: u32 = 1_000;
 /// Largest quota a session can have in a round, in requests: keeps products inside 64 bits (`exact`).
 const QUOTA_MAX: i64 = 1 << 20;
 
-/// Most rounds that one session's debt is worth. A nightly import would otherwise be followed by hours
-/// of waiting; beyond this, overshoot is forgiven.
+/// Most rounds that one session's debt is worth. Without this limit a nightly import would be
+/// followed by hours of waiting.
 pub const DEBT_ROUNDS_MAX: u64 = 1024;
 
 /// Most rounds by which a newcomer is put back.
@@ -138,7 +139,7 @@ const BACKLOGGED: u32 = 2;
 pub struct Turn {
     /// Index of the session.
     pub session: u32,
-    /// Requests it may issue before somebody else is due; at least 1.
+    /// Requests it may issue before another session is due; at least 1.
     pub quota: u32,
 }
 
@@ -146,7 +147,7 @@ pub struct Turn {
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Wrr {
-    /// How far the rounds have come: when whoever was taken last was due.
+    /// How far the rounds have come: the time at which the last session taken was due.
     now: u64,
     sequence: u64,
     mean_cost: i64,
@@ -215,8 +216,7 @@ impl Wrr {
         self.shares[class] = share;
     }
 
-    /// Forgets everything known of `session` and puts it into `class`: another connection has its
-    /// place.
+    /// Clears what is known of `session` and puts it into `class`: another connection has its slot.
     pub fn join(&mut self, session: u32, class: u32) {
         self.withdraw(session);
         self.sessions[session as usize] =
@@ -231,7 +231,7 @@ impl Wrr {
         self.set_backlogged(session, waiting);
     }
 
-    /// `session` has a request and waits for its turn.
+    /// `session` has a request and is queued.
     pub fn arrive(&mut self, session: u32) {
         self.set_backlogged(session, true);
         let quota = self.quota(session);
@@ -243,13 +243,13 @@ impl Wrr {
             entry.due = now.saturating_add(behind).saturating_add(rounds(spread(session), quota));
             entry.ended = now;
         }
-        // Time in which it wanted nothing is lost; by how much it was late when its turn ended,
-        // less that time, it may still be.
+        // Time without a request is lost. Lateness from its last turn remains, less that time.
         let late = entry.ended.saturating_sub(entry.due);
         let late = late.saturating_sub(now.saturating_sub(entry.ended));
         let lost = now.saturating_sub(late).saturating_sub(entry.due);
-        // In whole requests, so that it keeps its place of the round. If all who come back were due at the same moment,
-        // they would be so in each later round as well, and a session with a large quota would wait for all of them.
+        // In whole requests, so that it keeps its position in the round. If all returning sessions
+        // were due at the same moment, they would be so in each later round as well. A session with
+        // a large quota would then wait for all of them.
         let request = rounds(ONE, quota);
         if lost >= request {
             entry.due = entry.due.saturating_add(lost / request * request);
@@ -260,22 +260,22 @@ impl Wrr {
         self.heap.push(session, key);
     }
 
-    /// Whether `session`, which waits, is the next one, and its turn is due already: it is not ahead of its share.
+    /// Whether queued `session` is the next one, and its turn is due: it is not ahead of its share.
     pub fn is_due(&self, session: u32) -> bool {
         self.heap.peek().is_some_and(|(first, key)| first == session && key.due <= self.now)
     }
 
-    /// Takes the session whose turn is next. It stays backlogged until [`Wrr::end_turn`].
+    /// Takes the next session. It stays backlogged until [`Wrr::end_turn`].
     pub fn take(&mut self) -> Option<Turn> {
         let (session, key) = self.heap.pop()?;
         self.now = self.now.max(key.due);
-        // What one round is worth depends on how many are backlogged: whoever came while few
+        // What one round is worth depends on how many are backlogged. A session that came while few
         // were must not keep a share of that time.
         let quota = (self.quota(session) / ONE).clamp(1, QUOTA_MAX) as u32;
         Some(Turn { session, quota })
     }
 
-    /// The turn is over after `used` requests, which may be more than its quota, or fewer.
+    /// The turn is over after `used` requests, which may be more or fewer than its quota.
     pub fn end_turn(&mut self, session: u32, used: u32) {
         let cost = i64::from(used) * ONE;
         let quota = self.quota(session);
@@ -284,15 +284,15 @@ impl Wrr {
         let entry = &mut self.sessions[session as usize];
         entry.flags |= KNOWN;
         let most = now.saturating_add(DEBT_ROUNDS_MAX << ROUND_BITS);
-        // The rounds that passed during the turn are not idle ones: it is late by them, up to
-        // what such a turn can be worth.
+        // Rounds that passed during the turn are not idle. The session is late by them, up to what
+        // such a turn can be worth.
         let outcome = rounds(cost.max(mean).saturating_mul(2), quota);
         let late = outcome.saturating_add(2 << ROUND_BITS);
         let least = now.saturating_sub(late);
         entry.due = entry.due.saturating_add(rounds(cost, quota)).clamp(least, most);
         entry.ended = now;
         if used > 0 {
-            // One huge transaction is no average: a sample counts for four times the mean at most.
+            // One huge transaction is no average: a sample counts as four times the mean at most.
             let sample = cost.min(self.mean_cost.saturating_mul(4).max(4 * ONE));
             self.mean_cost = if self.mean_cost == 0 {
                 sample
@@ -302,18 +302,18 @@ impl Wrr {
         }
     }
 
-    /// `session` no longer waits: its client vanished, or it was let through.
+    /// `session` is no longer queued: its client is gone, or it passed.
     pub fn withdraw(&mut self, session: u32) -> bool {
         self.set_backlogged(session, false);
         self.heap.remove(session)
     }
 
-    /// Whether `session` waits.
+    /// Whether `session` is queued.
     pub fn is_waiting(&self, session: u32) -> bool {
         self.heap.contains(session)
     }
 
-    /// How many sessions wait.
+    /// How many sessions are queued.
     pub fn waiting(&self) -> usize {
         self.heap.len()
     }
