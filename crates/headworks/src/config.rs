@@ -138,7 +138,7 @@ impl Config {
         // What the search has found stays, also if it is in force for a moment only; a P that the file fixes is there
         // to stay.
         if !self.settings.auto {
-            region.heartbeat.set_passing(None);
+            region.heartbeat.set_temporary_p(None);
         }
         region.apply(&self.settings);
     }

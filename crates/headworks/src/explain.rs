@@ -25,7 +25,9 @@ pub fn run(args: &ExplainGate) -> Result<()> {
     let report = match control::ask(&instance, &Request::Tuning)? {
         Response::Tuning(report) => report,
         Response::Error(error) => bail!("{error}"),
-        _ => bail!("the daemon answered something else than was asked"),
+        _ => bail!(
+            "unexpected reply from the daemon: is it another version?\n  compare: headworks --version; headworks doctor"
+        ),
     };
     if let Some(path) = output {
         let svg = picture::draw(&report)?;

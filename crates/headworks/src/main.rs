@@ -159,7 +159,9 @@ fn order(instance: &Instance, request: &Request) -> Result<String> {
         Response::Done(done) => Ok(done),
         Response::Error(error) => bail!("{error}"),
         Response::Status(_) | Response::Tuning(_) => {
-            bail!("the daemon answered something else than was asked")
+            bail!(
+                "unexpected reply from the daemon: is it another version?\n  compare: headworks --version; headworks doctor"
+            )
         }
     }
 }
@@ -214,9 +216,9 @@ fn set(args: &cli::Set) -> Result<()> {
     }
     let fixed = matches!(args.parallelism, Some(cli::Parallelism::Fixed(_)));
     // What is in force for a moment only is there to stay if it is what an operator fixes.
-    let stays = fixed && region.heartbeat.passing().is_some();
+    let stays = fixed && region.heartbeat.temporary_p().is_some();
     if stays {
-        region.heartbeat.set_passing(None);
+        region.heartbeat.set_temporary_p(None);
     }
     if settings == before && !stays && !args.weight.is_empty() {
         println!("the weights are in force until the next reload or restart");

@@ -2,7 +2,7 @@
 //! out what the policy decides, and keeps a record for `headworks explain parallelism`.
 //!
 //! # P for a moment only
-//! Samples, probes and trials put a P in force that is not there to stay. The region says so ([`Passing`]) before that is
+//! Samples, probes and trials put a P in force that is not there to stay. The region says so ([`TemporaryP`]) before that is
 //! in force and as long as it is, with the P that is to follow. So a daemon that is killed meanwhile leaves nothing
 //! behind: the next one puts that P in force. An operator who fixes P takes the word away, or sets another P than it
 //! says; what an operator sets is never taken back.
@@ -11,7 +11,7 @@ mod words;
 
 use headworks_policy::Nanos;
 use headworks_policy::tuner::{Decision, Limits, Observation, Phase, Tuner};
-use headworks_region::control::{Passing, Settings};
+use headworks_region::control::{Settings, TemporaryP};
 use headworks_region::{Mode, Region, clock};
 use serde::{Deserialize, Serialize};
 
@@ -99,30 +99,34 @@ pub struct Tuning {
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     parallelism: u32,
-    /// What the region says of it; nothing if it is the P that is to follow.
-    passing: Option<Passing>,
+    /// The region's record of it; none if it is the permanent P.
+    temporary: Option<TemporaryP>,
     until: Nanos,
 }
 
-/// Puts a P in force, from which P goes `back` to another one unless they are the same. `false` if somebody has changed
-/// the settings since they were `seen`.
-fn put(region: &Region, seen: &Settings, parallelism: u32, back: u32) -> bool {
-    let passing = (parallelism != back).then_some(Passing { parallelism, back });
+/// Puts a P into force. If `permanent` differs from it, the P is temporary and `permanent` is to
+/// follow. `false` if the settings were changed since they were `seen`.
+fn put(region: &Region, seen: &Settings, parallelism: u32, permanent: u32) -> bool {
+    let temporary = (parallelism != permanent).then_some(TemporaryP { parallelism, permanent });
     let mut seen = *seen;
-    if passing.is_some() && region.heartbeat.passing().is_some() && seen.parallelism != back {
-        // From one that passes to another by way of the one that stays: whoever is killed between the word for the other and
-        // the other itself would leave the first in force, and no word for it.
-        if !region.tune_parallelism(&seen, back) {
+    if temporary.is_some()
+        && region.heartbeat.temporary_p().is_some()
+        && seen.parallelism != permanent
+    {
+        // Switch between two temporary values of P via the permanent one. The record of the new
+        // temporary value is written before the value itself. A crash in between would otherwise
+        // leave the old temporary value in force with no record that it is temporary.
+        if !region.tune_parallelism(&seen, permanent) {
             return false;
         }
-        seen.parallelism = back;
+        seen.parallelism = permanent;
     }
-    if passing.is_some() {
-        region.heartbeat.set_passing(passing);
+    if temporary.is_some() {
+        region.heartbeat.set_temporary_p(temporary);
     }
     let done = region.tune_parallelism(&seen, parallelism);
-    if passing.is_none() && done || standing(region, &region.control.settings()).is_none() {
-        region.heartbeat.set_passing(None);
+    if temporary.is_none() && done || standing(region, &region.control.settings()).is_none() {
+        region.heartbeat.set_temporary_p(None);
     }
     done
 }
@@ -130,15 +134,15 @@ fn put(region: &Region, seen: &Settings, parallelism: u32, back: u32) -> bool {
 /// Takes back a P that is in force for a moment only.
 fn restore(region: &Region) {
     let settings = region.control.settings();
-    if let Some(passing) = standing(region, &settings) {
-        region.tune_parallelism(&settings, passing.back);
+    if let Some(temporary) = standing(region, &settings) {
+        region.tune_parallelism(&settings, temporary.permanent);
     }
-    region.heartbeat.set_passing(None);
+    region.heartbeat.set_temporary_p(None);
 }
 
 /// What the region says of the P in force, if it is there for a moment only.
-fn standing(region: &Region, settings: &Settings) -> Option<Passing> {
-    region.heartbeat.passing().filter(|passing| passing.parallelism == settings.parallelism)
+fn standing(region: &Region, settings: &Settings) -> Option<TemporaryP> {
+    region.heartbeat.temporary_p().filter(|temporary| temporary.parallelism == settings.parallelism)
 }
 
 impl Tuning {
@@ -165,12 +169,12 @@ impl Tuning {
         self.take_over(region);
         let settings = region.control.settings();
         // One after another, and one in the middle of a search, leads back to what is held.
-        let back = standing(region, &settings).map_or(settings.parallelism, |each| each.back);
+        let back = standing(region, &settings).map_or(settings.parallelism, |each| each.permanent);
         if !put(region, &settings, parallelism, back) {
             return false;
         }
-        let passing = region.heartbeat.passing();
-        self.trial = Some(Trial { parallelism, passing, until });
+        let temporary = region.heartbeat.temporary_p();
+        self.trial = Some(Trial { parallelism, temporary, until });
         true
     }
 
@@ -180,7 +184,7 @@ impl Tuning {
         let Some(trial) = self.trial else { return false };
         let settings = region.control.settings();
         let untouched = settings.parallelism == trial.parallelism
-            && standing(region, &settings) == trial.passing;
+            && standing(region, &settings) == trial.temporary;
         if untouched && now < trial.until {
             return true;
         }
@@ -265,7 +269,7 @@ impl Tuning {
         }
         let held = tuner.held();
         // What is in force may be what it is, and stand for something else than before: a sample that is held now.
-        let same = standing(region, &settings).map_or(settings.parallelism, |each| each.back);
+        let same = standing(region, &settings).map_or(settings.parallelism, |each| each.permanent);
         if parallelism != settings.parallelism || same != held {
             put(region, &settings, parallelism, held);
         }

@@ -1,8 +1,8 @@
-//! What lies where in the region.
+//! Layout of the region.
 //!
-//! All zero bytes are a valid, empty region, so that a fresh file needs only its header. Whoever
-//! maps a region checks magic, version and size first; two builds that disagree on the layout
-//! never touch each other's memory.
+//! All zero bytes are a valid, empty region, so a new file needs only its header. Whoever maps a
+//! region checks magic, version and size first. Builds with different layouts never touch each
+//! other's memory.
 
 use crate::control::{Control, Heartbeat, PERMITS};
 use crate::declared_locks::DeclaredLockTable;
@@ -23,10 +23,10 @@ use headworks_policy::{CLASSES, Nanos, SESSIONS};
 /// First bytes of every region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
 
-/// To be raised when a field means something else although it lies where it lay.
+/// Raise it when a field changes its meaning but not its position.
 const MEANING: u64 = 11;
 
-/// Follows from the layout ([`headworks_policy::layout`]) and from what its fields mean.
+/// Computed from the layout ([`headworks_policy::layout`]) and from the meaning of its fields.
 pub const VERSION: u32 = {
     let hash = mix(<Region as Layout>::HASH, MEANING);
     (hash ^ (hash >> 32)) as u32
@@ -52,8 +52,8 @@ pub struct Header {
     pub(crate) pid_ns: AtomicU64,
 }
 
-/// Events and reasons that are counted for the whole gate. They happen rarely or only while sessions
-/// queue, so a shared counter costs nothing on the path below P.
+/// Events and reasons that are counted for the whole gate. They are rare, or happen only while
+/// sessions are queued. So a shared counter costs nothing on the path below P.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 #[allow(missing_docs)] // the texts are in COUNTERS
@@ -99,14 +99,14 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::HoldLimit,
         "hold_limit",
-        "requests let pass because they were held for the configured maximum",
+        "requests that passed because they were queued for the longest hold",
     ),
-    (Counter::Stale, "stale", "requests let pass because the daemon sent no heartbeat"),
-    (Counter::GateOpen, "gate_open", "waiting requests let pass because the gate was opened"),
+    (Counter::Stale, "stale", "requests that passed because the daemon sent no heartbeat"),
+    (Counter::GateOpen, "gate_open", "queued requests that passed because the gate was opened"),
     (
         Counter::LockBusy,
         "lock_busy",
-        "requests let pass because the region's lock was not to be had",
+        "requests that passed because the region's lock was busy for too long",
     ),
     (
         Counter::LockInherited,
@@ -116,53 +116,49 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::Cancelled,
         "cancelled",
-        "waiting requests released because their connection was shut down",
+        "queued requests released because their connection was shut down",
     ),
     (
         Counter::Lent,
         "lent",
-        "times a permit was lent out because its owner's client thought inside a transaction",
+        "permits lent because the session's client was thinking inside a transaction",
     ),
     (
         Counter::LentBlocked,
         "lent_blocked",
-        "times a permit was lent out because its owner was blocked, by a lock for example",
+        "permits lent because the session was blocked, by a lock for example",
     ),
     (
         Counter::Outgrown,
         "outgrown",
-        "turns that ran for many times the usual length and are not counted in P any more",
+        "turns that ran for many times the usual length and gave up their permit",
     ),
     (
         Counter::Overdraft,
         "overdraft",
-        "times a transaction went on without a permit because none was free",
+        "transactions that went on above P because no permit was free",
     ),
-    (
-        Counter::Ahead,
-        "ahead",
-        "times somebody went ahead without a permit because its turn was due and nobody of its class was inside",
-    ),
+    (Counter::Ahead, "ahead", "sessions admitted above P because their class had none running"),
     (
         Counter::Stalls,
         "stalls",
-        "times nothing completed although sessions waited, so that one more was admitted",
+        "times nothing completed although sessions were queued, so that one more was admitted",
     ),
     (
         Counter::Reaped,
         "reaped",
-        "sessions whose thread or process vanished without closing the connection",
+        "sessions whose thread or process ended without closing the connection",
     ),
     (
         Counter::Reclaimed,
         "reclaimed",
-        "permits that were lost when somebody was killed while handing them over, and found again",
+        "permits recovered after a thread was killed while it granted them",
     ),
     (Counter::OpaqueTls, "opaque_tls", "connections that pass because they are encrypted"),
     (
         Counter::TlsUnread,
         "tls_unread",
-        "encrypted connections whose requests are told by the lengths of records alone, because the TLS library is part of the server",
+        "encrypted connections followed by the lengths of TLS records alone, because the TLS library is part of the server",
     ),
     (
         Counter::OpaqueCompressed,
@@ -183,7 +179,7 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::FdTooLarge,
         "fd_too_large",
-        "connections that pass because their descriptor is beyond the table",
+        "connections that pass because their descriptor is too large for the table",
     ),
     (
         Counter::ConcurrentUse,
@@ -198,7 +194,7 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::SharedThreads,
         "shared_threads",
-        "times a thread was seen to serve several connections at once, so that nobody is held any more (generic framing)",
+        "times a thread served several connections at once, so that no request is queued any more (generic framing)",
     ),
     (
         Counter::UnseenAnswers,
@@ -213,7 +209,7 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::Panic,
         "panic",
-        "errors inside the library; the connection or process in which one happened passes",
+        "errors inside the library; the connection or process with the error passes from then on",
     ),
     (
         Counter::PanicOpened,
@@ -222,23 +218,23 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     ),
 ];
 
-/// A free or held permit inside, on a cache line of its own.
+/// A free or held permit, on a cache line of its own.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Permit {
     pub(crate) word: AtomicU32,
 }
 
-/// The word that all sessions look at: how many permits are spoken for (by those who wait, those who
-/// are owed one, and those who hold one beyond P). Nothing else lies on its cache line.
+/// The word that every session reads: how many permits are needed, by queued sessions, by owed
+/// ones, and for those beyond P. Nothing else is on its cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Pending {
     pub(crate) count: AtomicU32,
 }
 
-/// Which slots are in use, roughly: written by whoever connects or leaves, and therefore not beside
-/// what those who are connected look at.
+/// An upper bound of the slots in use. Written by connections that begin or end, so it does not
+/// share a cache line with what sessions read.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Extent {
@@ -249,8 +245,8 @@ pub struct Extent {
     pub(crate) panicked_ns: [AtomicU64; 2],
 }
 
-/// Which slots are taken, a bit each: what a newcomer looks at instead of the slots. Only a hint, as
-/// a slot's own words decide; the daemon puts it right.
+/// Which slots are taken, one bit each: read by newcomers instead of the slots. Only a hint, as a
+/// slot's own words decide; the daemon corrects it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Taken(pub(crate) [AtomicU64; SESSIONS / 64]);
@@ -506,7 +502,7 @@ impl Region {
         }
     }
 
-    /// Permits that are spoken for: zero means that a free one may be taken at once.
+    /// Permits that are needed: if zero, a free one may be taken at once.
     pub fn pending(&self) -> u32 {
         self.pending.count.load(Ordering::Relaxed)
     }

@@ -1,6 +1,6 @@
 use super::*;
 use headworks_region::Mode;
-use headworks_region::control::{Count, Passing};
+use headworks_region::control::{Count, TemporaryP};
 use headworks_region::rules::Identity;
 use headworks_region::text::Text;
 
@@ -419,12 +419,12 @@ fn a_reload_leaves_p_to_the_search_and_a_p_that_is_fixed_is_there_to_stay() {
     let searched = parse("").unwrap();
     searched.apply(&region);
     assert_eq!(region.control.settings().parallelism, OPEN);
-    let passing = Passing { parallelism: 24, back: 12 };
-    region.heartbeat.set_passing(Some(passing));
+    let temporary = TemporaryP { parallelism: 24, permanent: 12 };
+    region.heartbeat.set_temporary_p(Some(temporary));
     assert!(region.tune_parallelism(&region.control.settings(), 24));
     searched.apply(&region);
     assert_eq!(region.control.settings().parallelism, 24);
-    assert_eq!(region.heartbeat.passing(), Some(passing));
+    assert_eq!(region.heartbeat.temporary_p(), Some(temporary));
     parse("[gate]\nparallelism = 24").unwrap().apply(&region);
-    assert_eq!((region.control.settings().parallelism, region.heartbeat.passing()), (24, None));
+    assert_eq!((region.control.settings().parallelism, region.heartbeat.temporary_p()), (24, None));
 }

@@ -34,7 +34,7 @@ fn a_gate_under_load_shows_the_figures_that_matter() {
             "Inside longest (10 of 16)",
             "web1@local",
             "transaction",
-            "times a permit was lent out because its owner's client thought inside a transaction",
+            "permits lent because the session's client was thinking inside a transaction",
             "not_known_here",
         ],
     );

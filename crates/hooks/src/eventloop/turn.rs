@@ -148,7 +148,7 @@ fn with(connection: &'static LoopConnection, work: impl FnOnce(u32, &mut Inner))
         return;
     };
     let Some(mut used) = connection.use_soon().or_else(|| connection.use_later()) else {
-        // Who does not see these bytes would take the next ones for something that they are not.
+        // Skipping these bytes would desynchronize the parser.
         region.count(Counter::ConcurrentUse);
         connection.stop_following();
         region.stop_following(session_id);
