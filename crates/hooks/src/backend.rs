@@ -1,15 +1,18 @@
 //! The operations behind the hooks of a server that serves each connection by a process.
 //!
-//! PostgreSQL's postmaster accepts a connection ([`accepted`]) and forks: the child serves it, and is the *backend* of one
-//! client until it ends ([`inherit`]). All that is known of that client is therefore one static value, not a table.
+//! PostgreSQL's postmaster accepts a connection ([`accepted`]) and forks: the child serves it, and
+//! is the *backend* of one client until it ends ([`inherit`]). All that is known of that client is
+//! therefore one static value, not a table.
 //!
-//! The life of a request is that of [`crate::threads`], with one difference: a backend that is held must still hear of what
-//! happens. Signals tell it to end, to cancel, to take part in what all backends must take part in (a barrier: CREATE and
-//! DROP DATABASE wait for it), or that a notification is there for its client. So [`received`] holds the process in steps.
-//! After each step that did not end the wait, the bytes that came are kept here, and the server is told that its `recv` was
-//! interrupted: it looks around, as after any signal, and calls `recv` again, which goes on waiting ([`about_to_receive`])
-//! and at last gives it the bytes ([`deliver`]). See `docs/decisions/0009-backends-are-held-in-steps.md`. Where the records of
-//! a TLS library are all that is seen, the process waits in one go, and signals wait with it.
+//! The life of a request is that of [`crate::threads`], with one difference: a backend that is held
+//! must still hear of what happens. Signals tell it to end, to cancel, to take part in what all
+//! backends must take part in (a barrier: CREATE and DROP DATABASE wait for it), or that a
+//! notification is there for its client. So [`received`] holds the process in steps. After each
+//! step that did not end the wait, the bytes that came are kept here, and the server is told that
+//! its `recv` was interrupted: it looks around, as after any signal, and calls `recv` again, which
+//! goes on waiting ([`about_to_receive`]) and at last gives it the bytes ([`deliver`]). See
+//! `docs/decisions/0009-backends-are-held-in-steps.md`. Where the records of a TLS library are all
+//! that is seen, the process waits in one go, and signals wait with it.
 
 mod followed;
 mod kept;
@@ -81,7 +84,8 @@ struct Backend {
     waiting: bool,
     /// Since when, and for how long at most; of a request that waits no more, when it arrived.
     hold: Wait,
-    /// What the request in hand waited in the gate, and when it, or the one before it in the same receipt, was let go on.
+    /// What the request in hand waited in the gate, and when it, or the one before it in the same
+    /// receipt, was let go on.
     wait: Nanos,
     admitted: Nanos,
     /// Requests whose answers were accounted for.
@@ -131,7 +135,8 @@ struct Followed<'a> {
     backend: &'a mut Backend,
 }
 
-/// Runs `work` on the client of this process; `None` if there is none to follow, or somebody is at it.
+/// Runs `work` on the client of this process; `None` if there is none to follow, or somebody is at
+/// it.
 fn with<T>(work: impl FnOnce(&mut Followed<'_>) -> T) -> Option<T> {
     let region = process::region()?;
     if SHELF.busy.swap(true, Ordering::Acquire) {
@@ -204,7 +209,8 @@ fn set_lendable(lendable: bool) {
     LENDABLE.store(lendable, Ordering::Relaxed);
 }
 
-/// Gives the client a slot. Called once, when the backend reads for the first time; may change errno.
+/// Gives the client a slot. Called once, when the backend reads for the first time; may change
+/// errno.
 #[cold]
 pub fn adopt() {
     set_stage(Stage::Ready);
@@ -225,8 +231,9 @@ pub fn adopt() {
     }
 }
 
-/// The backend is about to read, and its [`stage`] is busy. If its client waits, another step of that; else, if the
-/// request is over, it is settled, and a turn that is over with it gives its permit back before anything else happens.
+/// The backend is about to read, and its [`stage`] is busy. If its client waits, another step of
+/// that; else, if the request is over, it is settled, and a turn that is over with it gives its
+/// permit back before anything else happens.
 #[inline(never)]
 pub fn about_to_receive() -> Receipt {
     with(|it| {
@@ -244,8 +251,8 @@ pub fn about_to_receive() -> Receipt {
     .unwrap_or(Receipt::Go)
 }
 
-/// `recv` returned these bytes, or the TLS library did. May hold the process for a step; [`Receipt::Later`] means that the
-/// bytes are kept here and the wait goes on.
+/// `recv` returned these bytes, or the TLS library did. May hold the process for a step;
+/// [`Receipt::Later`] means that the bytes are kept here and the wait goes on.
 #[inline(never)]
 pub fn received(bytes: &[u8]) -> Receipt {
     with(|it| {
@@ -320,8 +327,8 @@ pub fn may_lend() -> bool {
     LENDABLE.load(Ordering::Relaxed)
 }
 
-/// The backend is about to sleep in the epoll set `set`. If its session holds a permit meanwhile, says how long it may sleep
-/// before [`slept`] is to be called, and for what it sleeps.
+/// The backend is about to sleep in the epoll set `set`. If its session holds a permit meanwhile,
+/// says how long it may sleep before [`slept`] is to be called, and for what it sleeps.
 pub fn about_to_sleep(set: i32) -> Option<(Nanos, Pause)> {
     let other = WAIT_SET.load(Ordering::Relaxed) != set;
     // A TLS handshake waits for the client in a set of its own.
@@ -360,8 +367,8 @@ pub fn slept(why: Pause) {
     });
 }
 
-/// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at once, so its session is inside
-/// again.
+/// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at
+/// once, so its session is inside again.
 pub fn woke() {
     with(|it| {
         let backend = &it.backend;
@@ -398,7 +405,8 @@ pub(crate) fn abandon() {
     process::stand_aside();
 }
 
-/// The process ends in an orderly way, and its locks are released: what its session held is given back.
+/// The process ends in an orderly way, and its locks are released: what its session held is given
+/// back.
 pub fn exiting() {
     if CLIENT.load(Ordering::Relaxed) == NONE || !process::is_attached_process() {
         return;

@@ -256,8 +256,8 @@ impl Conn {
         self.lendable.store(lendable, Ordering::Relaxed);
     }
 
-    /// What the server's reads right after an answer find, if the next byte is the first of a request of the protocol in
-    /// the open; else nothing is left out.
+    /// What the server's reads right after an answer find, if the next byte is the first of a
+    /// request of the protocol in the open; else nothing is left out.
     pub fn early_reads(&self) -> Option<&EarlyReads> {
         let fresh =
             self.at_start.load(Ordering::Relaxed) && self.header.load(Ordering::Relaxed) == 0;

@@ -1,10 +1,10 @@
 //! Session locks that a profile's words name: routines of which no protocol tells that they lock.
 //!
 //! A text that mentions a word that acquires counts as holding from then on. It ends when a request
-//! that mentions a word that releases, and none that acquires, is answered, and on MariaDB with a reset
-//! of the session. The mention counts wherever it stands, in quotes too: holding too much costs a permit for
-//! the idle limit, holding too little could stop the server. A word that is cut by the border of two
-//! receipts is not seen; the stall detector is for that.
+//! that mentions a word that releases, and none that acquires, is answered, and on MariaDB with a
+//! reset of the session. The mention counts wherever it stands, in quotes too: holding too much
+//! costs a permit for the idle limit, holding too little could stop the server. A word that is cut
+//! by the border of two receipts is not seen; the stall detector is for that.
 //!
 //! None of this is on the path of a server whose profile has no such words.
 

@@ -1,20 +1,22 @@
 //! The read that a server makes before it sleeps.
 //!
-//! MariaDB and PostgreSQL read as soon as they have answered, are told that nothing is there, and only then wait until
-//! something is. A client that waits for its answer cannot have written more, so that call is made for nothing, once for
-//! each request. Where it has found nothing several times in a row, the hook may say so itself. If it is wrong for once, the
-//! wait that follows returns immediately, and the server has made one more call than without; nothing is lost or late.
+//! MariaDB and PostgreSQL read as soon as they have answered, are told that nothing is there, and
+//! only then wait until something is. A client that waits for its answer cannot have written more,
+//! so that call is made for nothing, once for each request. Where it has found nothing several
+//! times in a row, the hook may say so itself. If it is wrong for once, the wait that follows
+//! returns immediately, and the server has made one more call than without; nothing is lost or
+//! late.
 //!
-//! What is learned so is learned of a connection whose reads do not block, from answers that the kernel gave: a connection
-//! that blocks is never told that nothing is there.
+//! What is learned so is learned of a connection whose reads do not block, from answers that the
+//! kernel gave: a connection that blocks is never told that nothing is there.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// So many early reads in a row must have found nothing before one is left out.
 const EMPTY_READS_BEFORE_SKIP: u8 = 8;
 
-/// What the early reads of a connection found. All zero bits are a connection of which nothing is known. Only for the
-/// thread that serves the connection.
+/// What the early reads of a connection found. All zero bits are a connection of which nothing is
+/// known. Only for the thread that serves the connection.
 #[derive(Debug, Default)]
 pub struct EarlyReads {
     /// Reads in a row that found nothing, or were left out.
@@ -32,8 +34,8 @@ impl EarlyReads {
         self.empty.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the next early read may be left out, because it would find nothing. One in 248 is never left out, so that a
-    /// client that begins to write ahead is seen.
+    /// Whether the next early read may be left out, because it would find nothing. One in 248 is
+    /// never left out, so that a client that begins to write ahead is seen.
     pub fn leave_out(&self) -> bool {
         let empty = self.empty.load(Ordering::Relaxed);
         let left_out = (EMPTY_READS_BEFORE_SKIP..u8::MAX).contains(&empty);

@@ -6,7 +6,8 @@ use headworks_region::layout::{Counter, Region};
 use headworks_region::rules;
 use headworks_region::session::SessionSlot;
 
-/// A short string kept in place: up to 64 bytes, longer input is cut (at a character's border when shown).
+/// A short string kept in place: up to 64 bytes, longer input is cut (at a character's border when
+/// shown).
 ///
 /// 64 bytes hold any database name; a MariaDB account name of up to 128 characters is cut, so two
 /// accounts with the same first 64 bytes share a class.
@@ -73,8 +74,9 @@ impl fmt::Display for InlineStr {
     }
 }
 
-/// Who a connection is: read from the client's part of the login, replaced by a successful COM_CHANGE_USER (MySQL)
-/// or, for the application's name alone, by what the server reports (PostgreSQL).
+/// Who a connection is: read from the client's part of the login, replaced by a successful
+/// COM_CHANGE_USER (MySQL) or, for the application's name alone, by what the server reports
+/// (PostgreSQL).
 ///
 /// The account is what the client claims; it is proven only once the connection reached the command
 /// phase. `database` is the one of the login: a later `USE` does not change a connection's class.
@@ -105,8 +107,8 @@ impl Identity {
         self.database.as_bytes()
     }
 
-    /// The connection attribute `program_name` or the parameter `application_name`, empty if the client sends none (at
-    /// most 64 bytes).
+    /// The connection attribute `program_name` or the parameter `application_name`, empty if the
+    /// client sends none (at most 64 bytes).
     pub fn application(&self) -> &[u8] {
         self.application.as_bytes()
     }

@@ -46,8 +46,8 @@ pub fn disable() {
     }
 }
 
-/// In the child after `fork`. If it is to serve the connection that its parent has accepted, it goes on as a process of
-/// its own; else the parent's connections are not ours to account for.
+/// In the child after `fork`. If it is to serve the connection that its parent has accepted, it
+/// goes on as a process of its own; else the parent's connections are not ours to account for.
 pub fn forked() {
     lock::forget_thread_id();
     eventloop::forked();

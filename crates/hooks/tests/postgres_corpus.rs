@@ -1,8 +1,10 @@
-//! Replays recorded conversations with PostgreSQL 15 and checks what the session made of them, line by line.
+//! Replays recorded conversations with PostgreSQL 15 and checks what the session made of them, line
+//! by line.
 //!
-//! A file under `corpus/postgres` holds `C` and `S` lines (bytes from the client and from the server, in hex, one line per
-//! chunk of the recording), and between them what is expected: `>` the request that a client's chunk began, `=` the
-//! state when the server reads next. Lines with `#` are comments. After a change that is meant to alter the expectations, run with
+//! A file under `corpus/postgres` holds `C` and `S` lines (bytes from the client and from the
+//! server, in hex, one line per chunk of the recording), and between them what is expected: `>` the
+//! request that a client's chunk began, `=` the state when the server reads next. Lines with `#`
+//! are comments. After a change that is meant to alter the expectations, run with
 //! `HEADWORKS_CORPUS=update` and read the difference.
 
 use std::fs;
@@ -25,7 +27,8 @@ fn state(session: &Session) -> String {
     format!("= {place} {}", session.holding())
 }
 
-/// The recording with its expectations, as this code sees them; chunks are cut to at most `chunk` bytes.
+/// The recording with its expectations, as this code sees them; chunks are cut to at most `chunk`
+/// bytes.
 fn annotate(recording: &str, chunk: usize) -> String {
     let mut session = Session::new();
     let mut lines = Vec::new();
@@ -102,7 +105,8 @@ fn no_recording_is_lost_and_every_answer_ends_at_a_boundary() {
     for file in corpus() {
         let recording = fs::read_to_string(&file).expect("a text file");
         assert!(!recording.contains("= desynchronized"), "{}", file.display());
-        // Requests sent ahead of their answers are answered one by one, and a replica is left alone.
+        // Requests sent ahead of their answers are answered one by one, and a replica is left
+        // alone.
         let name = file.file_name().unwrap().to_string_lossy();
         if name.contains("pipeline") || name.contains("walsender") {
             continue;

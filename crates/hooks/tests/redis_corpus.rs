@@ -1,9 +1,10 @@
-//! Replays recorded conversations with Redis 7 and checks what the session made of them, line by line.
+//! Replays recorded conversations with Redis 7 and checks what the session made of them, line by
+//! line.
 //!
-//! A file under `corpus/redis` holds `C` and `S` lines (bytes from the client and from the server, in hex, one line per
-//! chunk of the recording), and between them what is expected: `=` the state when the server reads next, and at the end.
-//! Lines with `#` are comments. After a change that is meant to alter the expectations, run with `HEADWORKS_CORPUS=update`
-//! and read the difference.
+//! A file under `corpus/redis` holds `C` and `S` lines (bytes from the client and from the server,
+//! in hex, one line per chunk of the recording), and between them what is expected: `=` the state
+//! when the server reads next, and at the end. Lines with `#` are comments. After a change that is
+//! meant to alter the expectations, run with `HEADWORKS_CORPUS=update` and read the difference.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,8 @@ fn state(session: &Session) -> String {
     format!("= {place} {} {commands}-{passed} {who}", session.holding())
 }
 
-/// The recording with its expectations, as this code sees them; chunks are cut to at most `chunk` bytes.
+/// The recording with its expectations, as this code sees them; chunks are cut to at most `chunk`
+/// bytes.
 fn annotate(recording: &str, chunk: usize) -> String {
     let mut session = Session::new();
     let mut lines = Vec::new();

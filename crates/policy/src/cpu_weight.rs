@@ -10,14 +10,14 @@
 //! 1. Classes get time as their weights say: a class whose sessions have the weight each counts its
 //!    weight times its sessions, one whose sessions share it counts it once (as in [`crate::wrr`]).
 //! 2. Threads that serve nobody (flushers, purge) keep what they have. Without groups each of them
-//!    stands beside as many threads as run, so all groups together weigh as much as that: sessions, but
-//!    at most P of them.
+//!    stands beside as many threads as run, so all groups together weigh as much as that: sessions,
+//!    but at most P of them.
 //!
 //! With equal weights the groups therefore change nothing, and that is the test of a companion.
 //!
 //! # Example
-//! P = 16. Class A has weight 3 and 8 sessions, B weight 1 and 8 sessions: they count 24 and 8, and weigh
-//! 16 threads together, 1600. A gets 1600 · 24/32 = 1200, B 400; a flusher keeps its 100.
+//! P = 16. Class A has weight 3 and 8 sessions, B weight 1 and 8 sessions: they count 24 and 8, and
+//! weigh 16 threads together, 1600. A gets 1600 · 24/32 = 1200, B 400; a flusher keeps its 100.
 
 /// Weight of one thread of ordinary priority, in the kernel's unit (`cpu.weight` of control groups,
 /// version 2, which is 100 by default).
@@ -47,8 +47,9 @@ impl Demand {
     }
 }
 
-/// CPU weight of each class, into `weights`, which is as long as `demands`. `places` is P, or `None` if nobody is
-/// held. A class without sessions gets [`ONE_THREAD`], which is what a fresh group has.
+/// CPU weight of each class, into `weights`, which is as long as `demands`. `places` is P, or
+/// `None` if nobody is held. A class without sessions gets [`ONE_THREAD`], which is what a fresh
+/// group has.
 pub fn cpu_weights(demands: &[Demand], places: Option<u32>, weights: &mut [u32]) {
     let sessions: u32 = demands.iter().map(|demand| demand.sessions).fold(0, u32::saturating_add);
     let running = places.map_or(sessions, |places| sessions.min(places));

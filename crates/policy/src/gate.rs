@@ -221,8 +221,9 @@ mod tests {
         assert_eq!(gate.decide(), Some(Next::Repay(1)), "the next permit is its own");
     }
 
-    /// Turns of two classes in a gate with two permits: twenty sessions that always want more, and a few of another class that
-    /// pause for `pause` after each turn. A turn takes between 1 and 16. Also the most that were inside.
+    /// Turns of two classes in a gate with two permits: twenty sessions that always want more, and
+    /// a few of another class that pause for `pause` after each turn. A turn takes between 1 and
+    /// 16. Also the most that were inside.
     fn turns_of_two_classes(
         few: u32,
         weights: [u32; 2],

@@ -1,8 +1,8 @@
 //! An indexed binary min-heap of sessions, of fixed capacity, for shared memory.
 //!
 //! The key is `(round, sequence)`: earliest round first, and within a round in order of arrival.
-//! Every session is in the heap at most once, and `position` finds it in O(1), so that a session whose
-//! client vanished can be withdrawn in O(log n).
+//! Every session is in the heap at most once, and `position` finds it in O(1), so that a session
+//! whose client vanished can be withdrawn in O(log n).
 //!
 //! Invariants: `entries[position[u] - 1].session == u` for each member `u`; `position[u] == 0` for
 //! everybody else; no entry is smaller than its parent.
@@ -124,7 +124,8 @@ impl Heap {
         self.position[entry.session as usize] = at as u32 + 1;
     }
 
-    /// Puts an entry into the hole at `hole` or above it: those that go after it move down, each written once.
+    /// Puts an entry into the hole at `hole` or above it: those that go after it move down, each
+    /// written once.
     fn up(&mut self, mut hole: usize, entry: Entry) {
         while hole > 0 {
             let parent = (hole - 1) / 2;

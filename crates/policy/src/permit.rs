@@ -73,8 +73,8 @@ pub fn long_after(usual_run: Option<Nanos>) -> Nanos {
     Nanos(usual.0.saturating_mul(LONG_RATIO)).clamp(LONG_MIN, LONG_MAX)
 }
 
-/// Whether no processor is idle, and the server has work for at least half of them. (Its clients may
-/// run on the other half.)
+/// Whether no processor is idle, and the server has work for at least half of them. (Its clients
+/// may run on the other half.)
 ///
 /// Both are needed. A server with less work gains by more sessions, even if other programs keep
 /// the processors busy. One whose sessions all wait for storage leaves processors idle, and its

@@ -1,13 +1,14 @@
 //! ζ, the quota of a scheduling round, as large as fairness and steadiness allow.
 //!
-//! A larger ζ lets each session issue more requests in a row, whose data is then still in the cache;
-//! it also makes the others wait longer, and unequally. ζ therefore grows by a little while unfairness and latency
-//! variability are clearly below their bounds, and halves when one is above (AppleS, Algorithm 2:
-//! the additive increase and multiplicative decrease of TCP's congestion control).
+//! A larger ζ lets each session issue more requests in a row, whose data is then still in the
+//! cache; it also makes the others wait longer, and unequally. ζ therefore grows by a little while
+//! unfairness and latency variability are clearly below their bounds, and halves when one is above
+//! (AppleS, Algorithm 2: the additive increase and multiplicative decrease of TCP's congestion
+//! control).
 //!
-//! That alone breaks a bound once in each of its sawteeth, which are short where steps are coarse: in 0.06 of the windows
-//! of `tests/together.rs`. So a distance is kept from the ζ with which a bound was broken last, and that is forgotten
-//! slowly: 0.04.
+//! That alone breaks a bound once in each of its sawteeth, which are short where steps are coarse:
+//! in 0.06 of the windows of `tests/together.rs`. So a distance is kept from the ζ with which a
+//! bound was broken last, and that is forgotten slowly: 0.04.
 
 use crate::Nanos;
 
@@ -42,10 +43,11 @@ impl Default for QuotaLimits {
     }
 }
 
-/// Turns of a mean session that a window should have, for a bound of one; with less than a part of them nothing is known.
-/// Turns come whole: with n turns each, one more or less is 1/n of unfairness, and there is one at each end of a window,
-/// larger or smaller than the mean. For a bound of 10 % that makes 40. In a simulation with 20 of them a third of all
-/// windows is above the bound whatever ζ is.
+/// Turns of a mean session that a window should have, for a bound of one; with less than a part of
+/// them nothing is known. Turns come whole: with n turns each, one more or less is 1/n of
+/// unfairness, and there is one at each end of a window, larger or smaller than the mean. For a
+/// bound of 10 % that makes 40. In a simulation with 20 of them a third of all windows is above the
+/// bound whatever ζ is.
 const TURNS: f64 = 4.0;
 const TURNS_PART: f64 = 0.75;
 
@@ -53,8 +55,8 @@ const TURNS_PART: f64 = 0.75;
 const WINDOW_MIN: Nanos = Nanos::from_millis(100);
 const WINDOW_MAX: Nanos = Nanos::from_millis(20_000);
 
-/// Part of one more turn for every session by which ζ grows each time. AppleS does not give its u; as a number of requests it
-/// would mean nothing: a transaction has one of them or a hundred.
+/// Part of one more turn for every session by which ζ grows each time. AppleS does not give its u;
+/// as a number of requests it would mean nothing: a transaction has one of them or a hundred.
 const INCREASE: f64 = 0.125;
 
 /// Least such step, in requests.
@@ -68,8 +70,8 @@ impl QuotaLimits {
         TURNS / tightest
     }
 
-    /// Whether a window is over: it has lasted so long, and `turns` are those of a mean session of the class that had the
-    /// fewest.
+    /// Whether a window is over: it has lasted so long, and `turns` are those of a mean session of
+    /// the class that had the fewest.
     pub fn ends(&self, lasted: Nanos, turns: f64) -> bool {
         lasted >= WINDOW_MIN && turns >= self.turns() || lasted >= WINDOW_MAX
     }
@@ -96,8 +98,8 @@ pub struct QuotaObservation {
     pub least: f64,
 }
 
-/// Part of the ζ that broke a bound up to which ζ grows again, and the factor by which that ζ is held to be larger with
-/// each window since.
+/// Part of the ζ that broke a bound up to which ζ grows again, and the factor by which that ζ is
+/// held to be larger with each window since.
 const DISTANCE: f64 = 0.8;
 const FORGETS: f64 = 1.01;
 
@@ -131,7 +133,8 @@ impl QuotaControl {
         ];
         let bounded = || measures.into_iter().filter(|(_, bound)| *bound > 0.0);
         self.zeta = if bounded().any(|(value, bound)| value.is_some_and(|value| value > bound)) {
-            // Chance breaks a bound at the least ζ, too, and what goes on breaking it is another load.
+            // Chance breaks a bound at the least ζ, too, and what goes on breaking it is another
+            // load.
             if zeta > least && !self.breaking {
                 self.broke = zeta;
             }

@@ -7,24 +7,27 @@
 //!
 //! # The loop
 //! For each class with a target, each window: compare the measured percentile with the target and
-//! multiply the weight with a power of their ratio. Above the target the weight grows at once, close below it a little;
-//! clearly below it shrinks, slowly, so that the rest goes back to best-effort classes, but not to where the target was missed
-//! before: that share fades from memory in some hundred windows. In between nothing moves.
+//! multiply the weight with a power of their ratio. Above the target the weight grows at once,
+//! close below it a little; clearly below it shrinks, slowly, so that the rest goes back to
+//! best-effort classes, but not to where the target was missed before: that share fades from memory
+//! in some hundred windows. In between nothing moves.
 //!
-//! A percentile of 99.9 needs thousands of requests to be seen. Windows with fewer are judged by what they can show:
-//! more requests above the target than the percentile allows is a breach, however few requests there were.
+//! A percentile of 99.9 needs thousands of requests to be seen. Windows with fewer are judged by
+//! what they can show: more requests above the target than the percentile allows is a breach,
+//! however few requests there were.
 //!
 //! # What cannot be held
 //! Weights with targets never take more than `share_max` of the total: best-effort classes are not
 //! starved. A class that stays above its target while the weights are at that bound, or while more
-//! weight no longer helps, is reported as infeasible with the gap. Then the others count again: the weight goes
-//! back to what it was, unless the percentile fell by the square root of the factor by which the weight grew, at
-//! least (100 ms that become 90 ms are not worth eight times the weight; 400 ms that become 70 ms are). What it keeps
-//! is still there for a class whose target can be held.
+//! weight no longer helps, is reported as infeasible with the gap. Then the others count again: the
+//! weight goes back to what it was, unless the percentile fell by the square root of the factor by
+//! which the weight grew, at least (100 ms that become 90 ms are not worth eight times the weight;
+//! 400 ms that become 70 ms are). What it keeps is still there for a class whose target can be
+//! held.
 //!
-//! It is tried again after a while, and after twice the while each time, and also when its latencies
-//! fall by themselves: loads change. Three windows within the target, one after the other, and it is as if
-//! it had never been above it; a single one may be chance.
+//! It is tried again after a while, and after twice the while each time, and also when its
+//! latencies fall by themselves: loads change. Three windows within the target, one after the
+//! other, and it is as if it had never been above it; a single one may be chance.
 //!
 //! Source: AppleS section 5.3, after N. Li et al., PSLO (EuroSys 2016): measured percentiles fed
 //! back into shares.
@@ -61,7 +64,8 @@ pub enum TargetState {
     Held,
     /// Above it, and the weight is being raised.
     Raising,
-    /// Above it, and no more weight is to be had. Whether it can be held shows in some more windows.
+    /// Above it, and no more weight is to be had. Whether it can be held shows in some more
+    /// windows.
     Bounded,
     /// It cannot be held: the percentile of this window is so many times the target.
     Infeasible(f64),
@@ -74,13 +78,16 @@ pub struct SloLimits {
     pub share_max: f64,
     /// Part of the target below which weight is given back.
     pub room: f64,
-    /// Part of the target above which a little more is taken: a percentile of few requests scatters by a fifth.
+    /// Part of the target above which a little more is taken: a percentile of few requests scatters
+    /// by a fifth.
     pub close: f64,
     /// Windows above the target, at the bound or without effect, after which it is infeasible.
     pub windows_stuck_max: u32,
-    /// Least share that a class begins with: all changes multiply, and nothing times nothing stays nothing.
+    /// Least share that a class begins with: all changes multiply, and nothing times nothing stays
+    /// nothing.
     pub share_min: f64,
-    /// Windows after which an infeasible target is tried once more; twice as many after each time that did not help.
+    /// Windows after which an infeasible target is tried once more; twice as many after each time
+    /// that did not help.
     pub retry: u32,
 }
 
@@ -110,7 +117,8 @@ struct Class {
     floor: f64,
     /// Share with which the target was missed last, less what was forgotten of it.
     missed: f64,
-    /// Windows above the target, since it was held, in which more weight was not to be had or did not help.
+    /// Windows above the target, since it was held, in which more weight was not to be had or did
+    /// not help.
     stuck: u32,
     /// The percentile when the share was first raised, and the share before.
     tried: Option<(f64, f64)>,
@@ -126,25 +134,28 @@ struct Class {
 struct GivenUp {
     /// Windows since then.
     windows: u32,
-    /// The percentile as it usually is with the share that it has, in milliseconds; zero while that is not known.
+    /// The percentile as it usually is with the share that it has, in milliseconds; zero while that
+    /// is not known.
     usual_ms: f64,
     /// Windows that were clearly below it, one after the other.
     lighter: u32,
 }
 
-/// Distance that is kept from a share with which the target was missed, and what remains of that after a window.
+/// Distance that is kept from a share with which the target was missed, and what remains of that
+/// after a window.
 const DISTANCE: f64 = 1.2;
 const FADES: f64 = 0.998;
 
 /// Times that the wait until the next try doubles.
 const DOUBLINGS: u32 = 5;
 
-/// Part of the usual percentile below which the load is another one, and windows that have to show it: one of few
-/// requests scatters by a fifth.
+/// Part of the usual percentile below which the load is another one, and windows that have to show
+/// it: one of few requests scatters by a fifth.
 const LIGHTER: f64 = 0.7;
 const LIGHTER_WINDOWS: u32 = 2;
 
-/// Windows within the target, one after the other, after which it is held: a single one may be chance.
+/// Windows within the target, one after the other, after which it is held: a single one may be
+/// chance.
 const HELD_WINDOWS: u32 = 3;
 
 impl Class {
@@ -178,8 +189,8 @@ impl Class {
         self.given_up = Some(GivenUp::default());
     }
 
-    /// Another window above an infeasible target: whether it is tried once more, as it is due or the load is another
-    /// one. `more` is the share that it could have beyond its own.
+    /// Another window above an infeasible target: whether it is tried once more, as it is due or
+    /// the load is another one. `more` is the share that it could have beyond its own.
     fn tries_again(&mut self, latency_ms: f64, more: f64, limits: &SloLimits) -> bool {
         self.held = 0;
         let Some(given_up) = &mut self.given_up else { return true };
@@ -236,8 +247,8 @@ impl SloControl {
         self.classes.get(class).map_or(0.0, |class| class.share)
     }
 
-    /// Sets how little of all weight a class may come to while it is within its target: a quarter of `own`, by class,
-    /// which is what it would have without one.
+    /// Sets how little of all weight a class may come to while it is within its target: a quarter
+    /// of `own`, by class, which is what it would have without one.
     pub fn keep(&mut self, own: &[f64]) {
         for (class, own) in self.classes.iter_mut().zip(own) {
             class.floor = own / 4.0;
@@ -248,7 +259,8 @@ impl SloControl {
         self.classes.iter().map(|class| class.share).sum()
     }
 
-    /// Takes so much from infeasible targets other than `but`, each by its part of what they have to spare.
+    /// Takes so much from infeasible targets other than `but`, each by its part of what they have
+    /// to spare.
     fn take_spare(&mut self, but: usize, wanted: f64) {
         let spare: f64 = self.others(but).map(Class::spare).sum();
         if wanted <= 0.0 || spare <= 0.0 {

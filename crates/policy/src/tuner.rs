@@ -1,12 +1,12 @@
-//! P finds itself: measures the database at a few values of P, fits the model of the matching point,
-//! climbs to the peak, and stays near it while the workload changes.
+//! P finds itself: measures the database at a few values of P, fits the model of the matching
+//! point, climbs to the peak, and stays near it while the workload changes.
 //!
 //! # Slices
 //! Throughput is measured in slices: P is set, the requests inside get time to turn over, then
 //! completions are counted until there are enough. Slices at different P are *interleaved*, so that
 //! a drift of the workload touches all of them alike, and there are as many as the spread of their
-//! results demands: sampling ends when each mean is known well enough, not after a fixed time. A slow load, whose turns
-//! take seconds, gets slices of up to 20 s.
+//! results demands: sampling ends when each mean is known well enough, not after a fixed time. A
+//! slow load, whose turns take seconds, gets slices of up to 20 s.
 //!
 //! # Nobody is worse off than without the gate
 //! The gate is open at first, and stays open until a P has beaten it: the largest P holds nobody.
@@ -19,9 +19,9 @@
 //!    lowest, a middle one and the open gate are P₀, P₁ and P₂ of [`crate::matching`]. If the fit
 //!    is refused, the best sample is the start.
 //! 2. *Climb*: compare P with its neighbours, go to the best, and make the steps smaller once the
-//!    middle is best; then with the top of a curve through all that was measured around it, which is
-//!    surer than the luck of one neighbour. The model is only trusted as a start: no P is settled on
-//!    that was not measured to be at least as good as its neighbours.
+//!    middle is best; then with the top of a curve through all that was measured around it, which
+//!    is surer than the luck of one neighbour. The model is only trusted as a start: no P is
+//!    settled on that was not measured to be at least as good as its neighbours.
 //! 3. *Compare* that P with the open gate, in turns. It is settled on if it is better by more than
 //!    both confidence intervals, and by 2 %.
 //! 4. *Hold*. Beside a P there is a probe to either side now and then: near ones, and in turn with
@@ -34,9 +34,10 @@
 //! Of several P that are equally good the smallest is taken: it has the shorter tails.
 //!
 //! # Searches that come to nothing
-//! Sessions leave, requests stop, or so few turns end that they tell nothing. What was held before the search is in force
-//! then, never what was just tried: at once when sessions have left, for as long as it lasts when requests stop for a moment.
-//! Where nothing is held, and where too little happens to judge what is held, the gate is open.
+//! Sessions leave, requests stop, or so few turns end that they tell nothing. What was held before
+//! the search is in force then, never what was just tried: at once when sessions have left, for as
+//! long as it lasts when requests stop for a moment. Where nothing is held, and where too little
+//! happens to judge what is held, the gate is open.
 //!
 //! Time and counts are arguments, nothing is allocated, and the same seed of a simulated database
 //! gives the same decisions.
@@ -84,7 +85,8 @@ pub enum Phase {
     Climbing,
     /// Comparing a P with the open gate.
     Comparing,
-    /// Requests have stopped in the middle of a search: what was held before is in force until they go on.
+    /// Requests have stopped in the middle of a search: what was held before is in force until they
+    /// go on.
     Silent,
     /// Staying.
     Holding,
@@ -163,11 +165,12 @@ const AS_GOOD: f64 = 0.99;
 /// Gain that a probe must show, beyond what chance may give.
 const PROBE_GAIN: f64 = 1.015;
 
-/// Slices of silence after which there is nothing to search for: a disk that flushes may keep everybody waiting for a few.
+/// Slices of silence after which there is nothing to search for: a disk that flushes may keep
+/// everybody waiting for a few.
 const SILENT: u32 = 5;
 
-/// Sessions for each core up to whom a search is not worth its cost, unless they are a crowd: hardly
-/// more inside than the database serves side by side.
+/// Sessions for each core up to whom a search is not worth its cost, unless they are a crowd:
+/// hardly more inside than the database serves side by side.
 const FEW_PER_CORE: u32 = 8;
 
 /// A search begins again once there are more sessions than at the latest one by this factor.
@@ -239,7 +242,8 @@ impl Tuner {
         self.center
     }
 
-    /// P that is in force again if the search ends here: while one is under way, what was held before it.
+    /// P that is in force again if the search ends here: while one is under way, what was held
+    /// before it.
     pub fn held(&self) -> u32 {
         self.held
     }
@@ -267,7 +271,8 @@ impl Tuner {
         self.arms.iter()
     }
 
-    /// Forgets the slice under way and begins another: for a while this P was in force instead, and nobody looked.
+    /// Forgets the slice under way and begins another: for a while this P was in force instead, and
+    /// nobody looked.
     pub fn resume(&mut self, now: Nanos, instead: u32) {
         let (were, inside) = (self.inside(instead), self.inside(self.current));
         self.slice.begin(now, None, u64::from(were), inside);
@@ -357,7 +362,8 @@ impl Tuner {
         }
     }
 
-    /// Turns a second that so many inside should give at least, by what was measured in this search.
+    /// Turns a second that so many inside should give at least, by what was measured in this
+    /// search.
     fn expected(&self, inside: u32) -> f64 {
         let each =
             |(parallelism, mean, _, _)| slice::least_rate(mean, self.inside(parallelism), inside);
@@ -534,7 +540,8 @@ impl Tuner {
         self.limits.most.min(self.sessions).max(self.limits.least)
     }
 
-    /// More sessions than these at once may be too many for the database although P would let them in.
+    /// More sessions than these at once may be too many for the database although P would let them
+    /// in.
     fn crowd(&self) -> u32 {
         CROWD_MIN.max(self.limits.cores.saturating_mul(CROWD_PER_CORE))
     }

@@ -40,7 +40,8 @@
 //! counts as at least `1 / min φ` (the ζ_min of section 4.3): `Lᵢ = max(wᵢ·ζ/Σw, wᵢ/min w)`.
 //!
 //! # A worked example
-//! Sessions A (weight 2) and B (weight 1), ζ at its minimum, so L = 2 and 1. Every transaction costs
+//! Sessions A (weight 2) and B (weight 1), ζ at its minimum, so L = 2 and 1. Every transaction
+//! costs
 //! 20. A runs in round 1, and is due again 20/2 = 10 rounds later, in 11; B runs in round 1, and
 //! is due in 21. A runs in 11, 21, 31…, B in 21, 41…: two to one.
 
@@ -60,7 +61,8 @@ const ROUND_BITS: u32 = 20;
 /// Weight 1.0. Weights are integers in thousandths.
 pub const WEIGHT_ONE: u32 = 1_000;
 
-/// Largest quota a session can have in a round, in requests: keeps products inside 64 bits (`exact`).
+/// Largest quota a session can have in a round, in requests: keeps products inside 64 bits
+/// (`exact`).
 const QUOTA_MAX: i64 = 1 << 20;
 
 /// Most rounds that one session's debt is worth. Without this limit a nightly import would be
@@ -143,7 +145,8 @@ pub struct Turn {
     pub quota: u32,
 }
 
-/// Weighted round robin. See the module. All zero bytes are an empty scheduler with ζ at its minimum.
+/// Weighted round robin. See the module. All zero bytes are an empty scheduler with ζ at its
+/// minimum.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Wrr {

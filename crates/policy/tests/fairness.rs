@@ -151,8 +151,8 @@ fn a_class_that_shares_its_weight_gets_it_once_however_many_its_users() {
 
 #[test]
 fn a_small_account_waits_for_a_place_and_not_for_a_round() {
-    // 200 sessions of one class always want a turn; four of another class, of the same weight, come now and then. How many
-    // of the four wait at a time changes what each may have in a round.
+    // 200 sessions of one class always want a turn; four of another class, of the same weight, come
+    // now and then. How many of the four wait at a time changes what each may have in a round.
     const LARGE: u32 = 200;
     const SMALL: u32 = 4;
     let shares = [ClassShare::new(WEIGHT_ONE, Sharing::PerClass); 2];
@@ -339,7 +339,8 @@ proptest! {
             sim.step(parallelism);
         }
         for session in &sim.sessions {
-            // A debt of up to 60 rounds, in which each other session has at most 60 turns of cost 1.
+            // A debt of up to 60 rounds, in which each other session has at most 60 turns of cost
+            // 1.
             prop_assert!(session.longest_wait <= 62 * count, "{} of {count}", session.longest_wait);
             prop_assert!(session.turns > 0);
         }
@@ -366,8 +367,8 @@ proptest! {
         prop_assert!(waiting.is_empty());
     }
 
-    /// A session's quota is its part of ζ, and at least as often one request as its weight is the least one: exactly, rounded
-    /// down, however far the weights lie apart.
+    /// A session's quota is its part of ζ, and at least as often one request as its weight is the
+    /// least one: exactly, rounded down, however far the weights lie apart.
     #[test]
     fn quotas_are_parts_of_zeta(
         classes in proptest::collection::vec((1u32..=1_000_000, any::<bool>(), 1u32..40), 1..7),

@@ -1,5 +1,6 @@
-//! A small account beside a large one, in a simulation of the gate as the region runs it: whoever finds a free permit while
-//! nobody waits takes it unseen by the policy, all else is the policy's decision.
+//! A small account beside a large one, in a simulation of the gate as the region runs it: whoever
+//! finds a free permit while nobody waits takes it unseen by the policy, all else is the policy's
+//! decision.
 
 use headworks_policy::gate::{Gate, Next};
 use headworks_policy::wrr::{ClassShare, Sharing, WEIGHT_ONE};
@@ -168,8 +169,9 @@ fn class(session: u32) -> usize {
     usize::from(session >= SMALL)
 }
 
-/// The large account comes and goes. While it is away rounds are short, since a round gives each of those who are there
-/// one request: when it comes back all its sessions were idle for longer than one.
+/// The large account comes and goes. While it is away rounds are short, since a round gives each of
+/// those who are there one request: when it comes back all its sessions were idle for longer than
+/// one.
 #[test]
 fn a_small_account_has_its_turn_each_time_the_large_one_comes_back() {
     for seed in 1..=5 {
@@ -178,7 +180,8 @@ fn a_small_account_has_its_turn_each_time_the_large_one_comes_back() {
             let mut site = Site::new(places, seed);
             for round in 0..4 {
                 let at = format!("seed {seed}, {places} places, {alone_us} µs, round {round}");
-                // Longer requests: the small account's sessions wait for each other, and rounds pass.
+                // Longer requests: the small account's sessions wait for each other, and rounds
+                // pass.
                 site.length = alone_us;
                 site.run(false, 1_000_000);
                 site.length = 500;
@@ -188,7 +191,8 @@ fn a_small_account_has_its_turn_each_time_the_large_one_comes_back() {
                 let wanted = f64::from(SMALL) * 1_500_000.0 / 15_500.0;
                 let served = site.served[0] as f64;
                 assert!(served > 0.8 * wanted, "{at}: {served} of {wanted}");
-                // A place comes free each 250 µs or sooner; one or two of its own may be ahead of it.
+                // A place comes free each 250 µs or sooner; one or two of its own may be ahead of
+                // it.
                 let p99 = site.wait(0.99);
                 assert!(p99 < 4 * 500, "{at}: {p99} µs");
             }

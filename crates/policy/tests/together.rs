@@ -1,9 +1,10 @@
-//! P, ζ and the weights of a target at once, each found by its own controller, on one simulated database: they change
-//! what the others measure, and must not chase each other.
+//! P, ζ and the weights of a target at once, each found by its own controller, on one simulated
+//! database: they change what the others measure, and must not chase each other.
 //!
-//! The gate is the policy itself, request by request. Inside, turns share the database's speed, which depends on their
-//! number; a session that goes on with the next transaction of its quota finds its data in the caches. More seeds:
-//! `HEADWORKS_SEEDS=2000 cargo test --release -p headworks-policy --test together`.
+//! The gate is the policy itself, request by request. Inside, turns share the database's speed,
+//! which depends on their number; a session that goes on with the next transaction of its quota
+//! finds its data in the caches. More seeds: `HEADWORKS_SEEDS=2000 cargo test --release -p
+//! headworks-policy --test together`.
 
 use headworks_policy::Nanos;
 use headworks_policy::gate::{Gate, Next};
@@ -21,7 +22,8 @@ const SENSITIVE: u32 = 10;
 const QUANTILE: f64 = 0.99;
 const LOOK_S: f64 = 0.05;
 const LOOKS_OF_A_TICK: u64 = 10;
-/// Until the load changes, and until the end; what comes before `LEARNT_S` after either is learning.
+/// Until the load changes, and until the end; what comes before `LEARNT_S` after either is
+/// learning.
 const HALF_S: f64 = 210.0;
 const LEARNT_S: f64 = 90.0;
 
@@ -96,8 +98,8 @@ struct Session {
     last_s: f64,
 }
 
-/// A time, or an amount of work, and a session; in a heap, the earliest first. Numbers that are not negative have the order
-/// of their bits.
+/// A time, or an amount of work, and a session; in a heap, the earliest first. Numbers that are not
+/// negative have the order of their bits.
 type At = Reverse<(u64, u32)>;
 
 fn at(time: f64, session: u32) -> At {
@@ -159,7 +161,8 @@ impl Site {
         site
     }
 
-    /// A target that can be held at the best P: the longest transactions have several times the mean.
+    /// A target that can be held at the best P: the longest transactions have several times the
+    /// mean.
     fn aim(&mut self) {
         let (inside, speed) = self.work.best();
         self.target_ms = 12.0 * inside as f64 / speed * 1e3;
@@ -425,7 +428,8 @@ fn three_controllers_on_one_database_reach_their_aims_and_do_not_chase_each_othe
     assert!(fair >= 0.95, "{fair}");
     assert!(held >= 0.95, "{held}");
     assert!(halves.iter().all(|(_, half)| !half.infeasible), "all targets can be held");
-    // A fifth of a slow database among two hundred sessions, who have some transactions in a row each.
+    // A fifth of a slow database among two hundred sessions, who have some transactions in a row
+    // each.
     assert!(wait < 30.0, "{wait}");
     assert!(calm >= 0.95, "{calm}");
 }

@@ -46,7 +46,8 @@ impl Database {
             inside_s: 0.0,
         };
         new.shift();
-        // Counts of slices scatter by 0.5 to 5 %: short requests, and some hundred transactions of many kinds.
+        // Counts of slices scatter by 0.5 to 5 %: short requests, and some hundred transactions of
+        // many kinds.
         new.noise = 0.01 + 0.09 * new.random();
         new.turn = 40f64.powf(new.random());
         new
@@ -173,8 +174,8 @@ fn after_a_shift_it_finds_the_new_best_and_nobody_suffers_from_the_search() {
     assert_eq!(halved, 0);
 }
 
-/// Another mix whose best P is elsewhere, with just as much throughput at the P that is held: only the length of turns
-/// tells it. Beside it, what probes alone find of it.
+/// Another mix whose best P is elsewhere, with just as much throughput at the P that is held: only
+/// the length of turns tells it. Beside it, what probes alone find of it.
 #[test]
 fn a_mix_that_throughput_does_not_tell_of_is_seen() {
     let seeds = 1_000;
@@ -245,7 +246,8 @@ fn a_shift_under_the_search_is_seen() {
     assert!(good >= seeds as u32 * 95 / 100, "{good} of {seeds}");
 }
 
-/// A disk that flushes keeps everybody waiting for some seconds. Nothing is searched for because of that.
+/// A disk that flushes keeps everybody waiting for some seconds. Nothing is searched for because of
+/// that.
 #[test]
 fn a_few_silent_seconds_do_not_begin_a_search() {
     for silent_s in [2, 5, 8] {
@@ -278,8 +280,8 @@ fn it_does_not_swing_once_it_has_settled() {
     }
 }
 
-/// A cold server swings while its caches fill, and few P are far from the best: the first samples may say that everybody
-/// inside is best, and all that is measured from there on is a gentle slope.
+/// A cold server swings while its caches fill, and few P are far from the best: the first samples
+/// may say that everybody inside is best, and all that is measured from there on is a gentle slope.
 #[test]
 fn a_misleading_begin_is_not_where_it_stays() {
     let seeds = 1_000;
@@ -302,8 +304,8 @@ fn a_misleading_begin_is_not_where_it_stays() {
     assert!(good >= seeds as u32 * 97 / 100, "{good} of {seeds}, the worst at {worst:.3}");
 }
 
-/// While a cold server waits for its disk many inside are best; once it is warm, few are, and throughput has risen so
-/// slowly that nothing tells a shift.
+/// While a cold server waits for its disk many inside are best; once it is warm, few are, and
+/// throughput has risen so slowly that nothing tells a shift.
 #[test]
 fn it_does_not_stay_where_a_cold_server_was_best() {
     let seeds = 200;
@@ -391,8 +393,9 @@ fn nobody_is_held_for_the_sake_of_a_search_among_few() {
     }
 }
 
-/// Most sessions leave while P is held: the others are not held by probes, and whoever comes back finds P as it was. (Now and
-/// then throughput tells of a shift before the sessions are missed; then there is a search.)
+/// Most sessions leave while P is held: the others are not held by probes, and whoever comes back
+/// finds P as it was. (Now and then throughput tells of a shift before the sessions are missed;
+/// then there is a search.)
 #[test]
 fn those_that_stay_are_not_held_by_probes() {
     let mut good = 0;

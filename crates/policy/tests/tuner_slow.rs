@@ -1,7 +1,9 @@
-//! The tuner against databases whose turns take seconds, and searches that come to nothing: sessions leave, requests stop.
+//! The tuner against databases whose turns take seconds, and searches that come to nothing:
+//! sessions leave, requests stop.
 //!
-//! Simulated turn by turn: those inside share the database's speed, which depends on their number, so that whoever counts
-//! before what is inside has turned over counts something else. Each seed is a database of its own.
+//! Simulated turn by turn: those inside share the database's speed, which depends on their number,
+//! so that whoever counts before what is inside has turned over counts something else. Each seed is
+//! a database of its own.
 
 use headworks_policy::Nanos;
 use headworks_policy::tuner::{Decision, InsufficientData, Limits, Observation, Phase, Tuner};
@@ -33,7 +35,8 @@ struct Database {
     random: Random,
     /// Time that a turn takes alone, mean.
     turn_s: f64,
-    /// Sessions that are served side by side, where they begin to be in each other's way, and how much.
+    /// Sessions that are served side by side, where they begin to be in each other's way, and how
+    /// much.
     width: f64,
     knee: f64,
     harm: f64,
@@ -41,8 +44,8 @@ struct Database {
     sessions: u32,
     /// Nothing goes on inside.
     frozen: bool,
-    /// What each one inside has been given by now, and at how much each one's turn ends. Numbers that are not negative
-    /// have the order of their bits.
+    /// What each one inside has been given by now, and at how much each one's turn ends. Numbers
+    /// that are not negative have the order of their bits.
     given: f64,
     inside: BinaryHeap<Reverse<u64>>,
     now: f64,
@@ -193,7 +196,8 @@ fn samples_are_taken_once_what_is_inside_has_turned_over() {
     }
     let mean = sum / f64::from(samples);
     println!("{good} of {samples} samples within 10 % of what P gives, {mean:+.3} on average");
-    // Where 200 inside are in each other's way so much that a turn takes longer than 20 s, they are not sampled.
+    // Where 200 inside are in each other's way so much that a turn takes longer than 20 s, they are
+    // not sampled.
     assert!(samples >= seeds as u32, "{samples}: hardly anything was sampled");
     assert!(f64::from(good) >= 0.95 * f64::from(samples), "{good} of {samples}");
     assert!(mean.abs() < 0.02, "{mean}");
@@ -320,8 +324,8 @@ fn silence_in_the_middle_of_a_search_is_sat_out_with_what_was_held() {
         }
         let lasting = seed % 2 == 0;
         database.frozen = true;
-        // Two seconds, if everybody inside would have turned over four times in that; and the slice that was under way may
-        // have had turns enough for as long again.
+        // Two seconds, if everybody inside would have turned over four times in that; and the slice
+        // that was under way may have had turns enough for as long again.
         let begun = database.now;
         let silent = database.until(&mut tuner, 30.0, |tuner| tuner.phase() == Phase::Silent);
         assert!(silent && tuner.parallelism() == OPEN, "seed {seed}: {}", tuner.parallelism());

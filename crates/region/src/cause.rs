@@ -1,21 +1,24 @@
-//! For whom a thread works, as the gate knows it: the cause of its reads and of the pages that it dirties.
+//! For whom a thread works, as the gate knows it: the cause of its reads and of the pages that it
+//! dirties.
 //!
 //! # Problem
-//! A storage engine that orders its I/O by session must know at each miss and at each change of a page whose
-//! request the calling thread serves. The gate knows: whoever serves a connection writes its thread's number
-//! into the connection's slot when a request comes ([`SessionSlot::thread`]), and the slot's state says whether
-//! that request is still in hand. What is missing is the way back, from the thread to the slot.
+//! A storage engine that orders its I/O by session must know at each miss and at each change of a
+//! page whose request the calling thread serves. The gate knows: whoever serves a connection writes
+//! its thread's number into the connection's slot when a request comes ([`SessionSlot::thread`]),
+//! and the slot's state says whether that request is still in hand. What is missing is the way
+//! back, from the thread to the slot.
 //!
 //! # The primitive
-//! [`Causes::current`] remembers the slot that it found for this thread last. While that slot still names the
-//! thread and a request is in hand, it costs loads of one cache line which the thread itself wrote. Else it
-//! looks through the slots that were ever used. A thread for which nothing is found (a flusher, a thread of a
-//! pool, whose slots name none) is not looked for again until 50 times the duration of that search has
-//! passed, so that such threads spend 2 % of their time here at most.
+//! [`Causes::current`] remembers the slot that it found for this thread last. While that slot still
+//! names the thread and a request is in hand, it costs loads of one cache line which the thread
+//! itself wrote. Else it looks through the slots that were ever used. A thread for which nothing is
+//! found (a flusher, a thread of a pool, whose slots name none) is not looked for again until 50
+//! times the duration of that search has passed, so that such threads spend 2 % of their time here
+//! at most.
 //!
 //! # What a cause is
-//! Slot and generation in one number, never 0: a dirty page may outlive the connection that dirtied it, and
-//! must not be charged to the next one in that slot.
+//! Slot and generation in one number, never 0: a dirty page may outlive the connection that dirtied
+//! it, and must not be charged to the next one in that slot.
 
 use crate::clock;
 use crate::layout::Region;
@@ -35,7 +38,8 @@ const _: () = assert!(SESSIONS.is_power_of_two());
 const PAUSE: u64 = 50;
 
 thread_local! {
-    /// The slot found last, and when to look again after nothing was found. No slot has the first number.
+    /// The slot found last, and when to look again after nothing was found. No slot has the first
+    /// number.
     static FOUND: Cell<(u32, u64)> = const { Cell::new((u32::MAX, 0)) };
 }
 
@@ -103,11 +107,12 @@ impl Causes {
         (slot.state() != State::Free && cause_of(session, slot) == cause).then_some(session)
     }
 
-    /// What a cause weighs among those connected, as a level of the block schedulers: 0 (weight 8) for the
-    /// classes that weigh most, 7 (weight 1) for an eighth of that or less. Causes that nobody knows any
-    /// more weigh as the first class, which is everybody's who has no other.
+    /// What a cause weighs among those connected, as a level of the block schedulers: 0 (weight 8)
+    /// for the classes that weigh most, 7 (weight 1) for an eighth of that or less. Causes that
+    /// nobody knows any more weigh as the first class, which is everybody's who has no other.
     ///
-    /// Where the sessions of a class share its weight, each weighs as the class: the schedulers have no groups.
+    /// Where the sessions of a class share its weight, each weighs as the class: the schedulers
+    /// have no groups.
     #[must_use]
     pub fn level(&self, cause: u32) -> u8 {
         let weight_of = |class: usize| match self.region.classes.get(class) {

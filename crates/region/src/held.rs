@@ -102,8 +102,8 @@ impl SessionSlot {
 }
 
 impl Region {
-    /// A request of this session begins to wait: notes who is inside. Called by its thread before it
-    /// sleeps.
+    /// A request of this session begins to wait: notes who is inside. Called by its thread before
+    /// it sleeps.
     #[cold]
     pub(crate) fn note_wait(&self, slot: &SessionSlot) {
         let mut oldest = [(u64::MAX, 0u32); BEHIND];

@@ -34,8 +34,8 @@ headworks_policy::layout!(Shard { latency, wait });
 headworks_policy::layout!(Histograms { 0 });
 
 impl Histograms {
-    /// Counts requests of `session`; no session's number was ever as large as `sessions`. A class that
-    /// cannot be is taken for the last.
+    /// Counts requests of `session`; no session's number was ever as large as `sessions`. A class
+    /// that cannot be is taken for the last.
     pub(crate) fn record(
         &self,
         class: u32,

@@ -1,8 +1,8 @@
 //! The shared-memory region: the one place where the preloaded library, the daemon and the
 //! command line meet.
 //!
-//! The region is a file in memory that each process maps. It holds the policy's state, one slot
-//! for each session, the permits that bound how many sessions are inside, settings, and counters. What
+//! The region is a file in memory that each process maps. It holds the policy's state, one slot for
+//! each session, the permits that bound how many sessions are inside, settings, and counters. What
 //! is here is mechanism: the order of admission is decided in `headworks-policy`.
 //!
 //! Rules that every function here keeps, because it runs inside somebody else's database:

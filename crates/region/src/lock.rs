@@ -133,8 +133,8 @@ impl RobustLock {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // What it guards may be half changed. The next one finds a word that names no owner, and
-            // takes the lock over as from one that died.
+            // What it guards may be half changed. The next one finds a word that names no owner,
+            // and takes the lock over as from one that died.
             self.lock.0.store(SLEEPERS, Ordering::Release);
             futex::wake(&self.lock.0, 1);
             return;

@@ -118,8 +118,8 @@ impl Region {
         freed
     }
 
-    /// What blocked a session is over: the time is counted, and if its permit was lent it goes on at
-    /// once. Only for the thread that serves the session.
+    /// What blocked a session is over: the time is counted, and if its permit was lent it goes on
+    /// at once. Only for the thread that serves the session.
     pub fn unblock(&self, session: u32) {
         let Some(slot) = self.session(session) else { return };
         if slot.pause().is_blocked() {

@@ -25,7 +25,8 @@ pub enum State {
     Owed = 4,
     /// Inside without a permit and without being owed one: it was let pass.
     Passing = 5,
-    /// It is blocked, or its client thinks inside a transaction, and its permit is lent out: see [`Pause`].
+    /// It is blocked, or its client thinks inside a transaction, and its permit is lent out: see
+    /// [`Pause`].
     Lent = 6,
     /// Its socket was shut down while it waited.
     Cancelled = 7,

@@ -28,8 +28,9 @@ impl Region {
         None
     }
 
-    /// The process's number comes first: a slot is at no moment somebody's without saying whose, so whoever looks for
-    /// the dead never takes a newcomer for the session before it, and finds those that died in here.
+    /// The process's number comes first: a slot is at no moment somebody's without saying whose, so
+    /// whoever looks for the dead never takes a newcomer for the session before it, and finds those
+    /// that died in here.
     fn claim_this(&self, session: u32, pid: u32) -> bool {
         let slot = &self.sessions[session as usize];
         if slot.state.load(Ordering::Acquire) != State::Free as u32 {

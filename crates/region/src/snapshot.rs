@@ -136,7 +136,8 @@ pub struct Snapshot {
     pub daemon: u32,
     /// Process of the database.
     pub server: u32,
-    /// That process uses the region of another version: see [`crate::control::Heartbeat::ungoverned`].
+    /// That process uses the region of another version: see
+    /// [`crate::control::Heartbeat::ungoverned`].
     pub ungoverned: bool,
     /// Everybody connected.
     pub sessions: Vec<SessionView>,
@@ -241,8 +242,9 @@ impl Region {
             .sum()
     }
 
-    /// Turns that ended, requests that were answered and the time that these were inside, over all sessions that ever
-    /// were: what the tuner of P watches. A session that leaves may count twice or not at all for a moment.
+    /// Turns that ended, requests that were answered and the time that these were inside, over all
+    /// sessions that ever were: what the tuner of P watches. A session that leaves may count twice
+    /// or not at all for a moment.
     pub fn work(&self) -> Totals {
         let served = (0..self.high_water())
             .filter_map(|session| self.session(session))

@@ -1,10 +1,11 @@
-//! "Nobody is forgotten" (`region::admission`), as a model: sessions that enter and leave, and an operator that raises P, one
-//! shared access after the other, in every order that there is.
+//! "Nobody is forgotten" (`region::admission`), as a model: sessions that enter and leave, and an
+//! operator that raises P, one shared access after the other, in every order that there is.
 //!
-//! The model's steps are those of `try_enter`, `queue_up`, `scan_permits`, `hand_over`, `leave`, `free_permit` and `tune_parallelism`. All of their
-//! accesses that count are sequentially consistent, so the orders of steps are all that can happen. A session is forgotten if it
-//! waits, a permit is free, and nobody is about to do anything: who is inside may stay there for long, and who is outside
-//! may never come back.
+//! The model's steps are those of `try_enter`, `queue_up`, `scan_permits`, `hand_over`, `leave`,
+//! `free_permit` and `tune_parallelism`. All of their accesses that count are sequentially
+//! consistent, so the orders of steps are all that can happen. A session is forgotten if it waits,
+//! a permit is free, and nobody is about to do anything: who is inside may stay there for long, and
+//! who is outside may never come back.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,5 @@
-//! When a session that does not work lends its permit. Waiters are only queued here, so nothing sleeps.
+//! When a session that does not work lends its permit. Waiters are only queued here, so nothing
+//! sleeps.
 
 #[allow(dead_code)] // no daemon dies here
 mod common;

@@ -1,4 +1,5 @@
-//! Waiting in steps: a session keeps its place in the queue while its process attends to other things.
+//! Waiting in steps: a session keeps its place in the queue while its process attends to other
+//! things.
 
 #[allow(dead_code)] // each test program uses a part of it
 mod common;

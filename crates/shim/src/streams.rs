@@ -1,5 +1,6 @@
-//! The hooks of reading from and writing to clients by other calls than `recv` and `send`. For files they lead to
-//! [`files`]; for every other descriptor they are the functions of the C library.
+//! The hooks of reading from and writing to clients by other calls than `recv` and `send`. For
+//! files they lead to [`files`]; for every other descriptor they are the functions of the C
+//! library.
 
 use crate::files;
 use crate::hooks::{self, NOT_THE_STREAM, errno};
@@ -91,7 +92,8 @@ impl Buffers {
 /// Reads from a client by `call`, into `buffers`.
 ///
 /// # Safety
-/// The call is one of the C library's that reads from the descriptor into the buffers, which are the caller's.
+/// The call is one of the C library's that reads from the descriptor into the buffers, which are
+/// the caller's.
 unsafe fn read_by(
     stream: Stream,
     waits: bool,
@@ -109,7 +111,8 @@ unsafe fn read_by(
                 return count;
             };
             let buffers = buffers();
-            // SAFETY: the kernel has read the buffers' places and written `filled` bytes, and no more than fit, to them.
+            // SAFETY: the kernel has read the buffers' places and written `filled` bytes, and no
+            // more than fit, to them.
             unsafe {
                 if filled > 0 && filled < buffers.room() {
                     connection.emptied(before);
@@ -331,7 +334,8 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: siz
 /// As the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, len: c_int) -> ssize_t {
-    // SAFETY: the arguments are the caller's; the length is not negative once the kernel has taken it.
+    // SAFETY: the arguments are the caller's; the length is not negative once the kernel has taken
+    // it.
     unsafe {
         let bytes = || files::length(parts, len);
         let count = files::writing(fd, None, bytes, || real::writev(fd, parts, len));
@@ -384,7 +388,8 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     len: c_uint,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the arguments are the caller's; the kernel has read and written the first `count` messages.
+    // SAFETY: the arguments are the caller's; the kernel has read and written the first `count`
+    // messages.
     unsafe {
         let count = real::sendmmsg(fd, messages, len, flags);
         for at in 0..usize::try_from(count).unwrap_or(0) {

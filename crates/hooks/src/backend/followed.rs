@@ -1,4 +1,5 @@
-//! What is done with the client of a backend: the life of its requests, from receipt to the end of a turn.
+//! What is done with the client of a backend: the life of its requests, from receipt to the end of
+//! a turn.
 
 use super::{Backend, Followed, Receipt, Stage, kept};
 use super::{set_anticipating, set_lendable, set_stage};
@@ -104,9 +105,10 @@ impl Followed<'_> {
 
     pub(super) fn hold(&mut self, bytes: &[u8]) -> Receipt {
         let hold = self.backend.hold;
-        // Who reads records is the server's own TLS library. It takes an interruption for an empty socket, and the server
-        // then sleeps until the kernel has more, which has given all: there is no step that it would come back from. Nor
-        // does a server of ours read more at once than can be kept. Both are held, but hear nothing meanwhile.
+        // Who reads records is the server's own TLS library. It takes an interruption for an empty
+        // socket, and the server then sleeps until the kernel has more, which has given all: there
+        // is no step that it would come back from. Nor does a server of ours read more at once than
+        // can be kept. Both are held, but hear nothing meanwhile.
         if self.backend.generic.is_some() || bytes.len() > kept::MAX {
             let entered = self.region.enter(self.session_id, hold.arrived);
             return self.enter(entered);

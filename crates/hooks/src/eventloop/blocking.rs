@@ -1,8 +1,9 @@
-//! A server that reads and writes by the same calls as event loops, but serves each connection by a thread of its own: mongod.
+//! A server that reads and writes by the same calls as event loops, but serves each connection by a
+//! thread of its own: mongod.
 //!
-//! Its threads may be held. A request comes with the last byte of its message, and is over with the last byte of its answer:
-//! whoever has more to read only comes back for it then. That its sockets are in an epoll set, too, as asio does it, means
-//! nothing.
+//! Its threads may be held. A request comes with the last byte of its message, and is over with the
+//! last byte of its answer: whoever has more to read only comes back for it then. That its sockets
+//! are in an epoll set, too, as asio does it, means nothing.
 
 use super::connection::{Inner, LoopConnection};
 use crate::holding::Holding;
@@ -12,8 +13,8 @@ use core::sync::atomic::Ordering;
 use headworks_region::lock::thread_id;
 use headworks_region::{Entered, Mode, PassReason, State, clock};
 
-/// The client's bytes were followed, before which the connection held `held`: if a request has come with them, this thread
-/// waits for its session's turn.
+/// The client's bytes were followed, before which the connection held `held`: if a request has come
+/// with them, this thread waits for its session's turn.
 pub(super) fn received(
     connection: &LoopConnection,
     session_id: u32,
@@ -58,7 +59,8 @@ pub(super) fn received(
     sent(session_id, inner);
 }
 
-/// The server's bytes were followed: if all requests are answered, the turn is over, unless a transaction is open.
+/// The server's bytes were followed: if all requests are answered, the turn is over, unless a
+/// transaction is open.
 pub(super) fn sent(session_id: u32, inner: &mut Inner) {
     if inner.unanswered == 0 || inner.framing.owes_answers() {
         return;

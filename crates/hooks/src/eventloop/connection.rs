@@ -13,8 +13,9 @@ use headworks_policy::{Nanos, SESSIONS};
 use headworks_region::thread::keeping_errno;
 use headworks_region::{Wait, clock};
 
-/// In the upper half of a real registration's data: this is ours. No address and no small number looks like it. In the lower
-/// half are the descriptor and a count of the server's registrations of it.
+/// In the upper half of a real registration's data: this is ours. No address and no small number
+/// looks like it. In the lower half are the descriptor and a count of the server's registrations of
+/// it.
 const TAG: u64 = 0xF17E_C0DE;
 
 /// Looks at an entry that another thread has, before that is taken for off its processor.
@@ -102,7 +103,8 @@ impl QueueState {
 pub(super) enum Channel {
     /// On the socket.
     Socket = 0,
-    /// At the TLS library, once its handshake is over: so far there is no request, and nothing to hold.
+    /// At the TLS library, once its handshake is over: so far there is no request, and nothing to
+    /// hold.
     Handshake = 1,
     /// At the TLS library.
     Library = 2,
@@ -121,7 +123,8 @@ pub struct LoopConnection {
     /// What the kernel told and no read took away, with a count of the tellings in the upper half.
     ready: AtomicU32,
     data: AtomicU64,
-    /// Links to the neighbours in its list, as descriptors plus one; only changed in the set's section.
+    /// Links to the neighbours in its list, as descriptors plus one; only changed in the set's
+    /// section.
     pub(super) previous: AtomicU32,
     pub(super) next: AtomicU32,
     /// The round of the set in which its event was passed on last.
@@ -148,7 +151,8 @@ pub struct LoopConnection {
 // SAFETY: `inner` is only reached through `Use`, of which there is one at a time (`busy`).
 unsafe impl Sync for LoopConnection {}
 
-// SAFETY: atomics, and an inner part that may be uninitialised: it is only read for a session, whose arrival writes it.
+// SAFETY: atomics, and an inner part that may be uninitialised: it is only read for a session,
+// whose arrival writes it.
 unsafe impl Zeroed for LoopConnection {}
 
 static WATCHES: Table<LoopConnection> = Table::new();
@@ -187,8 +191,8 @@ pub(super) fn of_session(session_id: u32) -> Option<(i32, &'static LoopConnectio
     (connection.session_id() == Some(session_id)).then_some((fd, connection))
 }
 
-/// The client that a real registration's data stands for. `None` inside if that was an earlier registration: the kernel had
-/// told of it before the server made another, and will tell again.
+/// The client that a real registration's data stands for. `None` inside if that was an earlier
+/// registration: the kernel had told of it before the server made another, and will tell again.
 pub(super) fn tagged(data: u64) -> Option<Option<(i32, &'static LoopConnection)>> {
     if data >> 32 != TAG {
         return None;
@@ -258,7 +262,8 @@ impl LoopConnection {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Exclusive use; `None` if whoever is at it does not leave at once, as it does unless it is off its processor.
+    /// Exclusive use; `None` if whoever is at it does not leave at once, as it does unless it is
+    /// off its processor.
     pub(super) fn use_soon(&self) -> Option<Use<'_>> {
         self.try_use().or_else(|| {
             (0..SPINS).find_map(|_| {
@@ -268,7 +273,8 @@ impl LoopConnection {
         })
     }
 
-    /// The same for somebody who cannot come again: waits until the other thread is back on a processor, but not for long.
+    /// The same for somebody who cannot come again: waits until the other thread is back on a
+    /// processor, but not for long.
     #[cold]
     pub(super) fn use_later(&self) -> Option<Use<'_>> {
         // Of such a connection, the other thread may wait for its turn.
@@ -331,7 +337,8 @@ impl LoopConnection {
         self.events() & libc::EPOLLONESHOT as u32 != 0 && self.told.load(Ordering::Acquire)
     }
 
-    /// The server is about to be told; `false` if a one-shot registration was told of already, by another thread.
+    /// The server is about to be told; `false` if a one-shot registration was told of already, by
+    /// another thread.
     pub(super) fn tell(&self) -> bool {
         let one_shot = self.events() & libc::EPOLLONESHOT as u32 != 0;
         !(one_shot && self.told.swap(true, Ordering::AcqRel))
@@ -404,7 +411,8 @@ impl LoopConnection {
         self.readiness() & 0xFFFF
     }
 
-    /// A read that began at the mark has taken all there was. Does nothing if the kernel told of more since.
+    /// A read that began at the mark has taken all there was. Does nothing if the kernel told of
+    /// more since.
     pub fn emptied(&self, mark: u32) {
         let hung_up = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
         if mark & 0xFFFF != 0 && mark & hung_up == 0 {

@@ -23,8 +23,8 @@ pub(super) const READING: u32 = IN | RDHUP | libc::EPOLLPRI as u32 | libc::EPOLL
 pub(super) enum Entry {
     /// Level-triggered for reading only: edge-triggered in truth, and the levels are made here.
     Edges,
-    /// As asked, level-triggered: to hide it takes a system call. For servers that wait to write, too, because their client
-    /// is slow; they do that seldom.
+    /// As asked, level-triggered: to hide it takes a system call. For servers that wait to write,
+    /// too, because their client is slow; they do that seldom.
     Levels,
     /// As asked: edge-triggered or one-shot. An event that is not passed on does not come again.
     AsAsked,
@@ -94,8 +94,8 @@ pub fn closing_set(set: i32) {
     found.renew(false);
 }
 
-/// The server is about to call `epoll_ctl` for `fd`. `None` if that is no business of ours; else the call is to be made as
-/// it says, and [`settled`] to be told of its result.
+/// The server is about to call `epoll_ctl` for `fd`. `None` if that is no business of ours; else
+/// the call is to be made as it says, and [`settled`] to be told of its result.
 pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<Registration> {
     let known = connection::client(fd);
     let is_client = known.is_some() || conn::find(fd)?.session_id().is_some();
@@ -211,9 +211,10 @@ fn withdraw(set: &'static Set, fd: i32, connection: &'static LoopConnection) {
     }
 }
 
-/// A connection that `threads` follows is put into an epoll set: its server has a pool of threads, and does so once the client
-/// has logged in. What else it accepts, as the sockets of a cluster's replication, a part of the server with a loop of its own
-/// puts into a set: those must not be held.
+/// A connection that `threads` follows is put into an epoll set: its server has a pool of threads,
+/// and does so once the client has logged in. What else it accepts, as the sockets of a cluster's
+/// replication, a part of the server with a loop of its own puts into a set: those must not be
+/// held.
 fn adopt(fd: i32) -> Option<&'static LoopConnection> {
     let conn = conn::find(fd)?;
     let session_id = conn.session_id()?;
@@ -234,8 +235,8 @@ fn has_logged_in(inner: &conn::Use<'_>) -> bool {
         || inner.session.identity().is_some()
 }
 
-/// A thread of a pool gives a connection back to the set: the request is over, and so may be the turn. If it keeps its permit,
-/// others are to hear of that before the next request can come.
+/// A thread of a pool gives a connection back to the set: the request is over, and so may be the
+/// turn. If it keeps its permit, others are to hear of that before the next request can come.
 fn turn_over_elsewhere(set: i32, fd: i32, connection: &'static LoopConnection) {
     let Some(conn) = conn::find(fd).filter(|conn| conn.session_id().is_some()) else { return };
     threads::about_to_wait(conn);
@@ -252,8 +253,8 @@ fn turn_over_elsewhere(set: i32, fd: i32, connection: &'static LoopConnection) {
     }
 }
 
-/// Makes the kernel tell again of a session whose turn has come: from the thread that grants it, for one that may sleep in the
-/// set.
+/// Makes the kernel tell again of a session whose turn has come: from the thread that grants it,
+/// for one that may sleep in the set.
 pub(super) fn rearm(fd: i32, connection: &LoopConnection) {
     // Twice if the server changed the registration at the same time, which must not be undone.
     for _ in 0..2 {

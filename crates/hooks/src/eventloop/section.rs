@@ -1,4 +1,5 @@
-//! One entry for each epoll set: the lists of its sessions, and the section in which they are changed.
+//! One entry for each epoll set: the lists of its sessions, and the section in which they are
+//! changed.
 
 use super::connection::{self, LoopConnection, QueueState};
 use super::table::{Table, Zeroed};
@@ -13,11 +14,12 @@ const LISTS: usize = 4;
 
 const SPINS: u32 = 200;
 
-/// How long anybody waits for the section, or for an entry: whoever is in it makes no call that blocks, but may be off its
-/// processor.
+/// How long anybody waits for the section, or for an entry: whoever is in it makes no call that
+/// blocks, but may be off its processor.
 pub(super) const TIMEOUT: Nanos = Nanos::from_millis(50);
 
-/// See the module. All zero bytes are the entry of a descriptor that is no epoll set, or has no clients in it.
+/// See the module. All zero bytes are the entry of a descriptor that is no epoll set, or has no
+/// clients in it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Set {
@@ -61,7 +63,8 @@ impl Set {
         }
     }
 
-    /// Whether events of this set come through our hands: data that we put there is otherwise no use to anybody.
+    /// Whether events of this set come through our hands: data that we put there is otherwise no
+    /// use to anybody.
     pub(super) fn is_waited(&self) -> bool {
         self.waited.load(Ordering::Acquire)
     }

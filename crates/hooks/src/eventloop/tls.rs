@@ -1,9 +1,10 @@
 //! Conversations inside TLS, followed at the functions of the TLS library ([`crate::tls`]).
 //!
-//! A hold is the same as without TLS: the socket is not reported as ready. What differs is when the server reads. During the
-//! handshake it reads no request, so its events pass. Later, one `SSL_read` may return a part of what the library has
-//! decrypted, and the rest raises no event: a server that knows asks the library and reads on by itself. Such a read may
-//! come when the turn is over, or even when the session is held for its next bytes. It is never refused.
+//! A hold is the same as without TLS: the socket is not reported as ready. What differs is when the
+//! server reads. During the handshake it reads no request, so its events pass. Later, one
+//! `SSL_read` may return a part of what the library has decrypted, and the rest raises no event: a
+//! server that knows asks the library and reads on by itself. Such a read may come when the turn is
+//! over, or even when the session is held for its next bytes. It is never refused.
 
 use super::connection::{self, Channel, LoopConnection, QueueState};
 use super::section::{self, Set};
@@ -88,8 +89,8 @@ fn read_unasked(connection: &'static LoopConnection) {
 }
 
 impl Turn<'_> {
-    /// The server has read without having been told to. The session goes ahead without a permit, and is owed one; what it asked
-    /// for is charged when the server has come back.
+    /// The server has read without having been told to. The session goes ahead without a permit,
+    /// and is owed one; what it asked for is charged when the server has come back.
     fn go_unasked(&mut self) {
         match self.connection.queue_state() {
             QueueState::Granted => {}

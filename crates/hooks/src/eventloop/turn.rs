@@ -105,8 +105,8 @@ pub(super) fn follow_server(connection: &'static LoopConnection, bytes: &[u8]) {
     }
 }
 
-/// All that a session asked for is answered, by a thread other than the loop's: its turn is over, unless something of it is
-/// open, or its next request has come meanwhile.
+/// All that a session asked for is answered, by a thread other than the loop's: its turn is over,
+/// unless something of it is open, or its next request has come meanwhile.
 #[cold]
 fn answered_late(connection: &'static LoopConnection, session_id: u32) {
     let Some(set) = connection.asked().and_then(|(set, ..)| section::find(set)) else { return };
@@ -198,7 +198,8 @@ fn follow(connection: &LoopConnection, session_id: u32, inner: &mut Inner, follo
     inner.paused = following != Following::Yes;
 }
 
-/// An operation on the connection failed: its events pass from here on, and nothing of it is looked at.
+/// An operation on the connection failed: its events pass from here on, and nothing of it is looked
+/// at.
 pub(crate) fn abandon(connection: &'static LoopConnection) {
     let (Some(region), Some(session_id)) = (process::region(), connection.session_id()) else {
         return;
@@ -234,7 +235,8 @@ pub fn close(fd: i32, connection: &'static LoopConnection) {
     let set = connection.asked().and_then(|(set, ..)| section::find(set));
     let elsewhere = connection.is_elsewhere();
     {
-        // As in `withdraw`: an entry that stays would lead the descriptor's next session into this set's lists.
+        // As in `withdraw`: an entry that stays would lead the descriptor's next session into this
+        // set's lists.
         if let Some(section) = set.and_then(|set| (0..20).find_map(|_| set.enter())) {
             section.lists().put(fd, connection, QueueState::Out);
         }
@@ -296,7 +298,8 @@ impl Turn<'_> {
         self.lists.put(self.fd, self.connection, queue_state);
     }
 
-    /// An event says that there is something to read: whether it goes on. If not, the session is held from here on.
+    /// An event says that there is something to read: whether it goes on. If not, the session is
+    /// held from here on.
     pub(super) fn admit(&mut self, hung_up: bool) -> bool {
         match self.connection.queue_state() {
             QueueState::Served => return true,
@@ -376,8 +379,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Accounts for the commands that were read since the last time; says how many there were, and whether the turn is good
-    /// for more.
+    /// Accounts for the commands that were read since the last time; says how many there were, and
+    /// whether the turn is good for more.
     pub(super) fn account(&mut self) -> (u32, bool) {
         let (commands, passed) = self.inner.framing.commands();
         let fresh_passed = passed.wrapping_sub(self.inner.seen.1);
@@ -399,8 +402,8 @@ impl Turn<'_> {
         (0, true)
     }
 
-    /// The server has come back from what it did for this session. If there is `more` to read, the list that it goes to is decided,
-    /// too: granted or held.
+    /// The server has come back from what it did for this session. If there is `more` to read, the
+    /// list that it goes to is decided, too: granted or held.
     pub(super) fn settle(&mut self, more: bool) {
         if self.inner.framing.owes_answers() {
             // Another thread is at it; when it has answered, the turn is over (`answered_late`).
@@ -482,7 +485,8 @@ impl Turn<'_> {
         Nanos(self.region.control.hold_max().0.saturating_sub(held.0))
     }
 
-    /// Lends the permit out of a session that keeps it idly for too long; else says how long it may.
+    /// Lends the permit out of a session that keeps it idly for too long; else says how long it
+    /// may.
     pub(super) fn lend(&mut self) -> Option<Nanos> {
         let idle = self.now.since(Nanos(self.slot.paused_ns.load(Ordering::Relaxed)));
         let left = self.region.keeps_for(self.slot).since(idle);

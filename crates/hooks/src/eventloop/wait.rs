@@ -13,8 +13,8 @@ use libc::epoll_event;
 /// Longest sleep of a loop while somebody is held, and time between two looks at them.
 const MAX_SLEEP: Nanos = Nanos::from_millis(200);
 
-/// Sleep of a loop that has to come again because another thread is at a connection: without one, that thread might not get
-/// the processor which it needs to be done.
+/// Sleep of a loop that has to come again because another thread is at a connection: without one,
+/// that thread might not get the processor which it needs to be done.
 const MOMENT: Nanos = Nanos::from_millis(1);
 
 const HUNG_UP: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
@@ -70,8 +70,9 @@ fn contended(lists: Lists) -> bool {
         || !lists.is_empty(QueueState::Granted)
 }
 
-/// The server's wait returned `count` events. Passes on those whose sessions may enter, and puts those behind them whose turn
-/// has come: `events` is all the room there is. Returns how many events there are then.
+/// The server's wait returned `count` events. Passes on those whose sessions may enter, and puts
+/// those behind them whose turn has come: `events` is all the room there is. Returns how many
+/// events there are then.
 pub fn after_wait(set: i32, events: &mut [epoll_event], count: usize) -> usize {
     let Some(section) = section::find(set).and_then(Set::enter) else {
         return pass_through(events, count);
@@ -103,7 +104,8 @@ pub fn after_wait(set: i32, events: &mut [epoll_event], count: usize) -> usize {
     passed_on
 }
 
-/// Gives events back as the server asked for them, without any gate: we stand aside. Returns how many there are.
+/// Gives events back as the server asked for them, without any gate: we stand aside. Returns how
+/// many there are.
 pub fn pass_through(events: &mut [epoll_event], count: usize) -> usize {
     let mut passed_on = 0;
     for at in 0..count.min(events.len()) {
@@ -179,7 +181,8 @@ fn pass(lists: Lists, fd: i32, connection: &LoopConnection, refused: Refused) {
     );
 }
 
-/// A session in whom the gate has no say has no permit, either: it may have been given one before, or in this very moment.
+/// A session in whom the gate has no say has no permit, either: it may have been given one before,
+/// or in this very moment.
 fn give_back(connection: &LoopConnection) {
     if let (Some(region), Some(session_id)) = (process::region(), connection.session_id()) {
         region.leave(session_id);
@@ -222,7 +225,8 @@ fn settle_earlier(lists: Lists, now: Nanos) {
     }
 }
 
-/// Does something with those who are held; says whether another thread was at one of them, who stays where it is.
+/// Does something with those who are held; says whether another thread was at one of them, who
+/// stays where it is.
 fn each_held(lists: Lists, now: Nanos, mut work: impl FnMut(&mut Turn<'_>)) -> bool {
     let mut busy = false;
     let mut next = lists.first(QueueState::Held);

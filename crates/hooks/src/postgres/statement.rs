@@ -1,5 +1,5 @@
-//! Texts that are exactly one statement of a few kinds: what releases a session lock, what takes one and nothing else, and
-//! what must pass at any load.
+//! Texts that are exactly one statement of a few kinds: what releases a session lock, what takes
+//! one and nothing else, and what must pass at any load.
 
 use crate::mysql::keywords::{is_space, is_word};
 

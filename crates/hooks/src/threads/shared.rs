@@ -10,7 +10,8 @@ use headworks_region::session::State;
 static SEEN: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
-    /// Session whose request this thread has read last, plus one, and which session of the slot it was.
+    /// Session whose request this thread has read last, plus one, and which session of the slot it
+    /// was.
     static LAST: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 

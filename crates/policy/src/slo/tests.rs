@@ -78,7 +78,8 @@ fn an_infeasible_target_is_reported_and_not_chased_to_starvation() {
 
 #[test]
 fn a_target_that_needs_many_small_raises_is_held() {
-    // 55 ms whatever the share, and 15 more at a share of 0.05: a quarter of 15 ms is allowed, at 0.15.
+    // 55 ms whatever the share, and 15 more at a share of 0.05: a quarter of 15 ms is allowed, at
+    // 0.15.
     let mut control = SloControl::new(&[0.05], &SloLimits::USUAL);
     let mut standing = TargetState::Unknown;
     for _ in 0..60 {
@@ -147,7 +148,8 @@ fn targets_together_leave_something_for_the_others() {
     }
 }
 
-/// A class of which so many milliseconds were measured; most of its requests are late if that is above the target.
+/// A class of which so many milliseconds were measured; most of its requests are late if that is
+/// above the target.
 fn measured(latency_ms: f64) -> SloObservation {
     let above = if latency_ms > TARGET.latency_ms { 4_000 } else { 0 };
     SloObservation { answered: 5_000, above, latency_ms }
@@ -234,7 +236,8 @@ fn a_target_that_can_be_held_gets_what_an_infeasible_one_has_too_much() {
     let mut control = SloControl::new(&[0.1, 0.05], &SloLimits::USUAL);
     let mut last = [TargetState::Unknown; 2];
     for window in 0..400 {
-        // The first misses its target with whatever it gets, but more weight helps; the second needs 0.2 later on.
+        // The first misses its target with whatever it gets, but more weight helps; the second
+        // needs 0.2 later on.
         let needs = if window < 100 { 1.0 } else { 12.0 };
         let of = [60.0 / control.share(0), needs / control.share(1)];
         for (class, latency_ms) in of.into_iter().enumerate() {

@@ -17,8 +17,8 @@ pub enum Why {
     Throughput,
     /// The time that a turn spends inside has shifted, at the P that is held.
     ServiceTime,
-    /// Turns have become longer or shorter, in requests: another mix of transactions. P has hardly a part in that (what is
-    /// tried again after a deadlock), so it is seen during a search, too.
+    /// Turns have become longer or shorter, in requests: another mix of transactions. P has hardly
+    /// a part in that (what is tried again after a deadlock), so it is seen during a search, too.
     Mix,
 }
 
@@ -31,7 +31,8 @@ pub enum InsufficientData {
     Requests,
 }
 
-/// Something that the tuner decided, and how well what it rests on is known. Intervals are half of the 95 % confidence interval, relative to the mean.
+/// Something that the tuner decided, and how well what it rests on is known. Intervals are half of
+/// the 95 % confidence interval, relative to the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Decision {
     /// A search began at this P.

@@ -192,8 +192,8 @@ impl Tuner {
         self.search_on(observation)
     }
 
-    /// Goes to the best of the middle and its neighbours; once that is the middle, to the top of the curve
-    /// unless the middle is surely better.
+    /// Goes to the best of the middle and its neighbours; once that is the middle, to the top of
+    /// the curve unless the middle is surely better.
     fn compare(&mut self, observation: &Observation) -> u32 {
         let from = self.center;
         let best = match self.top {

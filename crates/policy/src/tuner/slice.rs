@@ -11,7 +11,8 @@
 //!
 //! # Enough
 //! A slice has [`Limits::completions`] turns, or has lasted [`Limits::slice_max`] and has
-//! [`Limits::completions_min`]. With fewer it goes on, to [`Limits::slice_rare_max`]: the load is a slow one.
+//! [`Limits::completions_min`]. With fewer it goes on, to [`Limits::slice_rare_max`]: the load is a
+//! slow one.
 //!
 //! # Leaving early
 //! A sample of a P that is surely worse than another, by its upper confidence bound, is over at
@@ -21,8 +22,8 @@
 //! in and few can have ended.
 //!
 //! # Silence
-//! If hardly a turn ends although what is inside should have turned over several times by now, nothing is to be found out
-//! about this P: perhaps a disk flushes. What was counted is forgotten.
+//! If hardly a turn ends although what is inside should have turned over several times by now,
+//! nothing is to be found out about this P: perhaps a disk flushes. What was counted is forgotten.
 
 use super::{Limits, Observation};
 use crate::Nanos;
@@ -57,17 +58,18 @@ pub(super) struct SliceResult {
     pub(super) requests: Option<f64>,
 }
 
-/// How often what is inside turns over before it is counted, and if that takes long. Of what was there when P was set,
-/// e^-4 or e^-2 (2 or 14 %) is left then if turns differ much, and nothing if they are alike.
+/// How often what is inside turns over before it is counted, and if that takes long. Of what was
+/// there when P was set, e^-4 or e^-2 (2 or 14 %) is left then if turns differ much, and nothing if
+/// they are alike.
 const TURNOVERS: u64 = 4;
 const TURNOVERS_LONG: u64 = 2;
 
-/// Turns that say something. Five slices of fewer scatter by more than 30 % (2.78 / sqrt(5 x 16), Student's t for five),
-/// which is more than a sample may to be fitted.
+/// Turns that say something. Five slices of fewer scatter by more than 30 % (2.78 / sqrt(5 x 16),
+/// Student's t for five), which is more than a sample may to be fitted.
 pub(super) const TELLING: u64 = 16;
 
-/// A load is silent with fewer turns than this, and than this part of what is expected. Less than twelve of them say nothing:
-/// of twelve, one or none ends by chance once in ten thousand times.
+/// A load is silent with fewer turns than this, and than this part of what is expected. Less than
+/// twelve of them say nothing: of twelve, one or none ends by chance once in ten thousand times.
 const HARDLY: u64 = 10;
 const HARDLY_PART: f64 = 1.0 / 6.0;
 const EXPECTED_MIN: f64 = 12.0;
@@ -141,8 +143,8 @@ impl Slice {
         }
     }
 
-    /// Begins another one, with so many inside until now and `inside` from now on. `completed` are the turns until now,
-    /// if they are known.
+    /// Begins another one, with so many inside until now and `inside` from now on. `completed` are
+    /// the turns until now, if they are known.
     pub(super) fn begin(&mut self, now: Nanos, completed: Option<u64>, were: u64, inside: u32) {
         (self.set, self.settling, self.base, self.from) = (now, true, completed, None);
         self.begun = now;
@@ -219,7 +221,8 @@ impl Slice {
         let outcome = if turns >= TELLING { SliceOutcome::Telling } else { SliceOutcome::Few };
         let shown = SliceResult::between(&from, observation, outcome);
         if outcome == SliceOutcome::Telling {
-            // A slice may end in the middle of silence: one alone does not make a quick load a slow one.
+            // A slice may end in the middle of silence: one alone does not make a quick load a slow
+            // one.
             self.pace = (shown.rate.max(self.usual() / 2.0), self.inside);
         }
         Some(shown)
@@ -230,7 +233,8 @@ impl Slice {
         self.heard = (observation.now, observation.completed);
     }
 
-    /// Begins to count once what is inside has turned over. Something is shown only if that does not come true.
+    /// Begins to count once what is inside has turned over. Something is shown only if that does
+    /// not come true.
     fn settle(&mut self, observation: &Observation, limits: &Limits) -> Option<SliceResult> {
         if !self.settling {
             self.count_from(observation);
@@ -328,8 +332,9 @@ impl Slice {
     }
 }
 
-/// Turns a second that so many inside give at least if `at` inside gave `rate`: fewer have each at least what they had among
-/// more, and more are not slower together than fewer (if they are, by a few times, several turnovers still tell silence).
+/// Turns a second that so many inside give at least if `at` inside gave `rate`: fewer have each at
+/// least what they had among more, and more are not slower together than fewer (if they are, by a
+/// few times, several turnovers still tell silence).
 pub(super) fn least_rate(rate: f64, at: u32, inside: u32) -> f64 {
     rate * (f64::from(inside) / f64::from(at.max(1))).min(1.0)
 }
@@ -405,7 +410,8 @@ mod tests {
 
     #[test]
     fn a_slow_load_gets_the_time_to_turn_over_and_for_enough_turns() {
-        // With 16 inside: turns a second, when the slice is over (counting from 1 s on), and its turns.
+        // With 16 inside: turns a second, when the slice is over (counting from 1 s on), and its
+        // turns.
         for (rate, end_ms, turns) in [
             // Two turnovers take 4 s, and 64 turns 8 s.
             (8, 13_000, 64),
@@ -505,7 +511,8 @@ mod tests {
         let mut slice = begun(16);
         (slice.pace, slice.from) = ((1_000.0, 16), Some(observation(1_000, 1_000)));
         assert_eq!(observe(&mut slice, 3_000, 1_010), None);
-        // 1,000 a second of 256 are 15 of two in two seconds: of those, two are hardly any and three are some.
+        // 1,000 a second of 256 are 15 of two in two seconds: of those, two are hardly any and
+        // three are some.
         for (turns, silent) in [(2, true), (3, false)] {
             let mut slice = begun(16);
             (slice.pace, slice.from) = ((1_000.0, 256), Some(observation(1_000, 1_000)));

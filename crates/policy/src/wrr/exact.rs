@@ -1,16 +1,19 @@
 //! Quotas and rounds, exact, in 64-bit arithmetic.
 //!
-//! They are worked out at every turn, under the region's lock, and a division of 128 bits is a slow library call. All
-//! results are what exact arithmetic gives, rounded down to a whole unit. That nothing overflows rests on the limits
-//! below. They are applied here, not believed of the caller: its numbers lie in memory that others can write.
+//! They are worked out at every turn, under the region's lock, and a division of 128 bits is a slow
+//! library call. All results are what exact arithmetic gives, rounded down to a whole unit. That
+//! nothing overflows rests on the limits below. They are applied here, not believed of the caller:
+//! its numbers lie in memory that others can write.
 
 use super::{ONE, QUOTA_MAX, ROUND_BITS};
 use crate::{CLASSES, SESSIONS};
 
-/// Largest weight, in thousandths: a thousand times [`WEIGHT_ONE`](super::WEIGHT_ONE). Larger ones count as this.
+/// Largest weight, in thousandths: a thousand times [`WEIGHT_ONE`](super::WEIGHT_ONE). Larger ones
+/// count as this.
 pub(super) const WEIGHT_MAX: u32 = 1_000_000;
 
-/// Most that the weights of all sessions can be together: each its own, or 64 classes that share theirs.
+/// Most that the weights of all sessions can be together: each its own, or 64 classes that share
+/// theirs.
 const TOTAL_MAX: u64 = WEIGHT_MAX as u64 * (SESSIONS + CLASSES) as u64;
 
 /// Fractional bits of quotas and costs.
@@ -22,8 +25,8 @@ const _: () = assert!(
     "no product of these is above 64 bits"
 );
 
-/// Weight of one session: that of its class, divided among those who share it. A fraction, because a light weight that
-/// thousands share is less than a thousandth each.
+/// Weight of one session: that of its class, divided among those who share it. A fraction, because
+/// a light weight that thousands share is less than a thousandth each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weight {
     /// From 1 to [`WEIGHT_MAX`].
@@ -46,9 +49,9 @@ impl Weight {
     }
 }
 
-/// Requests in one round of a session of weight `own`, in units of [`ONE`]: its part of ζ (`own·ζ/total`), and no less than
-/// `own/least`; [`QUOTA_MAX`] requests at the most. `total` is the sum of the weights in thousandths, and `least` the
-/// least of them, which is not above `own`.
+/// Requests in one round of a session of weight `own`, in units of [`ONE`]: its part of ζ
+/// (`own·ζ/total`), and no less than `own/least`; [`QUOTA_MAX`] requests at the most. `total` is
+/// the sum of the weights in thousandths, and `least` the least of them, which is not above `own`.
 pub(super) fn quota(own: Weight, least: Weight, total: u64, zeta: u32) -> i64 {
     // What a class has together is at least what one of its sessions has.
     let total = total.clamp(own.thousandths, TOTAL_MAX);
@@ -72,8 +75,8 @@ fn ratio(numerator: u64, denominator: u64) -> u64 {
     (whole << ONE_BITS) + ((numerator % denominator) << ONE_BITS) / denominator
 }
 
-/// Rounds that `cost` is worth to whoever has `quota` in each, with [`ROUND_BITS`] fractional bits; `u64::MAX` for more
-/// than that can say. Whatever costs something moves its session on.
+/// Rounds that `cost` is worth to whoever has `quota` in each, with [`ROUND_BITS`] fractional bits;
+/// `u64::MAX` for more than that can say. Whatever costs something moves its session on.
 pub(super) fn rounds(cost: i64, quota: i64) -> u64 {
     let cost = cost.max(0) as u64;
     // Below 2^37, so that a rest can be shifted.

@@ -1,4 +1,5 @@
-//! Permits whose state is set up by hand: what two threads do at the same moment, one after the other.
+//! Permits whose state is set up by hand: what two threads do at the same moment, one after the
+//! other.
 
 use super::*;
 use crate::common::{enforcing, session};
@@ -63,7 +64,8 @@ fn the_first_to_wait_finds_what_was_freed_meanwhile() {
     let region = enforcing(1);
     let first = inside(region);
     let second = session(region);
-    // It has found no permit. Before it says that it waits, the only one comes free, and nobody is seen to wait.
+    // It has found no permit. Before it says that it waits, the only one comes free, and nobody is
+    // seen to wait.
     region.leave(first);
     assert_eq!(region.queue_up(second, slot(region, second), clock::now()), None);
     assert_eq!((state(region, second), region.pending()), (State::Running, 0));

@@ -284,8 +284,8 @@ fn all_of_many_users_are_looked_at() {
     assert_eq!(region.pending() as usize, sessions.len() - passed.len());
 }
 
-/// Starts to queue up while the lock is taken, is let in by hand, as by somebody who makes the queue anew, and gets the
-/// lock afterwards, or does not.
+/// Starts to queue up while the lock is taken, is let in by hand, as by somebody who makes the
+/// queue anew, and gets the lock afterwards, or does not.
 fn let_in_while_it_queues_up(gets_the_lock: bool) {
     let region = enforcing(1);
     let (first, second) = (inside(region), session(region));

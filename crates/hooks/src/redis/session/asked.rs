@@ -66,7 +66,8 @@ impl Asked {
         }
     }
 
-    /// The answer of this number has come: who the client is if it grants what its command asked for.
+    /// The answer of this number has come: who the client is if it grants what its command asked
+    /// for.
     pub(super) fn answered(&mut self, number: u32, now: Identity) -> Identity {
         Identity {
             account: self.account.answered(number).unwrap_or(now.account),
