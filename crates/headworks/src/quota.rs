@@ -146,8 +146,9 @@ impl OfClass {
 struct Window(HashMap<u32, OfClass>);
 
 impl Window {
-    /// Of sessions that wanted something most of the time: U_f is about those that are backlogged. Whoever waited all the
-    /// time counts with nothing; whoever pauses for longer than it asks takes less than its share by itself.
+    /// Over sessions that were backlogged most of the time, as U_f requires. A session that was
+    /// queued for the whole window counts with 0 requests. A session that is idle more than half of
+    /// it is left out: it does not want its full share.
     fn new(before: &Snapshot, now: &Snapshot) -> Window {
         let earlier: HashMap<(u32, u32), &SessionView> = before
             .sessions

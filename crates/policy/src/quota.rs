@@ -1,14 +1,14 @@
 //! ζ, the quota of a scheduling round, as large as fairness and steadiness allow.
 //!
 //! A larger ζ lets each session issue more requests in a row, whose data is then still in the
-//! cache; it also makes the others wait longer, and unequally. ζ therefore grows by a little while
+//! cache. It also makes other sessions wait longer, and unequally. So ζ grows by a little while
 //! unfairness and latency variability are clearly below their bounds, and halves when one is above
 //! (AppleS, Algorithm 2: the additive increase and multiplicative decrease of TCP's congestion
 //! control).
 //!
 //! That alone breaks a bound once in each of its sawteeth, which are short where steps are coarse:
-//! in 0.06 of the windows of `tests/together.rs`. So a distance is kept from the ζ with which a
-//! bound was broken last, and that is forgotten slowly: 0.04.
+//! in 0.06 of the windows of `tests/together.rs`. So ζ keeps a distance from the value at which a
+//! bound was broken last, and forgets that value slowly: 0.04.
 
 use crate::Nanos;
 

@@ -1,20 +1,19 @@
 //! Latency targets, held by weights.
 //!
 //! # Problem
-//! Some classes have a target: this percentile of their latencies is at most so long. The others
-//! take what is left. A weight decides how long a class waits, but how long depends on everybody's
-//! load, which nobody knows in advance.
+//! Some classes have a target: this percentile of their latencies is at most so long. The other
+//! classes share the rest. A weight decides how long a class waits. How long that is depends on the
+//! load of all classes, which is not known in advance.
 //!
 //! # The loop
-//! For each class with a target, each window: compare the measured percentile with the target and
-//! multiply the weight with a power of their ratio. Above the target the weight grows at once,
-//! close below it a little; clearly below it shrinks, slowly, so that the rest goes back to
-//! best-effort classes, but not to where the target was missed before: that share fades from memory
-//! in some hundred windows. In between nothing moves.
+//! In each window, for each class with a target: compare the measured percentile with the target,
+//! and multiply the weight by a power of their ratio. Above the target the weight grows at once;
+//! just below it, a little. Clearly below it the weight shrinks slowly, so that the rest goes back
+//! to best-effort classes. It does not shrink to where the target was missed before; that share is
+//! forgotten over some hundred windows. In between nothing changes.
 //!
-//! A percentile of 99.9 needs thousands of requests to be seen. Windows with fewer are judged by
-//! what they can show: more requests above the target than the percentile allows is a breach,
-//! however few requests there were.
+//! A percentile of 99.9 needs thousands of requests. A window with fewer requests is a breach if
+//! more of them exceed the target than the percentile allows.
 //!
 //! # What cannot be held
 //! Weights with targets never take more than `share_max` of the total: best-effort classes are not
@@ -25,9 +24,9 @@
 //! 400 ms that become 70 ms are). What it keeps is still there for a class whose target can be
 //! held.
 //!
-//! It is tried again after a while, and after twice the while each time, and also when its
-//! latencies fall by themselves: loads change. Three windows within the target, one after the
-//! other, and it is as if it had never been above it; a single one may be chance.
+//! It is tried again after an interval that doubles each time, and also when its latencies fall by
+//! themselves: loads change. After three windows in a row within the target it counts as never
+//! missed; a single one may be chance.
 //!
 //! Source: AppleS section 5.3, after N. Li et al., PSLO (EuroSys 2016): measured percentiles fed
 //! back into shares.
@@ -55,7 +54,7 @@ pub struct SloObservation {
     pub latency_ms: f64,
 }
 
-/// How a class stands.
+/// State of a class's target.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TargetState {
     /// Too few requests to tell.
@@ -64,8 +63,7 @@ pub enum TargetState {
     Held,
     /// Above it, and the weight is being raised.
     Raising,
-    /// Above it, and no more weight is to be had. Whether it can be held shows in some more
-    /// windows.
+    /// Above it, and the weight is at its bound. Some more windows show whether it can be held.
     Bounded,
     /// It cannot be held: the percentile of this window is so many times the target.
     Infeasible(f64),

@@ -1,43 +1,43 @@
-//! P finds itself: measures the database at a few values of P, fits the model of the matching
-//! point, climbs to the peak, and stays near it while the workload changes.
+//! Automatic tuning of P: measures the database at a few values of P, fits the model of the
+//! matching point, climbs to the peak, and stays near it while the workload changes.
 //!
 //! # Slices
-//! Throughput is measured in slices: P is set, the requests inside get time to turn over, then
+//! Throughput is measured in slices: P is set, the running requests get time to turn over, and then
 //! completions are counted until there are enough. Slices at different P are *interleaved*, so that
-//! a drift of the workload touches all of them alike, and there are as many as the spread of their
-//! results demands: sampling ends when each mean is known well enough, not after a fixed time. A
-//! slow load, whose turns take seconds, gets slices of up to 20 s.
+//! a drift of the workload affects all of them alike. Sampling ends when each mean is known well
+//! enough, not after a fixed time. A slow load, whose turns take seconds, gets slices of up to 20
+//! s.
 //!
 //! # Nobody is worse off than without the gate
-//! The gate is open at first, and stays open until a P has beaten it: the largest P holds nobody.
-//! The open gate is sampled like any P, and is taken again whenever it turns out to be as good. A
-//! sample is left as soon as it is surely worse than what is known. What samples lose is paid from
+//! The gate is open at first, and stays open until a P has beaten it: the largest P queues no
+//! request. The open gate is sampled like any P, and is taken again whenever it turns out to be as
+//! good. A sample ends as soon as it is surely worse than a known P. What samples lose is paid from
 //! a [`budget`], so a search never costs more than a few percent.
 //!
 //! # Phases
-//! 1. *Sample* downward from the open gate, P by P, until fewer inside are surely worse. The
-//!    lowest, a middle one and the open gate are P₀, P₁ and P₂ of [`crate::matching`]. If the fit
-//!    is refused, the best sample is the start.
-//! 2. *Climb*: compare P with its neighbours, go to the best, and make the steps smaller once the
-//!    middle is best; then with the top of a curve through all that was measured around it, which
-//!    is surer than the luck of one neighbour. The model is only trusted as a start: no P is
-//!    settled on that was not measured to be at least as good as its neighbours.
+//! 1. *Sample* downward from the open gate, P by P, until a smaller P is surely worse. The lowest,
+//!   a middle one and the open gate are P₀, P₁ and P₂ of [`crate::matching`]. If the fit is
+//!   refused, the best sample is the start.
+//! 2. *Climb*: compare P with its neighbours and go to the best. Once the middle is best, make the
+//!   steps smaller. Then compare with the top of a curve through all measurements around it, which
+//!   is more reliable than one neighbour. The model only gives the start: no P is settled on that
+//!   was not measured to be at least as good as its neighbours.
 //! 3. *Compare* that P with the open gate, in turns. It is settled on if it is better by more than
 //!    both confidence intervals, and by 2 %.
-//! 4. *Hold*. Beside a P there is a probe to either side now and then: near ones, and in turn with
-//!    them wide ones and the open gate, because on a gentle slope, where a server that has warmed
-//!    up may have left P, neighbours look alike. Sums of deviations (CUSUM) watch throughput,
-//!    service time and the length of turns in requests, which tells the mix. A shift of one begins
-//!    a search. If a P is held, that first compares it with the open gate, and then climbs with
-//!    wide steps from where P stands.
+//! 4. *Hold*. A P that is held is probed to either side now and then: nearby, and in turn farther
+//!   off and at the open gate. On a gentle slope neighbours look alike, and a server that has
+//!   warmed up may have moved away from P. Sums of deviations (CUSUM) watch throughput, service
+//!   time and requests for each turn, which tells the mix. A shift of one begins a search. If a P
+//!   is held, the search first compares it with the open gate, and then climbs with wide steps from
+//!   P.
 //!
 //! Of several P that are equally good the smallest is taken: it has the shorter tails.
 //!
 //! # Searches that come to nothing
-//! Sessions leave, requests stop, or so few turns end that they tell nothing. What was held before
-//! the search is in force then, never what was just tried: at once when sessions have left, for as
-//! long as it lasts when requests stop for a moment. Where nothing is held, and where too little
-//! happens to judge what is held, the gate is open.
+//! A search ends without a result if sessions leave, if requests stop, or if too few turns end. The
+//! P that was held before the search is then in force, never one that was just tried. This happens
+//! at once when sessions have left, and as long as requests pause. If no P is held, or if too
+//! little happens to judge it, the gate is open.
 //!
 //! Time and counts are arguments, nothing is allocated, and the same seed of a simulated database
 //! gives the same decisions.
@@ -59,7 +59,7 @@ pub use limits::Limits;
 use slice::{Known, Slice, SliceOutcome, SliceResult};
 use watch::Watches;
 
-/// What the tuner sees.
+/// An observation of the database.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
     /// Time.
@@ -74,10 +74,10 @@ pub struct Observation {
     pub sessions: u32,
 }
 
-/// What the tuner is at.
+/// What the tuner does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Too little happens to measure anything, and the gate is open.
+    /// Too little happens to measure anything; the gate is open.
     Waiting,
     /// Measuring downward from the open gate, for P₀, P₁ and P₂.
     Sampling,
@@ -85,8 +85,8 @@ pub enum Phase {
     Climbing,
     /// Comparing a P with the open gate.
     Comparing,
-    /// Requests have stopped in the middle of a search: what was held before is in force until they
-    /// go on.
+    /// Requests have stopped during a search. The P that was held before is in force until they go
+    /// on.
     Silent,
     /// Staying.
     Holding,
@@ -419,7 +419,7 @@ impl Tuner {
         self.budget.affords(part.max(0.0) * lasts_s)
     }
 
-    /// Hardly a request, of many. What was found holds, and what is being measured was not.
+    /// Hardly a request ends, of many. The held P stays, and the current measurement is dropped.
     fn on_idle(&mut self, observation: &Observation, shown: &SliceResult) -> u32 {
         if self.searching() && self.doubted.is_none() && self.best_known() != self.current {
             // Perhaps it is this P that silences them.

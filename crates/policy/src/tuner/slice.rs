@@ -1,18 +1,19 @@
-//! Slices of time: P is set, what is inside turns over, then it is counted until there is enough.
+//! Slices of time: P is set, the running turns turn over, and then turns are counted until there
+//! are enough.
 //!
 //! # Turning over
-//! By Little's law a turn spends inside / rate in the database. In that time as many turns end as
-//! are inside, so what is inside has turned over n times after n x inside turns: nothing has to be
-//! known of the rate in advance, and a load whose turns take seconds gets them. Four times are
-//! waited for, two if four take longer than [`Limits::slice_max`], and one if two take longer than
-//! [`Limits::slice_rare_max`]. After four times that it counts anyway. After P was lowered the
-//! surplus leaves first. Places beyond P are not given again, so that takes exactly as many turns
-//! as are too many.
+//! By Little's law a turn spends running / rate in the database. In that time as many turns end as
+//! run, so the running ones have turned over n times after n × running turns. So the rate need not
+//! be known in advance, and a load whose turns take seconds gets them. The slice waits for four
+//! turnovers, for two if four take longer than [`Limits::slice_max`], and for one if two take
+//! longer than [`Limits::slice_rare_max`]. After four times that it counts anyway. After P was
+//! lowered, the surplus leaves first. Permits beyond P are not granted again, so that takes as many
+//! turns as there are too many.
 //!
 //! # Enough
 //! A slice has [`Limits::completions`] turns, or has lasted [`Limits::slice_max`] and has
-//! [`Limits::completions_min`]. With fewer it goes on, to [`Limits::slice_rare_max`]: the load is a
-//! slow one.
+//! [`Limits::completions_min`]. With fewer turns the load is slow, and the slice goes on until
+//! [`Limits::slice_rare_max`].
 //!
 //! # Leaving early
 //! A sample of a P that is surely worse than another, by its upper confidence bound, is over at
@@ -22,13 +23,13 @@
 //! in and few can have ended.
 //!
 //! # Silence
-//! If hardly a turn ends although what is inside should have turned over several times by now,
-//! nothing is to be found out about this P: perhaps a disk flushes. What was counted is forgotten.
+//! If hardly a turn ends although the running ones should have turned over several times, nothing
+//! can be learned about this P: perhaps a disk flushes. The slice is dropped.
 
 use super::{Limits, Observation};
 use crate::Nanos;
 
-/// What came of a slice.
+/// How a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SliceOutcome {
     /// It tells the rate.
@@ -41,7 +42,7 @@ pub(super) enum SliceOutcome {
     Worse,
 }
 
-/// What a slice showed.
+/// What a slice measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct SliceResult {
     /// Whether the rest says anything.
