@@ -1,12 +1,12 @@
-//! Session locks that a profile's words name: routines of which no protocol tells that they lock.
+//! Session locks that a profile declares: routines of which no protocol tells that they lock.
 //!
-//! A text that mentions a word that acquires counts as holding from then on. It ends when a request
-//! that mentions a word that releases, and none that acquires, is answered, and on MariaDB with a
-//! reset of the session. The mention counts wherever it stands, in quotes too: holding too much
-//! costs a permit for the idle limit, holding too little could stop the server. A word that is cut
-//! by the border of two receipts is not seen; the stall detector is for that.
+//! A text that mentions an acquiring routine counts as holding a lock from then on. The lock ends
+//! when a request is answered that mentions a releasing routine and no acquiring one, and on
+//! MariaDB with a reset of the session. A mention counts wherever it stands, in quotes too: holding
+//! too much costs a permit for the idle limit, holding too little could stop the server. A name
+//! that is cut by the border of two receipts is not seen; the stall detector handles that.
 //!
-//! None of this is on the path of a server whose profile has no such words.
+//! A server whose profile declares no locks pays nothing for this.
 
 use crate::process;
 use headworks_region::layout::Region;

@@ -16,20 +16,20 @@
 //!
 //! # Phases
 //! 1. *Sample* downward from the open gate, P by P, until a smaller P is surely worse. The lowest,
-//!   a middle one and the open gate are P₀, P₁ and P₂ of [`crate::matching`]. If the fit is
-//!   refused, the best sample is the start.
+//!    a middle one and the open gate are P₀, P₁ and P₂ of [`crate::matching`]. If the fit is
+//!    refused, the best sample is the start.
 //! 2. *Climb*: compare P with its neighbours and go to the best. Once the middle is best, make the
-//!   steps smaller. Then compare with the top of a curve through all measurements around it, which
-//!   is more reliable than one neighbour. The model only gives the start: no P is settled on that
-//!   was not measured to be at least as good as its neighbours.
+//!    steps smaller. Then compare with the top of a curve through all measurements around it, which
+//!    is more reliable than one neighbour. The model only gives the start: no P is settled on that
+//!    was not measured to be at least as good as its neighbours.
 //! 3. *Compare* that P with the open gate, in turns. It is settled on if it is better by more than
 //!    both confidence intervals, and by 2 %.
 //! 4. *Hold*. A P that is held is probed to either side now and then: nearby, and in turn farther
-//!   off and at the open gate. On a gentle slope neighbours look alike, and a server that has
-//!   warmed up may have moved away from P. Sums of deviations (CUSUM) watch throughput, service
-//!   time and requests for each turn, which tells the mix. A shift of one begins a search. If a P
-//!   is held, the search first compares it with the open gate, and then climbs with wide steps from
-//!   P.
+//!    off and at the open gate. On a gentle slope neighbours look alike, and a server that has
+//!    warmed up may have moved away from P. Sums of deviations (CUSUM) watch throughput, service
+//!    time and requests for each turn, which tells the mix. A shift of one begins a search. If a P
+//!    is held, the search first compares it with the open gate, and then climbs with wide steps
+//!    from P.
 //!
 //! Of several P that are equally good the smallest is taken: it has the shorter tails.
 //!

@@ -1,9 +1,9 @@
-//! Words of a profile: routines that take and release a lock of the session.
+//! Locks that a profile declares: routines that take and release a lock of the session.
 //!
-//! The framings know the statements of their protocols. What they cannot know is that `CALL
-//! enter_batch()` takes a lock that outlives the transaction. A profile names such routines, and
-//! the table here carries the names to the preloaded library. It is written before the server
-//! starts and read once by each process.
+//! The framings know the statements of their protocols. They cannot know that `CALL enter_batch()`
+//! takes a lock that outlives the transaction. A profile names such routines, and this table
+//! carries the names to the preloaded library. It is written before the server starts, and each
+//! process reads it once.
 
 use crate::layout::Region;
 use crate::text::{SharedText, Text};

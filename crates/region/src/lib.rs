@@ -1,13 +1,12 @@
-//! The shared-memory region: the one place where the preloaded library, the daemon and the
-//! command line meet.
+//! The shared-memory region: where the preloaded library, the daemon and the command line meet.
 //!
 //! The region is a file in memory that each process maps. It holds the policy's state, one slot for
-//! each session, the permits that bound how many sessions are inside, settings, and counters. What
-//! is here is mechanism: the order of admission is decided in `headworks-policy`.
+//! each session, the permits that bound how many sessions run, settings, and counters. This crate
+//! is mechanism: `headworks-policy` decides the order of admission.
 //!
-//! Rules that every function here keeps, because it runs inside somebody else's database:
-//! no allocation, no unbounded wait, no trust in what the memory says (indices are checked), and
-//! no shared cache line is written on the path that a session takes while fewer than P are inside.
+//! Every function here runs inside somebody else's database and keeps these rules: no allocation,
+//! no unbounded wait, no trust in what the memory says (indices are checked). Below P, a session's
+//! path writes no shared cache line.
 
 // The tests' regions are made by code that the tests in `tests` share.
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! A lock in shared memory that survives the death of its owner.
 //!
-//! The word holds the owner's thread id and a bit that says whether somebody sleeps. The critical
-//! sections are a fraction of a microsecond, so a waiter spins a little, then sleeps in short
-//! naps. If the owner's thread is gone, the lock is taken over and the new owner learns that the
-//! state under it may be half changed. Nobody waits for long: after `TIMEOUT` the attempt ends
-//! without the lock, and the caller lets its session pass.
+//! The word holds the owner's thread id, and a bit that says whether a thread sleeps. The critical
+//! sections take a fraction of a microsecond, so a waiter spins a little and then sleeps briefly.
+//! If the owner's thread is gone, the lock is taken over, and the new owner learns that the state
+//! may be half changed. After `TIMEOUT` an attempt ends without the lock, and the caller lets its
+//! session pass.
 
 use crate::{clock, futex, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -15,8 +15,8 @@ const SPINS: u32 = 200;
 const MAX_SLEEP: Nanos = Nanos::from_micros(500);
 const TIMEOUT: Nanos = Nanos::from_millis(100);
 
-/// Timeout when the daemon sends no heartbeat: it may stand still with the lock in its hand.
-/// Long enough to notice an owner that is dead.
+/// Timeout when the daemon sends no heartbeat: it may have been stopped while it held the lock.
+/// Long enough to notice a dead owner.
 const TIMEOUT_STALE: Nanos = Nanos::from_millis(2);
 
 /// This thread's id, cached.

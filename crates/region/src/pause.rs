@@ -1,9 +1,8 @@
 //! Permits of sessions that do not work.
 //!
-//! P bounds the sessions that *work*: on a processor or in storage I/O. A session that is
-//! blocked, whose client thinks inside a transaction, or that runs for many times the usual
-//! length does not need its permit. It lends the permit, and another session is admitted. (The
-//! code calls a permit a permit.)
+//! P bounds the sessions that *work*: on a processor or in storage I/O. A session that is blocked,
+//! whose client thinks inside a transaction, or that runs for many times the usual length does not
+//! need its permit. It lends the permit, and another session is admitted.
 //!
 //! * *Blocked* ([`Region::block`], from the hook that sees the wait begin): at once if a processor
 //!   is idle that others could use, else once the wait gets long. When the wait is over the

@@ -1,9 +1,9 @@
-//! One slot for each session: what it does, what it holds, what it has been served.
+//! One slot for each session: its state, what it holds, and what it was served.
 //!
-//! A slot is written by the one thread that serves the connection. Others write only `state` and
-//! `permit` (the granter of a permit, the daemon that lends a dead thread's permit), `closing` (who
-//! shuts a socket down), `class` and `flags` (a reload). Counters have a single writer, so they are
-//! plain loads and stores.
+//! The thread that serves the connection writes its slot. Other threads write only `state` and
+//! `permit` (a granter, the daemon that lends a dead thread's permit), `closing` (whoever shuts the
+//! socket down), `class` and `flags` (a reload). Counters have a single writer, so plain loads and
+//! stores do.
 
 use crate::text::SharedText;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -13,24 +13,25 @@ use headworks_policy::Nanos;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
-    /// The slot is nobody's.
+    /// The slot is not in use.
     Free = 0,
-    /// Connected and outside: its client has not sent a request.
+    /// Connected; its client has not sent a request.
     Idle = 1,
-    /// Its request waits for a permit. The slot's futex word has this value meanwhile.
+    /// Its request is queued. The slot's futex word has this value meanwhile.
     Queued = 2,
-    /// Inside, with a permit, or counted as if it had one while the gate only observes.
+    /// It runs and has a permit, or counts as if it had one while the gate only observes.
     Running = 3,
-    /// Inside without a permit, because it owns a transaction and no permit was free.
+    /// It runs without a permit and is owed the next one: it owns a transaction and none was free,
+    /// or it was admitted beyond P.
     Owed = 4,
-    /// Inside without a permit and without being owed one: it was let pass.
+    /// It runs without a permit and is owed none: it passed.
     Passing = 5,
-    /// It is blocked, or its client thinks inside a transaction, and its permit is lent out: see
+    /// It is blocked, or its client thinks inside a transaction, and its permit is lent: see
     /// [`Pause`].
     Lent = 6,
-    /// Its socket was shut down while it waited.
+    /// Its socket was shut down while it was queued.
     Cancelled = 7,
-    /// Inside without a permit and without being owed one: it runs for many times the usual length.
+    /// It has run for many times the usual length, without a permit, and is owed none.
     Long = 8,
 }
 
@@ -303,11 +304,11 @@ impl Encryption {
 pub struct SessionSlot {
     /// A [`State`]; also the futex word on which the session's thread sleeps.
     pub state: AtomicU32,
-    /// Permit held, plus one; zero for none.
+    /// Its permit, plus one; zero for none.
     pub permit: AtomicU32,
-    /// Permit held last: the one to try first.
+    /// The permit that it held last: the one to try first.
     pub last_permit: AtomicU32,
-    /// Its socket was shut down: never hold it again.
+    /// Its socket was shut down: never queue it again.
     pub closing: AtomicU32,
     /// See [`FLAG_BYPASS`].
     pub flags: AtomicU32,

@@ -1,9 +1,9 @@
 //! Slots: who has which, and where a free one is.
 //!
-//! A slot's own words say whether it is somebody's. A bit for each slot tells a newcomer where to
-//! look: 256 words, in 32 cache lines, however many sessions there are and also when all slots are
-//! taken. Whoever dies between a slot and its bit leaves a bit that is wrong. A free slot whose bit
-//! is set is found by the daemon within a second; a bit that is not set costs one look.
+//! A slot's own words say whether it is in use. A bit for each slot tells a newcomer where to look:
+//! 256 words, in 32 cache lines, however many sessions there are, and also if all slots are taken.
+//! A thread that dies between writing a slot and its bit leaves a wrong bit. The daemon finds a
+//! free slot whose bit is set within a second; a missing bit costs one check.
 
 use crate::layout::Region;
 use crate::session::State;
@@ -28,9 +28,9 @@ impl Region {
         None
     }
 
-    /// The process's number comes first: a slot is at no moment somebody's without saying whose, so
-    /// whoever looks for the dead never takes a newcomer for the session before it, and finds those
-    /// that died in here.
+    /// The process's number is written first, so that a slot in use always says whose it is. So a
+    /// check for dead processes never takes a newcomer for the session before it, and finds
+    /// processes that died in here.
     fn claim_this(&self, session: u32, pid: u32) -> bool {
         let slot = &self.sessions[session as usize];
         if slot.state.load(Ordering::Acquire) != State::Free as u32 {
@@ -58,8 +58,8 @@ impl Region {
         self.taken.0[(session / u64::BITS) as usize].fetch_and(!bit, Ordering::AcqRel);
     }
 
-    /// Finds a slot again that somebody was killed over. A newcomer that is at it at this moment
-    /// takes it by the slot's own words, whatever its bit says.
+    /// Frees a slot whose thread was killed while it claimed or freed it. A newcomer that claims it
+    /// at this moment decides by the slot's own words, whatever its bit says.
     pub(crate) fn find_slot_again(&self, session: u32) {
         let slot = &self.sessions[session as usize];
         if slot.state() == State::Free && slot.pid.load(Ordering::Acquire) == 0 {
