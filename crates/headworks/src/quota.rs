@@ -1,12 +1,13 @@
 //! ζ as large as fairness and steadiness allow: the daemon's side of the policy.
 //!
-//! A window lasts until the sessions of each class could have had enough turns for unfairness to be told from chance
-//! ([`QuotaLimits::ends`]). A class that had too few of them, because its statements take minutes, says nothing of ζ and
-//! keeps nobody from judging the others.
+//! A window lasts until the sessions of each class could have had enough turns for unfairness to be
+//! told from chance ([`QuotaLimits::ends`]). A class that had too few of them, because its
+//! statements take minutes, says nothing of ζ and keeps nobody from judging the others.
 //!
-//! A window may be as short as a scheduling round of AppleS, 100 ms. A whole snapshot that often would cost too much where
-//! there are thousands of sessions, so between the daemon's own, which are half a second apart, one is only taken if the
-//! window can be over by then ([`Quota::is_due`]).
+//! A window may be as short as a scheduling round of AppleS, 100 ms. A whole snapshot that often
+//! would cost too much where there are thousands of sessions, so between the daemon's own, which
+//! are half a second apart, one is only taken if the window can be over by then
+//! ([`Quota::is_due`]).
 
 use headworks_policy::Nanos;
 use headworks_policy::metrics::{coefficient_of_variation, latency_variability, unfairness};
@@ -16,8 +17,8 @@ use headworks_region::snapshot::{ClassView, SessionView, Snapshot};
 use headworks_region::{Mapping, Mode, State};
 use std::collections::HashMap;
 
-/// Part of a window for which a session that counts has had a request in hand. Between the statements of a transaction the
-/// client thinks, too.
+/// Part of a window for which a session that counts has had a request in hand. Between the
+/// statements of a transaction the client thinks, too.
 const BACKLOGGED: f64 = 0.5;
 
 /// Largest ζ, as in a configuration.
@@ -39,15 +40,17 @@ struct Under {
     before: Snapshot,
     /// Turns of the region when it began.
     turns: u64,
-    /// Turns of the region for one of a mean session of the class that has the fewest, as it was last seen.
+    /// Turns of the region for one of a mean session of the class that has the fewest, as it was
+    /// last seen.
     pace: f64,
     /// Snapshots that found it not to be over.
     looks: u32,
 }
 
 impl Quota {
-    /// Whether the window can be over, so that a snapshot is worth its price: by the time that has passed and by
-    /// `turns`, how many have ended in the region so far. It asks for those only if the time does not tell.
+    /// Whether the window can be over, so that a snapshot is worth its price: by the time that has
+    /// passed and by `turns`, how many have ended in the region so far. It asks for those only if
+    /// the time does not tell.
     pub fn is_due(&self, settings: &Settings, now: Nanos, turns: impl FnOnce() -> u64) -> bool {
         let (Some(limits), Some(under)) = (limits(settings), &self.window) else { return false };
         let lasted = now.since(under.before.now);
@@ -101,8 +104,8 @@ fn limits(settings: &Settings) -> Option<QuotaLimits> {
     })
 }
 
-/// Weight of a session of a class of which so many want something at a time. The policy divides the weight of a class
-/// that shares it among those, whoever else is connected.
+/// Weight of a session of a class of which so many want something at a time. The policy divides the
+/// weight of a class that shares it among those, whoever else is connected.
 pub fn weight_of_each(now: &Snapshot, class: u32, wanting: f64) -> f64 {
     let view = now.classes.iter().find(|view| view.class == class);
     let each = |view: &ClassView| {
@@ -111,9 +114,10 @@ pub fn weight_of_each(now: &Snapshot, class: u32, wanting: f64) -> f64 {
     view.map_or(1.0, each).max(1e-6)
 }
 
-/// Time in which a session had a request in hand, since `past` was seen at `from`: those that were answered, less what of
-/// them was before, and the one that is not answered yet. Requests that were answered together count it each, so a session
-/// with long pipelines counts as backlogged sooner than others.
+/// Time in which a session had a request in hand, since `past` was seen at `from`: those that were
+/// answered, less what of them was before, and the one that is not answered yet. Requests that were
+/// answered together count it each, so a session with long pipelines counts as backlogged sooner
+/// than others.
 fn wanted(past: &SessionView, session: &SessionView, from: Nanos, until: Nanos) -> Nanos {
     let answered = |session: &SessionView| session.totals.wait + session.totals.run;
     let open = |session: &SessionView, at: Nanos| {
@@ -132,7 +136,8 @@ struct OfClass {
     /// Requests for each weight, and variation of latencies, of each session.
     shares: Vec<f64>,
     variations: Vec<Option<f64>>,
-    /// Sessions that wanted something at a time: also a part of each that wanted something now and then.
+    /// Sessions that wanted something at a time: also a part of each that wanted something now and
+    /// then.
     wanting: f64,
 }
 

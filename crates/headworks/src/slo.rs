@@ -1,9 +1,10 @@
 //! Latency targets: the daemon's side of the policy. It measures the classes that have a target and
 //! sets their weights.
 //!
-//! The region holds the weight that was found; what the class weighs by itself is only in the configuration. So the
-//! daemon hands over the configuration's weights at its start and at each reload ([`Slo::configure`]): what a class
-//! keeps in any case must not follow what was found, or it would sink or rise with each daemon that takes over.
+//! The region holds the weight that was found. The class's own weight is only in the configuration,
+//! so the daemon passes the configuration's weights at its start and at each reload
+//! ([`Slo::configure`]). If the least weight of a class followed what was found, it would sink or
+//! rise with each new daemon.
 
 use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, bounds, percentile};
@@ -25,7 +26,7 @@ const WINDOW_MAX: Nanos = Nanos::from_millis(10_000);
 /// says nothing.
 const BEYOND: f64 = 10.0;
 
-/// How a class stands against its target.
+/// A class and its target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SloStatus {
     /// Class.
@@ -34,9 +35,10 @@ pub struct SloStatus {
     pub percentile: f64,
     /// Latency that it may have.
     pub target_ms: f64,
-    /// Latency that it had in the last window; `None` before the first one, and if nothing was answered in it.
+    /// Latency in the last window. `None` before the first one, and if nothing was answered in it.
     pub latency_ms: Option<f64>,
-    /// `held`, `raising`, `bounded` (above it, with no more weight to be had), `infeasible` or `unknown`.
+    /// `held`, `raising`, `bounded` (above the target, with the weight at its bound), `infeasible`
+    /// or `unknown`.
     pub standing: String,
     /// Of an infeasible target: measured over target, in the last window.
     pub gap: Option<f64>,
@@ -48,7 +50,7 @@ pub struct SloStatus {
     pub windows_held: u64,
 }
 
-/// A class keeps at least this part of the weight that the configuration gives it, whatever its latencies say.
+/// A class keeps at least this part of its configured weight, whatever its latencies are.
 const WEIGHT_KEPT: f64 = 0.25;
 
 /// A class with a target, as long as it is the same class with the same target.
@@ -58,7 +60,8 @@ struct Controlled {
     shared: bool,
     /// As the region has it: fraction and latency.
     target: Option<(f64, Nanos)>,
-    /// Weight that the region had when its control began: only for a class that the configuration does not know.
+    /// The region's weight when its control began. Only for a class that is not in the
+    /// configuration.
     weight_at_begin: f64,
     status: SloStatus,
 }
@@ -69,26 +72,27 @@ pub struct Slo {
     before: Option<Snapshot>,
     control: SloControl,
     classes: Vec<Controlled>,
-    /// The shares rest on who was busy, not only on who was connected.
+    /// The shares were computed from the busy sessions, not from all connected ones.
     known: bool,
     /// Weights of the configuration, by name of the class.
     configured: BTreeMap<String, f64>,
-    /// Weight of those without a target together, when they last wanted something; zero if they never did.
+    /// Total weight of the classes without a target, when they last had requests; zero if they
+    /// never had.
     rest: f64,
 }
 
 impl Slo {
-    /// Takes the weights of the configuration that is in force, by name of the class.
+    /// Takes the weights of the current configuration, by name of the class.
     pub fn configure(&mut self, weights: BTreeMap<String, f64>) {
         self.configured = weights;
     }
 
-    /// How every class with a target stands.
+    /// Every class with a target, and how it fares.
     pub fn status(&self) -> Vec<SloStatus> {
         self.classes.iter().map(|class| class.status.clone()).collect()
     }
 
-    /// Looks, several times a second; `now` is the latest snapshot.
+    /// Called several times a second; `now` is the latest snapshot.
     pub fn tick(&mut self, region: &Mapping, now: &Snapshot) {
         let targeted: Vec<&ClassView> =
             now.classes.iter().filter(|c| c.target.is_some()).take(TARGETS).collect();
@@ -171,7 +175,7 @@ impl Slo {
         self.before = Some(now.clone());
     }
 
-    /// What a class weighs without a target: what the configuration says. Of others it is what the region has.
+    /// Weight of a class without a target: the configuration's. If it is not there, the region's.
     fn own_weight(&self, view: &ClassView) -> f64 {
         match self.classes.iter().find(|class| class.class == view.class) {
             Some(class) => {
@@ -181,8 +185,8 @@ impl Slo {
         }
     }
 
-    /// Takes note of what the classes without a target have of weight together. While none of their sessions wants
-    /// anything, it is what they had last, so that nobody who comes back finds another gate.
+    /// Notes the total weight of the classes without a target. While none of their sessions has
+    /// requests, the last total stays, so that a session that comes back finds the same gate.
     fn look_at_the_rest(&mut self, now: &Snapshot, busy: &Busy) {
         let others = now.classes.iter().filter(|v| self.classes.iter().all(|c| c.class != v.class));
         let (wanted, one_each) = others.fold((0.0, 0.0), |(wanted, one_each), view| {
@@ -192,12 +196,12 @@ impl Slo {
         if wanted > 0.0 {
             self.rest = wanted;
         } else if self.rest <= 0.0 {
-            // Nobody has come yet: as if one session of each class had.
+            // No session has come yet: as if one session of each class had.
             self.rest = if one_each > 0.0 { one_each } else { 1.0 };
         }
     }
 
-    /// Shares become weights: what the classes without a target have together stays as it is.
+    /// Turns shares into weights. The total of the classes without a target stays as it is.
     fn set_weights(&mut self, region: &Mapping, now: &Snapshot, busy: &Busy) {
         let taken: f64 = (0..self.classes.len()).map(|at| self.control.share(at)).sum();
         let left = 1.0 - taken.min(LIMITS.share_max);
@@ -213,7 +217,7 @@ impl Slo {
         }
     }
 
-    /// A reload has written the weights of the configuration over those that were found.
+    /// A reload has overwritten the weights that were found with the configuration's.
     fn restore_weights(&self, region: &Mapping, now: &Snapshot) {
         for controlled in &self.classes {
             if let Some(view) = now.classes.iter().find(|view| view.class == controlled.class) {
@@ -224,8 +228,8 @@ impl Slo {
 }
 
 impl Controlled {
-    /// Whether a class is still the one that is controlled, towards the same target. After a reload another class may
-    /// have its number.
+    /// Whether a class is still the one that is controlled, towards the same target. After a reload
+    /// another class may have its number.
     fn is(&self, view: &ClassView) -> bool {
         (self.class, self.status.class.as_str(), self.target, self.shared)
             == (view.class, view.name.as_str(), view.target, view.shared)
@@ -294,8 +298,8 @@ fn put(region: &Mapping, view: &ClassView, weight: f64) {
     }
 }
 
-/// Sessions of each class that wanted something in a window: who is only connected takes no turns, so its weight is not
-/// in the others' way.
+/// Sessions of each class that wanted something in a window: who is only connected takes no turns,
+/// so its weight is not in the others' way.
 type Busy = BTreeMap<u32, u32>;
 
 fn busy(before: &Snapshot, now: &Snapshot) -> Busy {
@@ -327,8 +331,9 @@ fn total_weight(view: &ClassView, weight: f64, sessions: u32) -> f64 {
     }
 }
 
-/// Parts of all weight that the classes with targets have with these weights, beside the `rest` that the others have
-/// together. One that nobody uses counts as if one session did: it has to have something that can be raised.
+/// Parts of all weight that the classes with targets have with these weights, beside the `rest`
+/// that the others have together. One that nobody uses counts as if one session did: it has to have
+/// something that can be raised.
 fn shares(
     targeted: &[u32],
     now: &Snapshot,

@@ -1,11 +1,11 @@
-//! P finds itself: the daemon's side of the tuner. It takes the figures out of the region, carries
-//! out what the policy decides, and keeps a record for `headworks explain parallelism`.
+//! Automatic tuning of P: the daemon's side. It reads the figures from the region, carries out what
+//! the policy decides, and keeps a record for `headworks explain parallelism`.
 //!
-//! # P for a moment only
-//! Samples, probes and trials put a P in force that is not there to stay. The region says so ([`TemporaryP`]) before that is
-//! in force and as long as it is, with the P that is to follow. So a daemon that is killed meanwhile leaves nothing
-//! behind: the next one puts that P in force. An operator who fixes P takes the word away, or sets another P than it
-//! says; what an operator sets is never taken back.
+//! # A temporary P
+//! Samples, probes and trials put a temporary P into force. The region records it ([`TemporaryP`])
+//! before it is in force and as long as it is, with the permanent P that is to follow. So if a
+//! daemon is killed meanwhile, the next one puts the permanent P into force. An operator who sets P
+//! clears the record, or sets another P than it names. What an operator sets is never taken back.
 
 mod words;
 
@@ -55,16 +55,16 @@ pub struct Fitted {
     pub outdated: bool,
 }
 
-/// Everything that can be said about how P was found.
+/// How P was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TuningReport {
-    /// Whether P is looked for at all; if not, an operator has fixed it.
+    /// Whether P is tuned automatically; if not, an operator has fixed it.
     pub auto: bool,
     /// P in force.
     pub parallelism: u32,
-    /// P that is held to be best; probes differ from it for a moment.
+    /// The best known P. Probes differ from it for a short time.
     pub best: u32,
-    /// What the search is at.
+    /// The search's phase.
     pub phase: String,
     /// What is being compared.
     pub measured: Vec<Measured>,
@@ -82,7 +82,7 @@ pub struct Tuning {
     tuner: Option<Tuner>,
     began: Nanos,
     seen: u64,
-    /// Nobody has looked yet whether the daemon before was killed while a P was in force for a moment.
+    /// Not checked yet whether an earlier daemon was killed while a temporary P was in force.
     fresh: bool,
     /// Largest number of active sessions in the window under way and in the one before.
     active: [u32; 2],
@@ -95,7 +95,7 @@ pub struct Tuning {
     trial: Option<Trial>,
 }
 
-/// A P that an operator tries for a moment.
+/// A P that an operator tries for a time.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     parallelism: u32,
@@ -131,7 +131,7 @@ fn put(region: &Region, seen: &Settings, parallelism: u32, permanent: u32) -> bo
     done
 }
 
-/// Takes back a P that is in force for a moment only.
+/// Puts the permanent P into force, if a temporary one is.
 fn restore(region: &Region) {
     let settings = region.control.settings();
     if let Some(temporary) = standing(region, &settings) {
@@ -140,7 +140,7 @@ fn restore(region: &Region) {
     region.heartbeat.set_temporary_p(None);
 }
 
-/// What the region says of the P in force, if it is there for a moment only.
+/// The region's record of the P in force, if it is temporary.
 fn standing(region: &Region, settings: &Settings) -> Option<TemporaryP> {
     region.heartbeat.temporary_p().filter(|temporary| temporary.parallelism == settings.parallelism)
 }
@@ -163,12 +163,12 @@ impl Tuning {
         }
     }
 
-    /// Puts a P in force until `until`; the search, if there is one, rests meanwhile. `false` if somebody changed the
-    /// settings at the same moment.
+    /// Puts a P into force until `until`; the search rests meanwhile. `false` if the settings were
+    /// changed at the same moment.
     pub fn try_out(&mut self, region: &Region, parallelism: u32, until: Nanos) -> bool {
         self.take_over(region);
         let settings = region.control.settings();
-        // One after another, and one in the middle of a search, leads back to what is held.
+        // A trial that follows another, or that interrupts a search, leads back to the permanent P.
         let back = standing(region, &settings).map_or(settings.parallelism, |each| each.permanent);
         if !put(region, &settings, parallelism, back) {
             return false;
@@ -178,8 +178,8 @@ impl Tuning {
         true
     }
 
-    /// Whether a trial is under way. At its end the P before it is in force again, unless an operator has set
-    /// another one meanwhile.
+    /// Whether a trial is running. At its end the P before it is in force again, unless an operator
+    /// has set another one meanwhile.
     fn trying(&mut self, region: &Region, now: Nanos) -> bool {
         let Some(trial) = self.trial else { return false };
         let settings = region.control.settings();
@@ -196,14 +196,14 @@ impl Tuning {
         false
     }
 
-    /// What a daemon before this one left in force for a moment only is taken back.
+    /// Takes back a temporary P that an earlier daemon left.
     fn take_over(&mut self, region: &Region) {
         if std::mem::take(&mut self.fresh) {
             restore(region);
         }
     }
 
-    /// Ends the search, if there is one: P is what it held.
+    /// Ends the search, if one runs: P stays as it held it.
     pub fn end(&mut self, region: &Region) {
         let (tuner, trial) = (self.tuner.take(), self.trial.take());
         if tuner.is_some() || trial.is_some() {
@@ -220,7 +220,7 @@ impl Tuning {
         self.tuner.as_ref().is_some_and(tries)
     }
 
-    /// Looks, several times a second.
+    /// Called several times a second.
     pub fn tick(&mut self, region: &Region, now: Nanos) {
         self.take_over(region);
         if self.trying(region, now) {
@@ -257,7 +257,7 @@ impl Tuning {
         });
         match (before, tuner.phase()) {
             (Phase::Climbing, Phase::Comparing | Phase::Holding) => self.last_search = measured,
-            // Of the two that were compared, the comparison knows better.
+            // The comparison knows these two better.
             (Phase::Comparing, Phase::Holding) => {
                 let again =
                     |each: &Measured| measured.iter().any(|m| m.parallelism == each.parallelism);
@@ -268,7 +268,7 @@ impl Tuning {
             _ => {}
         }
         let held = tuner.held();
-        // What is in force may be what it is, and stand for something else than before: a sample that is held now.
+        // P may be in force already with another record: a sample that is held from now on.
         let same = standing(region, &settings).map_or(settings.parallelism, |each| each.permanent);
         if parallelism != settings.parallelism || same != held {
             put(region, &settings, parallelism, held);
@@ -283,7 +283,8 @@ impl Tuning {
         let fresh = total.saturating_sub(self.seen).min(latest.len() as u64) as usize;
         self.seen = total;
         for decision in &latest[latest.len() - fresh..] {
-            // A wide probe that is better begins a climb without a word; that another one settles tells of it.
+            // A wide probe that is better begins a climb without a decision; the climb's end
+            // reports it.
             let ends = matches!(decision, Decision::Settled { .. } | Decision::Open { .. });
             let again = ends && std::mem::replace(&mut self.settled, true);
             if again || matches!(decision, Decision::Began { .. }) {

@@ -1,7 +1,7 @@
-//! Records of requests that were held: behind whom, for how long, and what came of it.
+//! Records of requests that were queued: behind which sessions, for how long, and how it ended.
 //!
-//! A request that is not held leaves nothing here, so below P nothing is written. The records are a
-//! ring that overwrites its oldest; readers may miss some, and never meet half of one.
+//! A request that is not queued leaves no record, so below P nothing is written. The records are a
+//! ring that overwrites its oldest. A reader may miss some, but never reads half of one.
 
 use crate::entered::PassReason;
 use crate::layout::Region;
@@ -13,16 +13,16 @@ use headworks_policy::Nanos;
 /// Records that the ring keeps.
 pub const HELD: usize = 4096;
 
-/// Sessions inside that a record names: those that had been inside for longest.
+/// Running sessions that a record names: those that had been running for longest.
 pub const BEHIND: usize = 4;
 
-/// Permits that are looked at for them.
+/// Permits that are read to find them.
 const LOOKED_AT: u32 = 64;
 
-/// One held request.
+/// One queued request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldRequest {
-    /// Its number: how many were held before it, over all sessions.
+    /// Its number: how many were queued before it, over all sessions.
     pub number: u64,
     /// Whose it was, and which session of that slot.
     pub session: u32,
@@ -30,15 +30,15 @@ pub struct HeldRequest {
     pub generation: u32,
     /// Index of the class.
     pub class: u32,
-    /// Sessions that waited or were owed a permit when it began to wait, beside it.
+    /// Other sessions that were queued or owed a permit when it was queued.
     pub ahead: u32,
-    /// Sessions inside at that moment, those first that had been there for longest.
+    /// Sessions that ran at that moment, the longest-running ones first.
     pub behind: [Option<u32>; BEHIND],
-    /// Why it was let pass, if it did not get its turn.
+    /// Why it passed, if it was not admitted.
     pub passed: Option<PassReason>,
     /// When it arrived.
     pub arrived: Nanos,
-    /// When it was let in.
+    /// When it was admitted or passed.
     pub admitted: Nanos,
     /// When the server came back for the next one.
     pub ended: Nanos,
@@ -102,7 +102,7 @@ impl SessionSlot {
 }
 
 impl Region {
-    /// A request of this session begins to wait: notes who is inside. Called by its thread before
+    /// A request of this session is queued: notes which sessions run. Called by its thread before
     /// it sleeps.
     #[cold]
     pub(crate) fn note_wait(&self, slot: &SessionSlot) {
@@ -130,7 +130,7 @@ impl Region {
         slot.pass_reason.store(0, Ordering::Relaxed);
     }
 
-    /// A request is over that may have been held: one that was let pass at once was not.
+    /// A request is over: records it if it was queued. One that passed at once was not.
     #[cold]
     pub fn note_held(&self, session: u32, wait: Nanos, admitted: Nanos, ended: Nanos) {
         let Some(slot) = self.session(session) else { return };
@@ -160,12 +160,12 @@ impl Region {
         entry.stamp.store(number + 1, Ordering::Release);
     }
 
-    /// Requests that were held since the start.
+    /// Requests that were queued since the start.
     pub fn held_requests(&self) -> u64 {
         self.held.head.load(Ordering::Relaxed)
     }
 
-    /// The record of a held request; `None` if it was overwritten, or never was.
+    /// The record of a queued request. `None` if it was overwritten or never existed.
     pub fn held_request(&self, number: u64) -> Option<HeldRequest> {
         let entry = &self.held.entries[number as usize % HELD];
         if entry.stamp.load(Ordering::Acquire) != number + 1 {
@@ -188,7 +188,7 @@ impl Region {
         (entry.stamp.load(Ordering::Relaxed) == number + 1).then_some(record)
     }
 
-    /// Records that are there, the latest first.
+    /// All records, the latest first.
     pub fn held_records(&self) -> impl Iterator<Item = HeldRequest> {
         let head = self.held_requests();
         (head.saturating_sub(HELD as u64)..head)

@@ -1,7 +1,7 @@
-//! A copy of the region for people and machines: what `status`, `top` and the daemon look at.
+//! A copy of the region, for `status`, `top` and the daemon.
 //!
-//! Taken without stopping anybody: each number is exact for some moment during the copying, not
-//! all for the same.
+//! Taken without stopping any thread: each number is exact for some moment during the copying, but
+//! not all for the same one.
 
 use crate::control::Settings;
 use crate::entered::PassReason;
@@ -31,7 +31,7 @@ pub struct SessionView {
     pub holding: u32,
     /// Requests issued in the current turn.
     pub used: u32,
-    /// Why it was last let pass.
+    /// Why it last passed.
     pub pass_reason: Option<PassReason>,
     /// Process and thread that serve it.
     pub thread: (u32, u32),
@@ -45,9 +45,9 @@ pub struct SessionView {
     pub encryption: Encryption,
     /// When it connected.
     pub connected: Nanos,
-    /// When the request in hand arrived.
+    /// When the current request arrived.
     pub arrived: Nanos,
-    /// When the request in hand was admitted.
+    /// When the current request was admitted.
     pub admitted: Nanos,
     /// Why it does not work at the moment, and since when.
     pub pause: (Pause, Nanos),
@@ -70,7 +70,7 @@ pub struct Totals {
     pub turns: u64,
     /// Requests that waited.
     pub queued: u64,
-    /// Requests let pass without a permit.
+    /// Requests that passed without a permit.
     pub passed: u64,
     /// Sum of the waits.
     pub wait: Nanos,
@@ -92,7 +92,7 @@ impl Totals {
     }
 }
 
-/// One class: its living sessions and those that left.
+/// One class: its sessions, and totals that include those that ended.
 #[derive(Clone, Debug)]
 pub struct ClassView {
     /// Its index.
@@ -105,7 +105,7 @@ pub struct ClassView {
     pub shared: bool,
     /// Fraction of its requests that may take so long at most, if it has a target.
     pub target: Option<(f64, Nanos)>,
-    /// Living sessions.
+    /// Its connected sessions.
     pub sessions: u32,
     /// Of them, inside.
     pub inside: u32,
@@ -128,7 +128,7 @@ pub struct Snapshot {
     pub settings: Settings,
     /// What the server speaks.
     pub protocol: Protocol,
-    /// Sessions beyond P that the stall detector lets in.
+    /// Sessions that the stall detector admits beyond P.
     pub bonus: u32,
     /// The daemon sends no heartbeat.
     pub stale: bool,
@@ -153,7 +153,7 @@ impl Region {
         let mut snapshot = self.figures(now);
         for view in &mut snapshot.sessions {
             let Some(slot) = self.session(view.session) else { break };
-            // Unless it is somebody else's by now.
+            // Unless it belongs to another session by now.
             if word(&slot.generation) != view.generation {
                 continue;
             }
@@ -163,8 +163,8 @@ impl Region {
         snapshot
     }
 
-    /// Copies everything out but what sessions call themselves: with thousands of them, most of the
-    /// time goes there.
+    /// Copies everything but the sessions' names: with thousands of sessions most of the time goes
+    /// there.
     pub fn figures(&self, now: Nanos) -> Snapshot {
         let mut classes: Vec<ClassView> = Vec::new();
         for (class, slot) in self.classes.iter().enumerate() {
@@ -233,8 +233,8 @@ impl Region {
         }
     }
 
-    /// Requests that ended with a permit held, over all sessions that ever were: what the stall
-    /// detector watches. Those that need no permit (administrators) are no sign that permits move.
+    /// Requests that ended with a permit, over all sessions that ever were: what the stall detector
+    /// watches. Sessions that need no permit (administrators) do not show that permits move.
     pub fn completed(&self) -> u64 {
         (0..self.high_water())
             .filter_map(|session| self.session(session))
@@ -261,7 +261,7 @@ impl Region {
         work
     }
 
-    /// Sessions that have a request in hand, waiting or inside.
+    /// Sessions with a current request, queued or running.
     pub fn active(&self) -> u32 {
         let active = |session| {
             self.session(session).is_some_and(|slot| {
@@ -271,7 +271,7 @@ impl Region {
         (0..self.high_water()).filter(|&session| active(session)).count() as u32
     }
 
-    /// Sessions that wait right now.
+    /// Queued sessions.
     pub fn waiting(&self) -> u32 {
         let waiting =
             |session| self.session(session).is_some_and(|slot| slot.state() == State::Queued);
@@ -279,7 +279,7 @@ impl Region {
     }
 }
 
-/// Whether a session in this state is being served.
+/// Whether a session in this state has been admitted.
 pub fn is_inside(state: State) -> bool {
     matches!(state, State::Running | State::Owed | State::Passing | State::Long)
 }

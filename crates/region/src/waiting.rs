@@ -31,7 +31,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    /// None.
+    /// No wait.
     pub const NONE: Wait = Wait { arrived: Nanos(0), hold_max: Nanos(0) };
 }
 

@@ -1,4 +1,4 @@
-//! The heartbeat and the stall detector; and what is set right once a second.
+//! Heartbeat and stall detector; and what is repaired once a second.
 
 use super::STOP;
 use super::reload::reclassify;
@@ -12,21 +12,21 @@ use headworks_region::{Mapping, Pause, State, clock};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Time between two heartbeats, and between two looks of the stall detector.
+/// Time between two heartbeats, and between two checks of the stall detector.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The same while sessions wait: time between two checks for permits that are not used.
+/// The same while sessions are queued: time between two checks for unused permits.
 const HEARTBEAT_INTERVAL_QUEUED: Duration = Duration::from_millis(10);
 
-/// Most sessions that the stall detector lets in beyond P.
+/// Most sessions that the stall detector admits beyond P.
 const BONUS_MAX: u32 = 512;
 
-/// The heartbeat and the stall detector, on a thread of its own: nothing that the rest of the
-/// daemon does can delay them.
+/// Heartbeat and stall detector, on a thread of its own, so that nothing else in the daemon can
+/// delay them.
 pub(super) fn send_heartbeats(region: Mapping) {
     let settings = region.control.settings();
     let mut detector = StallDetector::new(settings.stall, BONUS_MAX);
-    let mut swept_at = Nanos(0);
+    let mut repaired_at = Nanos(0);
     let mut seen = [0; PERMITS];
     let mut long = permit::long_after(None);
     let mut saturation = saturation::Watch::new(crate::config::cores());
@@ -49,10 +49,10 @@ pub(super) fn send_heartbeats(region: Mapping) {
         region.dispatch_all();
         saturation.tick(&region, now);
         region.lend_unused(now, long);
-        if now.since(swept_at) > Nanos::from_millis(1_000) {
-            swept_at = now;
+        if now.since(repaired_at) > Nanos::from_millis(1_000) {
+            repaired_at = now;
             reclassify(&region);
-            sweep_the_dead(&region);
+            release_dead_sessions(&region);
             region.reclaim(&mut seen);
             long = permit::long_after(region.usual_run());
         }
@@ -64,9 +64,9 @@ pub(super) fn send_heartbeats(region: Mapping) {
     }
 }
 
-/// A thread that ended while its session had a permit cannot give it back, and a process that ended
+/// A thread that ended while its session had a permit cannot give it back. A process that ended
 /// gives nothing back at all.
-fn sweep_the_dead(region: &Mapping) {
+fn release_dead_sessions(region: &Mapping) {
     for session in 0..region.high_water() {
         let Some(slot) = region.session(session) else { break };
         let process = slot.pid.load(Ordering::Relaxed);

@@ -17,7 +17,8 @@ use headworks_region::{PassReason, Pause, Protocol, State, clock, set_waker};
 
 const IN: u32 = libc::EPOLLIN as u32;
 
-/// `accept` returned a connection of a server whose event loops we follow from the first byte on.
+/// `accept` returned a connection of a server whose event loops are followed from the first byte
+/// on.
 pub fn accepted(fd: i32, protocol: Protocol) {
     set_waker(wake);
     let Some(region) = process::region() else { return };
@@ -25,7 +26,8 @@ pub fn accepted(fd: i32, protocol: Protocol) {
         region.count(Counter::FdTooLarge);
         return;
     };
-    // A predecessor whose end we did not see: its descriptor was closed by other means.
+    // An earlier connection whose end the hooks did not see: its descriptor was closed by other
+    // means.
     if connection.session_id().is_some() {
         close(fd, connection);
     }
@@ -42,7 +44,7 @@ pub fn accepted(fd: i32, protocol: Protocol) {
     }
 }
 
-/// A session's turn has come; this thread granted it.
+/// A session was admitted; this thread granted it.
 pub(super) fn wake(session_id: u32) -> bool {
     let Some((fd, connection)) = connection::of_session(session_id) else { return false };
     let Some(set) = connection.asked().and_then(|(set, ..)| section::find(set)) else {
@@ -105,8 +107,8 @@ pub(super) fn follow_server(connection: &'static LoopConnection, bytes: &[u8]) {
     }
 }
 
-/// All that a session asked for is answered, by a thread other than the loop's: its turn is over,
-/// unless something of it is open, or its next request has come meanwhile.
+/// A thread other than the loop's has answered all of a session's requests. Its turn is over,
+/// unless a transaction is open or its next request has come meanwhile.
 #[cold]
 fn answered_late(connection: &'static LoopConnection, session_id: u32) {
     let Some(set) = connection.asked().and_then(|(set, ..)| section::find(set)) else { return };
@@ -130,11 +132,11 @@ fn answered_late(connection: &'static LoopConnection, session_id: u32) {
             }
         });
         if done == Err(Refused::Busy) && connection.queue_state() == QueueState::Out {
-            // The loop ends it when it comes round.
+            // The loop ends it at its next wait.
             section.lists().put(fd, connection, QueueState::Served);
         }
     }
-    // Outside the section: whoever is next may have to be woken.
+    // Outside the section: the next session may have to be woken.
     if over && let Some(region) = process::region() {
         region.leave(session_id);
     }
@@ -159,7 +161,8 @@ fn with(connection: &'static LoopConnection, work: impl FnOnce(u32, &mut Inner))
     }
 }
 
-/// After bytes of either side: whether the conversation can still be followed, and whose it is.
+/// After bytes of either side: checks whether the connection can still be followed, and its
+/// identity.
 fn look_at_session(connection: &LoopConnection, session_id: u32, inner: &mut Inner) {
     let following = inner.framing.following();
     if following != Following::Yes || inner.paused {
@@ -198,8 +201,7 @@ fn follow(connection: &LoopConnection, session_id: u32, inner: &mut Inner, follo
     inner.paused = following != Following::Yes;
 }
 
-/// An operation on the connection failed: its events pass from here on, and nothing of it is looked
-/// at.
+/// An operation on the connection failed. Its events pass from here on, and it is not followed.
 pub(crate) fn abandon(connection: &'static LoopConnection) {
     let (Some(region), Some(session_id)) = (process::region(), connection.session_id()) else {
         return;
@@ -208,7 +210,7 @@ pub(crate) fn abandon(connection: &'static LoopConnection) {
     region.stop_following(session_id);
 }
 
-/// The socket is about to be shut down for reading, by whichever thread.
+/// A thread is about to shut the socket down for reading.
 pub fn shutting_down(fd: i32, connection: &'static LoopConnection) {
     let (Some(region), Some(session_id)) = (process::region(), connection.session_id()) else {
         return;
@@ -222,7 +224,7 @@ pub fn shutting_down(fd: i32, connection: &'static LoopConnection) {
     }
 }
 
-/// The socket is about to be closed, by whichever thread.
+/// A thread is about to close the socket.
 pub fn close(fd: i32, connection: &'static LoopConnection) {
     if super::is_foreign() {
         return;
@@ -255,7 +257,7 @@ pub fn close(fd: i32, connection: &'static LoopConnection) {
     }
 }
 
-/// A followed connection in the section of its set, with all that an operation needs.
+/// A followed connection inside its set's section, with all that an operation needs.
 pub(super) struct Turn<'a> {
     pub(super) lists: Lists,
     pub(super) fd: i32,
@@ -267,12 +269,12 @@ pub(super) struct Turn<'a> {
     pub(super) inner: &'a mut Inner,
 }
 
-/// Why nothing was done with a connection.
+/// Why an operation was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Refused {
-    /// The gate has no say in it (any more).
+    /// The connection bypasses the gate.
     Ungated,
-    /// Another thread is at it, and off its processor: nothing is decided yet.
+    /// Another thread uses it and does not run: try again later.
     Busy,
 }
 
@@ -298,14 +300,14 @@ impl Turn<'_> {
         self.lists.put(self.fd, self.connection, queue_state);
     }
 
-    /// An event says that there is something to read: whether it goes on. If not, the session is
-    /// held from here on.
+    /// An event reports bytes to read: returns whether it is passed on. If not, the session is held
+    /// from here on.
     pub(super) fn admit(&mut self, hung_up: bool) -> bool {
         match self.connection.queue_state() {
             QueueState::Served => return true,
             QueueState::Granted => {}
             QueueState::Held if !hung_up && self.slot.state() == State::Queued => {
-                // There is more to see than when it was looked at.
+                // There are more bytes than at the last check.
                 if self.inner.framing.looks_at_once() {
                     self.inner.peeked = false;
                     self.peek();
@@ -325,7 +327,7 @@ impl Turn<'_> {
                         self.region.reenter(self.session_id);
                     }
                 }
-                // There is no client any more that could be served out of turn.
+                // The client is gone, so nobody can be served out of turn.
                 _ if hung_up => self.arrives(),
                 _ if !self.inner.holding().is_empty() => {
                     self.arrives();
@@ -379,8 +381,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Accounts for the commands that were read since the last time; says how many there were, and
-    /// whether the turn is good for more.
+    /// Charges the commands that were read since the last time. Returns how many there were, and
+    /// whether the turn has quota for more.
     pub(super) fn account(&mut self) -> (u32, bool) {
         let (commands, passed) = self.inner.framing.commands();
         let fresh_passed = passed.wrapping_sub(self.inner.seen.1);
@@ -402,11 +404,11 @@ impl Turn<'_> {
         (0, true)
     }
 
-    /// The server has come back from what it did for this session. If there is `more` to read, the
-    /// list that it goes to is decided, too: granted or held.
+    /// The server is done with this session's event. If there is `more` to read, also decides
+    /// whether the session is granted or held.
     pub(super) fn settle(&mut self, more: bool) {
         if self.inner.framing.owes_answers() {
-            // Another thread is at it; when it has answered, the turn is over (`answered_late`).
+            // Another thread answers it; the turn is over once it has (`answered_late`).
             self.put(QueueState::Out);
             if more {
                 self.arrives();
@@ -417,7 +419,7 @@ impl Turn<'_> {
         let (fresh, quota_left) = self.account();
         let holding = self.inner.holding_between();
         self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
-        // A server that does not want the client's next bytes has not done with its last.
+        // A server that does not ask for the client's next bytes is not done with the last ones.
         let unfinished = self.connection.asked().is_some_and(|(_, events, _)| events & IN == 0);
         if !holding.is_empty() || unfinished {
             self.region.begin_gap(self.slot, self.now);
@@ -457,7 +459,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Looks at a session that is held: whether it passes, for whatever reason.
+    /// Checks whether a held session passes.
     pub(super) fn look(&mut self) {
         if self.inner.waiting && self.region.poll_wait(self.session_id, self.inner.wait).is_some() {
             self.inner.waiting = false;
@@ -465,7 +467,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The loop is about to sleep: looks at what a held session sent.
+    /// The loop is about to sleep: peeks at what a held session sent.
     pub(super) fn peek(&mut self) {
         if core::mem::replace(&mut self.inner.peeked, true)
             // Records say nothing.
@@ -485,8 +487,8 @@ impl Turn<'_> {
         Nanos(self.region.control.hold_max().0.saturating_sub(held.0))
     }
 
-    /// Lends the permit out of a session that keeps it idly for too long; else says how long it
-    /// may.
+    /// Lends the permit of a session that has idled for too long. Otherwise returns how much longer
+    /// it may idle.
     pub(super) fn lend(&mut self) -> Option<Nanos> {
         let idle = self.now.since(Nanos(self.slot.paused_ns.load(Ordering::Relaxed)));
         let left = self.region.keeps_for(self.slot).since(idle);
