@@ -84,7 +84,9 @@ fn text(report: &TuningReport) -> String {
     let outdated = report.fitted.as_ref().is_some_and(|fitted| fitted.outdated);
     let measured = measured(report);
     if measured.is_empty() && report.auto {
-        line("Nothing was measured yet: a search begins when there are users enough.".to_owned());
+        line(
+            "Nothing was measured yet: a search begins when there are sessions enough.".to_owned(),
+        );
     }
     if !measured.is_empty() {
         line(String::new());

@@ -260,7 +260,7 @@ fn switch(select: &cli::Select, off: bool) -> Result<()> {
             instance.name, instance.name
         );
     } else {
-        println!("the gate of `{}` is closed: at most P users are inside", instance.name);
+        println!("the gate of `{}` is closed: at most P sessions are inside", instance.name);
     }
     Ok(())
 }

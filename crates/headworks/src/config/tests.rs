@@ -207,7 +207,7 @@ fn a_wrong_type_says_what_to_write() {
     assert_refused(
         "[gate]\nparallelism = \"16\"",
         (2, 1),
-        &["`parallelism`", "a whole number from 1 to 1024 (users)"],
+        &["`parallelism`", "a whole number from 1 to 1024 (sessions)"],
     );
     assert_refused("[gate]\nstall_ms = 0.5", (2, 1), &["`stall_ms`", "whole number"]);
     assert_refused("[gate]\nmode = 3", (2, 1), &["`mode`", "`mode = \"...\"`"]);

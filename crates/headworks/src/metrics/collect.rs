@@ -58,7 +58,7 @@ impl Figures {
         let mut gauge = |name, help, value: f64| out.gauge(name, help, [(all.clone(), value)]);
         gauge(
             "parallelism",
-            "P: users inside at once, beside the bonus",
+            "P: sessions inside at once, beside the bonus",
             settings.parallelism.into(),
         )?;
         gauge(
@@ -66,15 +66,19 @@ impl Figures {
             "1 while P is looked for, 0 when it is fixed",
             yes(settings.auto),
         )?;
-        gauge("stall_bonus", "users that the stall detector lets in beyond P", now.bonus.into())?;
+        gauge(
+            "stall_bonus",
+            "sessions that the stall detector lets in beyond P",
+            now.bonus.into(),
+        )?;
         gauge(
             "quota_requests",
-            "zeta: requests of a round over all users, 0 for its minimum",
+            "zeta: requests of a round over all sessions, 0 for its minimum",
             settings.zeta.into(),
         )?;
         gauge(
             "gate_closed",
-            "1 if users may be held: mode enforce, not off, the daemon alive, and the server governed",
+            "1 if sessions may be held: mode enforce, not off, the daemon alive, and the server governed",
             yes(settings.mode == Mode::Enforce && !settings.off && !now.stale && !now.ungoverned),
         )?;
         gauge(
@@ -88,12 +92,11 @@ impl Figures {
             yes(now.stale),
         )?;
         if let Some(unfairness) = self.fairness.unfairness {
-            let help = "U_f over requests per weight of the users that were busy since the scrape before, 0 is fair";
+            let help = "U_f over requests per weight of the sessions that were busy since the scrape before, 0 is fair";
             gauge("unfairness", help, unfairness)?;
         }
         if let Some(variation) = self.fairness.latency_cv {
-            let help =
-                "variation of each user's latencies, averaged over users, since they connected";
+            let help = "variation of each session's latencies, averaged over sessions, since they connected";
             gauge("latency_variation", help, variation)?;
         }
         Ok(())
@@ -137,7 +140,7 @@ impl Figures {
             self.now.classes.iter().map(move |class| (self.labels(class), of(class)))
         };
         let weights = self.now.classes.iter().map(|class| (self.labels(class), class.weight));
-        out.gauge("class_weight", "weight of the class, or of each of its users", weights)?;
+        out.gauge("class_weight", "weight of the class, or of each of its sessions", weights)?;
         out.counter("requests", "requests answered", each(|class| class.totals.requests))?;
         out.counter(
             "admissions",

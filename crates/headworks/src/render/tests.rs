@@ -16,7 +16,9 @@ fn assert_says(text: &str, parts: &[&str]) {
 fn a_gate_under_load_shows_the_figures_that_matter() {
     let text = plain(&busy());
     assert!(
-        text.starts_with("mariadbd: the gate is closed: at most P = 16 users are inside at once\n"),
+        text.starts_with(
+            "mariadbd: the gate is closed: at most P = 16 sessions are inside at once\n"
+        ),
         "{text}"
     );
     assert_says(

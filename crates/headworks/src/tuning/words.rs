@@ -7,7 +7,7 @@ use headworks_policy::tuner::{Decision, InsufficientData, Phase, Why};
 /// What it is at.
 pub(super) fn phase(phase: Phase) -> &'static str {
     match phase {
-        Phase::Waiting => "open, waiting for more users or requests",
+        Phase::Waiting => "open, waiting for more sessions or requests",
         Phase::Sampling => "sampling",
         Phase::Climbing => "climbing",
         Phase::Comparing => "comparing with the open gate",
@@ -37,8 +37,8 @@ pub(super) fn decision(decision: &Decision) -> String {
     match decision {
         Decision::Began { parallelism, why } => {
             let why = match why {
-                Why::Sessions => "there are users enough",
-                Why::Grown => "there are half as many users again",
+                Why::Sessions => "there are sessions enough",
+                Why::Grown => "there are half as many sessions again",
                 Why::Time => "the latest search is long ago",
                 Why::Probe => "the open gate is better than what was held",
                 Why::Throughput => "throughput has shifted",
@@ -65,7 +65,7 @@ pub(super) fn decision(decision: &Decision) -> String {
         ),
         Decision::Abandoned { parallelism, insufficient } => {
             let insufficient = match insufficient {
-                InsufficientData::Sessions => "most users have left",
+                InsufficientData::Sessions => "most sessions have left",
                 InsufficientData::Requests => "hardly a request is answered",
             };
             format!(
@@ -141,9 +141,9 @@ mod tests {
             best_interval: 0.02,
         };
         for (each, part) in [
-            (began(Why::Sessions), "users enough: a search begins at P = 16"),
+            (began(Why::Sessions), "sessions enough: a search begins at P = 16"),
             (began(Why::Throughput), "throughput has shifted"),
-            (began(Why::Grown), "half as many users again"),
+            (began(Why::Grown), "half as many sessions again"),
             (began(Why::Time), "long ago"),
             (began(Why::Probe), "the open gate is better"),
             (
@@ -168,7 +168,7 @@ mod tests {
             ),
             (
                 Decision::Abandoned { parallelism: 16, insufficient: InsufficientData::Sessions },
-                "users have left: the search is given up, with P = 16",
+                "sessions have left: the search is given up, with P = 16",
             ),
             (
                 Decision::Abandoned { parallelism: 16, insufficient: InsufficientData::Requests },
