@@ -248,8 +248,8 @@ fn policy(users: u32) {
         for _ in 0..1000 {
             let began = Instant::now();
             let Some(Next::Admit(turn)) = gate.decide() else { unreachable!("they always wait") };
-            gate.wrr.end_turn(turn.user, 1);
-            gate.wrr.arrive(turn.user);
+            gate.wrr.end_turn(turn.session, 1);
+            gate.wrr.arrive(turn.session);
             times.push(began.elapsed().as_nanos() as u64);
         }
     }
@@ -280,7 +280,7 @@ fn admissions(
             scope.spawn(|| {
                 let user =
                     region.register(std::process::id(), clock::now()).expect("there is room");
-                let slot = region.user(user).expect("it was registered");
+                let slot = region.session(user).expect("it was registered");
                 let mut own = 0;
                 while !stop.load(Ordering::Relaxed) {
                     if matches!(region.enter(user, clock::now()), Entered::Passed(_)) {

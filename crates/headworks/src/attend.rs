@@ -28,10 +28,10 @@ pub fn run(args: &Attend) -> Result<()> {
     let instance = Instance::named(&args.name)?;
     let region = region(&instance)?;
     region.set_protocol(profile.protocol);
-    region.set_words(&profile.locks);
+    region.declare_locks(&profile.locks);
     region.set_pooled(args.pool_of_threads || profile.served_by == "event-loops");
-    let server_pid = region.beat.server.load(Ordering::Relaxed);
-    if region.beat.ungoverned() {
+    let server_pid = region.heartbeat.server.load(Ordering::Relaxed);
+    if region.heartbeat.ungoverned() {
         eprintln!("headworks: {}", daemon::says_ungoverned(server_pid));
     }
     let note = Note {
@@ -66,7 +66,7 @@ pub fn run(args: &Attend) -> Result<()> {
 fn region(instance: &Instance) -> Result<Mapping> {
     instance.refuse_elsewhere()?;
     if let Ok(region) = instance.open_region() {
-        let server = region.beat.server.load(Ordering::Relaxed);
+        let server = region.heartbeat.server.load(Ordering::Relaxed);
         if server != 0 && started_ticks(server).is_some() {
             return Ok(region);
         }
@@ -75,7 +75,7 @@ fn region(instance: &Instance) -> Result<Mapping> {
     instance.empty()?;
     let region = instance.create_in_place()?;
     if let Some(note) = kept {
-        region.beat.set_ungoverned(note.server_pid);
+        region.heartbeat.set_ungoverned(note.server_pid);
     }
     Ok(region)
 }

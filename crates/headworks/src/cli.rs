@@ -38,7 +38,7 @@ pub enum Command {
     ///
     /// The database's program is not changed: it runs under a preloaded library, in this very
     /// process (its process id, signals and exit code are what they would be without headworks),
-    /// with a small daemon beside it. At most P users run at once; the others wait their turn in
+    /// with a small daemon beside it. At most P sessions run at once; the others wait their turn in
     /// front of the database, in weighted round robin. If anything of headworks fails, everybody
     /// passes.
     Run(Run),
@@ -118,7 +118,7 @@ pub enum ModeArg {
     Observe,
     /// The same, while settings are tried
     DryRun,
-    /// Hold users so that at most P are inside
+    /// Hold sessions so that at most P are inside
     Enforce,
 }
 
@@ -255,11 +255,11 @@ pub struct Run {
     /// Configuration file (TOML): settings, classes, rules
     #[arg(long, short = 'c', value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// P: users inside at once, or `auto` to look for the best [default: auto, from the open gate
+    /// P: sessions inside at once, or `auto` to look for the best [default: auto, from the open gate
     /// on]
     #[arg(long, short = 'p', value_name = "P|auto", value_parser = parallelism)]
     pub parallelism: Option<Parallelism>,
-    /// ζ: requests of one scheduling round over all users; 0 for the least that gives each one
+    /// ζ: requests of one scheduling round over all sessions; 0 for the least that gives each one
     #[arg(long, short = 'q', value_name = "ZETA")]
     pub quota: Option<u32>,
     /// What the gate does [default: enforce]
@@ -336,7 +336,7 @@ pub struct Set {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub select: Select,
-    /// P: users inside at once, or `auto` to look for the best
+    /// P: sessions inside at once, or `auto` to look for the best
     #[arg(long, short = 'p', value_name = "P|auto", value_parser = parallelism)]
     pub parallelism: Option<Parallelism>,
     /// Try that P for so many seconds, then go back; a search for P rests meanwhile
@@ -344,7 +344,7 @@ pub struct Set {
     #[arg(conflicts_with_all = ["quota", "unfairness_max", "latency_cv_max", "mode", "count", "weight", "hold_ms_max",
         "idle_in_transaction_ms", "anticipation_us", "stall_ms"])]
     pub try_for: Option<Duration>,
-    /// ζ: requests of one scheduling round over all users; 0 for its minimum
+    /// ζ: requests of one scheduling round over all sessions; 0 for its minimum
     #[arg(long, short = 'q', value_name = "ZETA")]
     pub quota: Option<u32>,
     /// Let ζ grow while unfairness stays under this (0.1 for 10 %); 0 for no such bound
@@ -365,13 +365,13 @@ pub struct Set {
     /// Longest hold of a request, in milliseconds
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub hold_ms_max: Option<u64>,
-    /// How long a client may idle inside a transaction before its place is lent out
+    /// How long a client may idle inside a transaction before its permit is lent out
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pub idle_in_transaction_ms: Option<u64>,
-    /// How long a user inside its quota is waited for, in microseconds
+    /// How long a session inside its quota is waited for, in microseconds
     #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     pub anticipation_us: Option<u64>,
-    /// How long nothing may complete before one more user is admitted
+    /// How long nothing may complete before one more session is admitted
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u64).range(50..=3_600_000))]
     pub stall_ms: Option<u64>,
 }

@@ -17,7 +17,7 @@ pub use error::ConfigError;
 use headworks_policy::wrr::{ClassShare, Sharing, WEIGHT_ONE};
 use headworks_policy::{CLASSES, Nanos};
 use headworks_region::Region;
-use headworks_region::control::{Settings, TOKENS};
+use headworks_region::control::{PERMITS, Settings};
 use headworks_region::rules::Rule;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -90,7 +90,7 @@ pub fn cores() -> u32 {
 }
 
 /// The open gate, with which a search begins: P that holds nobody, the most that a region can hold.
-pub const OPEN: u32 = TOKENS as u32;
+pub const OPEN: u32 = PERMITS as u32;
 
 /// Reads and checks a configuration file.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
@@ -138,7 +138,7 @@ impl Config {
         // What the search has found stays, also if it is in force for a moment only; a P that the file fixes is there
         // to stay.
         if !self.settings.auto {
-            region.beat.set_passing(None);
+            region.heartbeat.set_temporary_p(None);
         }
         region.apply(&self.settings);
     }

@@ -53,7 +53,7 @@ pub enum Response {
 const REQUEST_BYTES_MAX: usize = 64 * 1024;
 
 /// How long either side waits for the other.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Asks the daemon of an instance.
 pub fn ask(instance: &Instance, request: &Request) -> Result<Response> {
@@ -66,8 +66,8 @@ pub fn ask(instance: &Instance, request: &Request) -> Result<Response> {
             instance.name
         )
     })?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let mut line = serde_json::to_string(request)?;
     line.push('\n');
     (&stream).write_all(line.as_bytes())?;
@@ -103,7 +103,7 @@ pub(crate) fn read_until(
     mut stream: &UnixStream,
     is_whole: impl Fn(&[u8]) -> bool,
 ) -> Result<Vec<u8>> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut line = Vec::new();
     let mut chunk = [0; 4096];
     while line.len() < REQUEST_BYTES_MAX {
@@ -118,7 +118,7 @@ pub(crate) fn read_until(
 }
 
 pub(crate) fn write_all(mut stream: &UnixStream, mut bytes: &[u8]) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while !bytes.is_empty() {
         stream.set_write_timeout(Some(time_left(deadline)?))?;
         let count = stream.write(bytes)?;

@@ -1,10 +1,10 @@
-//! The daemon of one instance: the sign of life, the stall detector, the figures, the reload.
+//! The daemon of one instance: the heartbeat, the stall detector, the figures, the reload.
 //!
 //! It is not needed for a request to be served: if it dies or stops, everybody passes within a
 //! second, and a new one can be started beside the running database. It ends with the database
 //! and removes the instance.
 
-mod beat;
+mod heartbeat;
 mod priority;
 mod reload;
 mod saturation;
@@ -35,23 +35,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Longest time between two looks of the loops that set P and ζ, in milliseconds.
-const LOOK_MS: i32 = 100;
+const POLL_INTERVAL_MS: i32 = 100;
 
 /// The same while a P is tried: a sample that loses is left after 150 ms.
-const LOOK_TRIED_MS: i32 = 50;
+const POLL_INTERVAL_TRIED_MS: i32 = 50;
 
 /// Time between two snapshots.
-const TICK: Nanos = Nanos::from_millis(500);
+const SNAPSHOT_INTERVAL: Nanos = Nanos::from_millis(500);
 
 /// Window over which rates and unfairness are taken.
 const WINDOW: Nanos = Nanos::from_millis(5_000);
 
 /// How long a daemon that was asked to end waits for its database to do so first. A service
 /// manager asks both at once.
-const FAREWELL: Nanos = Nanos::from_millis(90_000);
+const SHUTDOWN_GRACE: Nanos = Nanos::from_millis(90_000);
 
 /// Time between two looks at the daemon before this one.
-const AGAIN: Duration = Duration::from_millis(10);
+const PREDECESSOR_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -83,7 +83,7 @@ impl Daemon {
         self.companion.tick(&self.region);
         let turns = || self.region.work().turns;
         let settings = self.region.control.settings();
-        let own = self.history.back().is_none_or(|last| now.since(last.now) >= TICK);
+        let own = self.history.back().is_none_or(|last| now.since(last.now) >= SNAPSHOT_INTERVAL);
         if !own && !self.quota.is_due(&settings, now, turns) {
             return;
         }
@@ -165,7 +165,7 @@ impl Daemon {
     fn server_left(&mut self) {
         log::line(&format!("the server (process {}) has ended", self.note.server_pid));
         // Unless the next one is there already.
-        let server = &self.region.beat.server;
+        let server = &self.region.heartbeat.server;
         let gone = self.note.server_pid;
         let _ = server.compare_exchange(gone, 0, Ordering::Relaxed, Ordering::Relaxed);
         self.note = Note { server_pid: 0, server_started_ticks: 0, ..self.note.clone() };
@@ -176,10 +176,10 @@ impl Daemon {
 
     /// A descriptor of the server that has come since; negative if none has.
     fn look_for_server(&mut self) -> i32 {
-        let server = self.region.beat.server.load(Ordering::Relaxed);
+        let server = self.region.heartbeat.server.load(Ordering::Relaxed);
         let Some(note) = self.note.of_server(server).filter(|_| server != 0) else {
             // What has come and gone in between is no server any more.
-            let _ = self.region.beat.server.compare_exchange(
+            let _ = self.region.heartbeat.server.compare_exchange(
                 server,
                 0,
                 Ordering::Relaxed,
@@ -233,10 +233,10 @@ pub fn run(
     let listener = UnixListener::bind(&socket)
         .with_context(|| format!("cannot listen on {}", socket.display()))?;
     std::fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
-    region.beat.daemon.store(std::process::id(), Ordering::Relaxed);
-    region.beat.server.store(note.server_pid, Ordering::Relaxed);
-    let ungoverned = region.beat.ungoverned().then_some(note.server_pid);
-    region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+    region.heartbeat.daemon.store(std::process::id(), Ordering::Relaxed);
+    region.heartbeat.server.store(note.server_pid, Ordering::Relaxed);
+    let ungoverned = region.heartbeat.ungoverned().then_some(note.server_pid);
+    region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
     if let Err(error) = log::also_to(&instance.log_path()) {
         let path = instance.log_path();
         log::line(&format!("decisions go to standard error only: {}: {error}", path.display()));
@@ -245,7 +245,9 @@ pub fn run(
     ungoverned.iter().for_each(|&server| log::line(&says_ungoverned(server)));
     priority::lock_memory();
     let beater = std::thread::Builder::new().name("hw-beat".to_owned());
-    let beater = beater.spawn(move || beat::beat(region)).context("cannot start a thread")?;
+    let beater = beater
+        .spawn(move || heartbeat::send_heartbeats(region))
+        .context("cannot start a thread")?;
     priority::step_back();
     let metrics = Metrics::start(&instance, region)?;
     let mut daemon = Daemon {
@@ -278,7 +280,7 @@ pub fn run(
     let mut listens = true;
     loop {
         daemon.tick();
-        if asked_to_end.is_some_and(|since| clock::now().since(since) > FAREWELL) {
+        if asked_to_end.is_some_and(|since| clock::now().since(since) > SHUTDOWN_GRACE) {
             break;
         }
         let clients = if listens { listener.as_raw_fd() } else { -1 };
@@ -288,7 +290,7 @@ pub fn run(
             events: libc::POLLIN,
             revents: 0,
         });
-        let look_ms = if daemon.tuning.tries() { LOOK_TRIED_MS } else { LOOK_MS };
+        let look_ms = if daemon.tuning.tries() { POLL_INTERVAL_TRIED_MS } else { POLL_INTERVAL_MS };
         // SAFETY: the array and its length belong together.
         unsafe { libc::poll(fds.as_mut_ptr(), 3, look_ms) };
         if fds[0].revents != 0 {
@@ -302,7 +304,7 @@ pub fn run(
             daemon.server_left();
         }
         // Another process has turned out to be the server: a helper of it had accepted first.
-        let server = daemon.region.beat.server.load(Ordering::Relaxed);
+        let server = daemon.region.heartbeat.server.load(Ordering::Relaxed);
         if pidfd >= 0 && daemon.note.attended && server != 0 && server != daemon.note.server_pid {
             // SAFETY: the descriptor is ours.
             unsafe { libc::close(pidfd) };
@@ -317,7 +319,7 @@ pub fn run(
             }
         }
         // Another daemon was started while this one stood still.
-        if other_lives(daemon.region.beat.daemon.load(Ordering::Relaxed)) {
+        if other_lives(daemon.region.heartbeat.daemon.load(Ordering::Relaxed)) {
             break;
         }
         if fds[1].revents != 0 {
@@ -343,7 +345,7 @@ pub fn run(
         }
     }
     // Unless it is another daemon's by now.
-    if !other_lives(daemon.region.beat.daemon.load(Ordering::Relaxed)) {
+    if !other_lives(daemon.region.heartbeat.daemon.load(Ordering::Relaxed)) {
         daemon.tuning.end(&daemon.region);
     }
     STOP.store(true, Ordering::Relaxed);
@@ -352,18 +354,18 @@ pub fn run(
 }
 
 /// The daemon before this one, if it still does its work. One that was killed may need a moment to be gone on a busy
-/// machine, but gives no more signs of life; that is waited for.
+/// machine, but sends no more heartbeats; that is waited for.
 fn rival(region: &Mapping) -> Option<u32> {
-    let sign = region.beat.alive_ns.load(Ordering::Relaxed);
+    let sign = region.heartbeat.alive_ns.load(Ordering::Relaxed);
     loop {
-        let other = region.beat.daemon.load(Ordering::Relaxed);
-        if !other_lives(other) || region.beat.stale(clock::now()) {
+        let other = region.heartbeat.daemon.load(Ordering::Relaxed);
+        if !other_lives(other) || region.heartbeat.stale(clock::now()) {
             return None;
         }
-        if region.beat.alive_ns.load(Ordering::Relaxed) != sign {
+        if region.heartbeat.alive_ns.load(Ordering::Relaxed) != sign {
             return Some(other);
         }
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(PREDECESSOR_POLL_INTERVAL);
     }
 }
 

@@ -25,7 +25,9 @@ pub fn run(args: &ExplainGate) -> Result<()> {
     let report = match control::ask(&instance, &Request::Tuning)? {
         Response::Tuning(report) => report,
         Response::Error(error) => bail!("{error}"),
-        _ => bail!("the daemon answered something else than was asked"),
+        _ => bail!(
+            "unexpected reply from the daemon: is it another version?\n  compare: headworks --version; headworks doctor"
+        ),
     };
     if let Some(path) = output {
         let svg = picture::draw(&report)?;
@@ -82,7 +84,9 @@ fn text(report: &TuningReport) -> String {
     let outdated = report.fitted.as_ref().is_some_and(|fitted| fitted.outdated);
     let measured = measured(report);
     if measured.is_empty() && report.auto {
-        line("Nothing was measured yet: a search begins when there are users enough.".to_owned());
+        line(
+            "Nothing was measured yet: a search begins when there are sessions enough.".to_owned(),
+        );
     }
     if !measured.is_empty() {
         line(String::new());

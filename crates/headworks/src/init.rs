@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 /// How long the daemon has to remove the instance when the server has ended. The kernel kills
 /// whatever is left when this process ends.
-const FAREWELL: Duration = Duration::from_millis(1_000);
+const SHUTDOWN_GRACE: Duration = Duration::from_millis(1_000);
 
 /// Time between two looks at processes whose signal was missed.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Stays behind if this is the first process of its PID namespace, and returns in a child. To be
 /// called before there are threads.
@@ -63,7 +63,7 @@ fn attend(server: i32, all: &libc::sigset_t) -> i32 {
                 return code_of(status);
             }
         }
-        let Some((signal, code)) = next_signal(all, LOOK) else { continue };
+        let Some((signal, code)) = next_signal(all, POLL_INTERVAL) else { continue };
         // The terminal's signals come from the kernel, to the server as well.
         let from_a_process = code <= 0;
         if signal != libc::SIGCHLD && from_a_process && handles(server, signal) {
@@ -78,7 +78,7 @@ fn bury_the_rest(all: &libc::sigset_t) {
     let begun = Instant::now();
     loop {
         while ended().is_some() {}
-        let left = FAREWELL.saturating_sub(begun.elapsed());
+        let left = SHUTDOWN_GRACE.saturating_sub(begun.elapsed());
         if left.is_zero() || Error::last_os_error().raw_os_error() == Some(libc::ECHILD) {
             return;
         }
@@ -99,10 +99,10 @@ fn ended() -> Option<(i32, i32)> {
 }
 
 /// The next signal, and where it comes from as `si_code` has it.
-fn next_signal(all: &libc::sigset_t, patience: Duration) -> Option<(i32, i32)> {
+fn next_signal(all: &libc::sigset_t, timeout: Duration) -> Option<(i32, i32)> {
     let timeout = libc::timespec {
-        tv_sec: patience.as_secs() as libc::time_t,
-        tv_nsec: patience.subsec_nanos().into(),
+        tv_sec: timeout.as_secs() as libc::time_t,
+        tv_nsec: timeout.subsec_nanos().into(),
     };
     // SAFETY: all zero bytes are a valid structure; all three outlive the call.
     unsafe {

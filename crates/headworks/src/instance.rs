@@ -276,15 +276,15 @@ impl Instance {
         self.view_region().is_ok_and(View::is_foreign)
     }
 
-    /// Whether a daemon in another PID namespace gives signs of life. One that was killed just
+    /// Whether a daemon in another PID namespace sends heartbeats. One that was killed just
     /// now is waited for.
     pub fn lives_elsewhere(&self) -> bool {
         let Some(view) = self.view_region().ok().filter(|view| view.is_foreign()) else {
             return false;
         };
-        let sign = || view.beat().alive_ns.load(Ordering::Relaxed);
+        let sign = || view.heartbeat().alive_ns.load(Ordering::Relaxed);
         let first = sign();
-        while !view.beat().stale(clock::now()) {
+        while !view.heartbeat().stale(clock::now()) {
             if sign() != first {
                 return true;
             }

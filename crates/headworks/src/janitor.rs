@@ -19,7 +19,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 /// Time between two looks whether the daemon lives, while there are groups to care for.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Splits; returns in the daemon's process only, which belongs to this user and group, and says who
 /// cares for control groups. To be called before there are threads.
@@ -74,7 +74,7 @@ fn care(instance: &Instance, daemon: i32, pipe: OwnedFd) {
     loop {
         worker.tick(&region);
         reporter.tell(worker.status());
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
         let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
         // The child stays to be waited for. It is ours, so its number is not negative.
         // SAFETY: the structure outlives the call.

@@ -1,4 +1,4 @@
-//! What the daemon writes into its log: what changed, and why users are treated otherwise than by the
+//! What the daemon writes into its log: what changed, and why sessions are treated otherwise than by the
 //! rule.
 //!
 //! It goes to standard error, which a service's manager keeps and a terminal forgets, and to a file of bounded size
@@ -13,7 +13,7 @@ use crate::render::printable;
 use file::LogFile;
 use headworks_policy::Nanos;
 use headworks_region::State;
-use headworks_region::snapshot::{Snapshot, UserView};
+use headworks_region::snapshot::{SessionView, Snapshot};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
@@ -21,7 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 /// Time between two lines about the same reason.
-const EVERY: Nanos = Nanos::from_millis(10_000);
+const REPEAT_INTERVAL: Nanos = Nanos::from_millis(10_000);
 
 /// Counters that are the ordinary course of things.
 const ORDINARY: &[&str] = &[
@@ -90,7 +90,7 @@ impl Log {
         for (name, help, value) in &now.counters {
             let entry = self.said.entry(name).or_insert((*value, None));
             let fresh = value.saturating_sub(entry.0);
-            let soon = entry.1.is_some_and(|said| now.now.since(said) < EVERY);
+            let soon = entry.1.is_some_and(|said| now.now.since(said) < REPEAT_INTERVAL);
             if first || fresh == 0 || soon || ORDINARY.contains(name) {
                 continue;
             }
@@ -107,17 +107,17 @@ impl Log {
 
 /// Who waits, and who is probably waited for.
 fn stall(now: &Snapshot) -> String {
-    let waiting = now.users.iter().filter(|user| user.state == State::Waiting).count();
-    let inside = now.users.iter().filter(|user| user.state == State::Inside);
-    let longest = inside.min_by_key(|user| user.admitted.0);
-    let who = longest.map_or(String::new(), |user: &UserView| {
-        let [account, _, _, address] = &user.identity;
+    let waiting = now.sessions.iter().filter(|session| session.state == State::Queued).count();
+    let inside = now.sessions.iter().filter(|session| session.state == State::Running);
+    let longest = inside.min_by_key(|session| session.admitted.0);
+    let who = longest.map_or(String::new(), |session: &SessionView| {
+        let [account, _, _, address] = &session.identity;
         // Clients choose their names, and none of them ends the line.
         let (account, address) = (printable(account), printable(address));
         format!(
             "; inside for longest: user {} ({account}@{address}), {:.1} s",
-            user.user,
-            now.now.since(user.admitted).as_millis_f64() / 1e3
+            session.session,
+            now.now.since(session.admitted).as_millis_f64() / 1e3
         )
     });
     format!("; {waiting} wait{who}; see: headworks status")
@@ -135,7 +135,7 @@ mod tests {
             settings: Settings { mode, ..Settings::default() },
             counters: vec![
                 ("stalls", "nothing completed", stalls),
-                ("lent", "a token was lent", lent),
+                ("lent", "a permit was lent", lent),
             ],
             ..crate::views::snapshot(Vec::new(), Vec::new())
         }
@@ -143,11 +143,11 @@ mod tests {
 
     #[test]
     fn a_clients_name_cannot_write_a_line_of_its_own() {
-        let mut inside = crate::views::user(3, 0);
-        inside.state = State::Inside;
+        let mut inside = crate::views::session(3, 0);
+        inside.state = State::Running;
         inside.identity[0] = "eve\n2026-01-01T00:00:00.000Z all is well\x1b[2J".to_owned();
-        let users = vec![inside];
-        let said = stall(&Snapshot { users, ..snapshot(500, Mode::Enforce, 1, 0) });
+        let sessions = vec![inside];
+        let said = stall(&Snapshot { sessions, ..snapshot(500, Mode::Enforce, 1, 0) });
         assert!(said.contains("(eve\u{fffd}2026") && said.contains("well\u{fffd}[2J@"), "{said:?}");
         assert!(!said.contains(char::is_control), "{said:?}");
     }

@@ -158,7 +158,9 @@ fn order(instance: &Instance, request: &Request) -> Result<String> {
         Response::Done(done) => Ok(done),
         Response::Error(error) => bail!("{error}"),
         Response::Status(_) | Response::Tuning(_) => {
-            bail!("the daemon answered something else than was asked")
+            bail!(
+                "unexpected reply from the daemon: is it another version?\n  compare: headworks --version; headworks doctor"
+            )
         }
     }
 }
@@ -213,9 +215,9 @@ fn set(args: &cli::Set) -> Result<()> {
     }
     let fixed = matches!(args.parallelism, Some(cli::Parallelism::Fixed(_)));
     // What is in force for a moment only is there to stay if it is what an operator fixes.
-    let stays = fixed && region.beat.passing().is_some();
+    let stays = fixed && region.heartbeat.temporary_p().is_some();
     if stays {
-        region.beat.set_passing(None);
+        region.heartbeat.set_temporary_p(None);
     }
     if settings == before && !stays && !args.weight.is_empty() {
         println!("the weights are in force until the next reload or restart");
@@ -250,14 +252,14 @@ fn switch(select: &cli::Select, off: bool) -> Result<()> {
              passes until the database is restarted",
             instance.name
         );
-    } else if region.beat.stale(clock::now()) {
+    } else if region.heartbeat.stale(clock::now()) {
         println!(
-            "the gate of `{}` is switched on, but its daemon gives no sign of life, so everybody passes\n  \
+            "the gate of `{}` is switched on, but its daemon sends no heartbeat, so everybody passes\n  \
              start it again: headworks daemon --name {}",
             instance.name, instance.name
         );
     } else {
-        println!("the gate of `{}` is closed: at most P users are inside", instance.name);
+        println!("the gate of `{}` is closed: at most P sessions are inside", instance.name);
     }
     Ok(())
 }

@@ -1,23 +1,24 @@
 //! ζ as large as fairness and steadiness allow: the daemon's side of the policy.
 //!
-//! A window lasts until the users of each class could have had enough turns for unfairness to be told from chance
-//! ([`QuotaLimits::ends`]). A class that had too few of them, because its statements take minutes, says nothing of ζ and
-//! keeps nobody from judging the others.
+//! A window lasts until the sessions of each class could have had enough turns for unfairness to be
+//! told from chance ([`QuotaLimits::ends`]). A class that had too few of them, because its
+//! statements take minutes, says nothing of ζ and keeps nobody from judging the others.
 //!
-//! A window may be as short as a scheduling round of AppleS, 100 ms. A whole snapshot that often would cost too much where
-//! there are thousands of users, so between the daemon's own, which are half a second apart, one is only taken if the
-//! window can be over by then ([`Quota::is_due`]).
+//! A window may be as short as a scheduling round of AppleS, 100 ms. A whole snapshot that often
+//! would cost too much where there are thousands of sessions, so between the daemon's own, which
+//! are half a second apart, one is only taken if the window can be over by then
+//! ([`Quota::is_due`]).
 
 use headworks_policy::Nanos;
 use headworks_policy::metrics::{coefficient_of_variation, latency_variability, unfairness};
-use headworks_policy::quota::{QuotaControl, QuotaLimits, QuotaSight};
+use headworks_policy::quota::{QuotaControl, QuotaLimits, QuotaObservation};
 use headworks_region::control::Settings;
-use headworks_region::snapshot::{ClassView, Snapshot, UserView};
+use headworks_region::snapshot::{ClassView, SessionView, Snapshot};
 use headworks_region::{Mapping, Mode, State};
 use std::collections::HashMap;
 
-/// Part of a window for which a user that counts has had a request in hand. Between the statements of a transaction the
-/// client thinks, too.
+/// Part of a window for which a session that counts has had a request in hand. Between the
+/// statements of a transaction the client thinks, too.
 const BACKLOGGED: f64 = 0.5;
 
 /// Largest ζ, as in a configuration.
@@ -39,15 +40,17 @@ struct Under {
     before: Snapshot,
     /// Turns of the region when it began.
     turns: u64,
-    /// Turns of the region for one of a mean user of the class that has the fewest, as it was last seen.
+    /// Turns of the region for one of a mean session of the class that has the fewest, as it was
+    /// last seen.
     pace: f64,
     /// Snapshots that found it not to be over.
     looks: u32,
 }
 
 impl Quota {
-    /// Whether the window can be over, so that a snapshot is worth its price: by the time that has passed and by
-    /// `turns`, how many have ended in the region so far. It asks for those only if the time does not tell.
+    /// Whether the window can be over, so that a snapshot is worth its price: by the time that has
+    /// passed and by `turns`, how many have ended in the region so far. It asks for those only if
+    /// the time does not tell.
     pub fn is_due(&self, settings: &Settings, now: Nanos, turns: impl FnOnce() -> u64) -> bool {
         let (Some(limits), Some(under)) = (limits(settings), &self.window) else { return false };
         let lasted = now.since(under.before.now);
@@ -80,8 +83,8 @@ impl Quota {
             under.looks += 1;
             return;
         }
-        let sight = window.sight(&limits);
-        let zeta = self.control.look(&limits, sight).round() as u32;
+        let observation = window.observation(&limits);
+        let zeta = self.control.observe(&limits, observation).round() as u32;
         *under = Under { before: now.clone(), turns, pace: under.pace, looks: 0 };
         if zeta != settings.zeta {
             region.tune_quota(zeta);
@@ -101,8 +104,8 @@ fn limits(settings: &Settings) -> Option<QuotaLimits> {
     })
 }
 
-/// Weight of a user of a class of which so many want something at a time. The policy divides the weight of a class
-/// that shares it among those, whoever else is connected.
+/// Weight of a session of a class of which so many want something at a time. The policy divides the
+/// weight of a class that shares it among those, whoever else is connected.
 pub fn weight_of_each(now: &Snapshot, class: u32, wanting: f64) -> f64 {
     let view = now.classes.iter().find(|view| view.class == class);
     let each = |view: &ClassView| {
@@ -111,35 +114,35 @@ pub fn weight_of_each(now: &Snapshot, class: u32, wanting: f64) -> f64 {
     view.map_or(1.0, each).max(1e-6)
 }
 
-/// Time in which a user had a request in hand, since `past` was seen at `from`: those that were answered, less what of
-/// them was before, and the one that is not answered yet. Requests that were answered together count it each, so a user
-/// with long pipelines counts as backlogged sooner than others.
-fn wanted(past: &UserView, user: &UserView, from: Nanos, until: Nanos) -> Nanos {
-    let answered = |user: &UserView| user.totals.wait + user.totals.run;
-    let open = |user: &UserView, at: Nanos| {
-        let is = matches!(
-            user.state,
-            State::Waiting | State::Inside | State::Overdraft | State::Passing
-        );
-        if is { at.since(user.arrived) } else { Nanos(0) }
+/// Time in which a session had a request in hand, since `past` was seen at `from`: those that were
+/// answered, less what of them was before, and the one that is not answered yet. Requests that were
+/// answered together count it each, so a session with long pipelines counts as backlogged sooner
+/// than others.
+fn wanted(past: &SessionView, session: &SessionView, from: Nanos, until: Nanos) -> Nanos {
+    let answered = |session: &SessionView| session.totals.wait + session.totals.run;
+    let open = |session: &SessionView, at: Nanos| {
+        let is =
+            matches!(session.state, State::Queued | State::Running | State::Owed | State::Passing);
+        if is { at.since(session.arrived) } else { Nanos(0) }
     };
-    (answered(user) + open(user, until)).since(answered(past) + open(past, from))
+    (answered(session) + open(session, until)).since(answered(past) + open(past, from))
 }
 
-/// Users of a class that wanted something most of the time.
+/// Sessions of a class that wanted something most of the time.
 #[derive(Default)]
 struct OfClass {
     turns: u64,
     requests: u64,
-    /// Requests for each weight, and variation of latencies, of each user.
+    /// Requests for each weight, and variation of latencies, of each session.
     shares: Vec<f64>,
     variations: Vec<Option<f64>>,
-    /// Users that wanted something at a time: also a part of each that wanted something now and then.
+    /// Sessions that wanted something at a time: also a part of each that wanted something now and
+    /// then.
     wanting: f64,
 }
 
 impl OfClass {
-    /// Turns of a mean user.
+    /// Turns of a mean session.
     fn turns_each(&self) -> f64 {
         self.turns as f64 / self.shares.len().max(1) as f64
     }
@@ -148,29 +151,35 @@ impl OfClass {
 struct Window(HashMap<u32, OfClass>);
 
 impl Window {
-    /// Of users that wanted something most of the time: U_f is about those that are backlogged. Whoever waited all the
-    /// time counts with nothing; whoever pauses for longer than it asks takes less than its share by itself.
+    /// Over sessions that were backlogged most of the time, as U_f requires. A session that was
+    /// queued for the whole window counts with 0 requests. A session that is idle more than half of
+    /// it is left out: it does not want its full share.
     fn new(before: &Snapshot, now: &Snapshot) -> Window {
-        let earlier: HashMap<(u32, u32), &UserView> =
-            before.users.iter().map(|user| ((user.user, user.generation), user)).collect();
+        let earlier: HashMap<(u32, u32), &SessionView> = before
+            .sessions
+            .iter()
+            .map(|session| ((session.session, session.generation), session))
+            .collect();
         let span = now.now.since(before.now).0 as f64;
         let mut classes: HashMap<u32, OfClass> = HashMap::new();
         let mut now_and_then: HashMap<u32, f64> = HashMap::new();
-        for user in now.users.iter().filter(|user| !user.bypass) {
-            let Some(past) = earlier.get(&(user.user, user.generation)) else { continue };
-            let part = wanted(past, user, before.now, now.now).0 as f64 / span;
+        for session in now.sessions.iter().filter(|session| !session.bypass) {
+            let Some(past) = earlier.get(&(session.session, session.generation)) else { continue };
+            let part = wanted(past, session, before.now, now.now).0 as f64 / span;
             if part < BACKLOGGED {
-                *now_and_then.entry(user.class).or_default() += part;
+                *now_and_then.entry(session.class).or_default() += part;
                 continue;
             }
-            let class = classes.entry(user.class).or_default();
+            let class = classes.entry(session.class).or_default();
             class.wanting += 1.0;
-            let requests = user.totals.requests.saturating_sub(past.totals.requests);
+            let requests = session.totals.requests.saturating_sub(past.totals.requests);
             class.requests += requests;
-            class.turns += user.totals.turns.saturating_sub(past.totals.turns);
+            class.turns += session.totals.turns.saturating_sub(past.totals.turns);
             class.shares.push(requests as f64);
-            let (sum, squares) =
-                (user.latency_ms.0 - past.latency_ms.0, user.latency_ms.1 - past.latency_ms.1);
+            let (sum, squares) = (
+                session.latency_ms.0 - past.latency_ms.0,
+                session.latency_ms.1 - past.latency_ms.1,
+            );
             class.variations.push(coefficient_of_variation(requests, sum, squares));
         }
         for (number, class) in &mut classes {
@@ -181,11 +190,11 @@ impl Window {
         Window(classes)
     }
 
-    fn users(&self) -> usize {
+    fn sessions(&self) -> usize {
         self.0.values().map(|class| class.shares.len()).sum()
     }
 
-    /// Turns of a mean user of the class that had the fewest.
+    /// Turns of a mean session of the class that had the fewest.
     fn turns_least(&self) -> f64 {
         self.0.values().map(OfClass::turns_each).reduce(f64::min).unwrap_or(0.0)
     }
@@ -194,19 +203,19 @@ impl Window {
     fn step(&self) -> f64 {
         let sum = |of: fn(&OfClass) -> u64| self.0.values().map(of).sum::<u64>() as f64;
         let requests = sum(|class| class.requests) / sum(|class| class.turns).max(1.0);
-        QuotaLimits::step(requests, self.users() as f64)
+        QuotaLimits::step(requests, self.sessions() as f64)
     }
 
     /// What it shows of classes that had turns enough.
-    fn sight(&self, limits: &QuotaLimits) -> QuotaSight {
+    fn observation(&self, limits: &QuotaLimits) -> QuotaObservation {
         let judged = || self.0.values().filter(|class| limits.judges(class.turns_each()));
         let shares: Vec<f64> = judged().flat_map(|class| class.shares.iter().copied()).collect();
         let known = shares.len() >= 2;
         let variations = judged().flat_map(|class| class.variations.iter().copied());
-        QuotaSight {
+        QuotaObservation {
             unfairness: unfairness(shares).filter(|_| known),
             variability: latency_variability(variations).filter(|_| known),
-            least: self.users().max(1) as f64,
+            least: self.sessions().max(1) as f64,
         }
     }
 }

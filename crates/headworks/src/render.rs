@@ -37,7 +37,7 @@ pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
     };
     match (status.gate.as_str(), status.mode.as_str()) {
         ("closed", _) => {
-            (Tone::Good, format!("closed: at most P = {p} users are inside at once"), None)
+            (Tone::Good, format!("closed: at most P = {p} sessions are inside at once"), None)
         }
         ("ungoverned", _) => (
             Tone::Bad,
@@ -56,18 +56,18 @@ pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
         ),
         ("stale", _) => (
             Tone::Bad,
-            "stale: its daemon gives no sign of life, so everybody passes".to_owned(),
+            "stale: its daemon sends no heartbeat, so everybody passes".to_owned(),
             mend("daemon", "starts the daemon again; no connection is dropped"),
         ),
         (_, "dry-run") => (
             Tone::Notice,
             format!("open: a dry run holds nobody and replays what P = {p} would have changed"),
-            mend("set --mode enforce", "holds users from then on"),
+            mend("set --mode enforce", "holds sessions from then on"),
         ),
         (_, mode) => (
             Tone::Notice,
             format!("open: the mode `{}` measures and holds nobody", printable(mode)),
-            mend("set --mode enforce", "holds users from then on"),
+            mend("set --mode enforce", "holds sessions from then on"),
         ),
     }
 }

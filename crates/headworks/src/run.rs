@@ -348,13 +348,13 @@ impl Plan<'_> {
         let Plan { args, profile, binary, instance, owner, .. } = self;
         let region = instance.create(*owner)?;
         region.set_protocol(profile.protocol);
-        region.set_words(&profile.locks);
+        region.declare_locks(&profile.locks);
         let pooled = profile.served_by == "event-loops";
         region.set_pooled(pooled || self.settings.as_ref().is_some_and(has_pool));
         let note = self.note()?;
         instance.write_note(&note, *owner)?;
         apply_config(&region, &self.config, note.extra_port, &profile.bypass);
-        region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+        region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
         let io = args.io.is_some() || self.config.io.kind != SplitKind::Noop;
         if io {
             let region = instance.create_io(*owner)?;

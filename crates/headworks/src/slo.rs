@@ -1,13 +1,14 @@
 //! Latency targets: the daemon's side of the policy. It measures the classes that have a target and
 //! sets their weights.
 //!
-//! The region holds the weight that was found; what the class weighs by itself is only in the configuration. So the
-//! daemon hands over the configuration's weights at its start and at each reload ([`Slo::configure`]): what a class
-//! keeps in any case must not follow what was found, or it would sink or rise with each daemon that takes over.
+//! The region holds the weight that was found. The class's own weight is only in the configuration,
+//! so the daemon passes the configuration's weights at its start and at each reload
+//! ([`Slo::configure`]). If the least weight of a class followed what was found, it would sink or
+//! rise with each new daemon.
 
 use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, bounds, percentile};
-use headworks_policy::slo::{SloControl, SloLimits, SloSight, Standing, TARGETS, Target};
+use headworks_policy::slo::{SloControl, SloLimits, SloObservation, TARGETS, Target, TargetState};
 use headworks_policy::wrr::{ClassShare, Sharing};
 use headworks_region::snapshot::{ClassView, Snapshot};
 use headworks_region::{Mapping, Mode, State};
@@ -25,7 +26,7 @@ const WINDOW_MAX: Nanos = Nanos::from_millis(10_000);
 /// says nothing.
 const BEYOND: f64 = 10.0;
 
-/// How a class stands against its target.
+/// A class and its target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SloStatus {
     /// Class.
@@ -34,9 +35,10 @@ pub struct SloStatus {
     pub percentile: f64,
     /// Latency that it may have.
     pub target_ms: f64,
-    /// Latency that it had in the last window; `None` before the first one, and if nothing was answered in it.
+    /// Latency in the last window. `None` before the first one, and if nothing was answered in it.
     pub latency_ms: Option<f64>,
-    /// `held`, `raising`, `bounded` (above it, with no more weight to be had), `infeasible` or `unknown`.
+    /// `held`, `raising`, `bounded` (above the target, with the weight at its bound), `infeasible`
+    /// or `unknown`.
     pub standing: String,
     /// Of an infeasible target: measured over target, in the last window.
     pub gap: Option<f64>,
@@ -48,7 +50,7 @@ pub struct SloStatus {
     pub windows_held: u64,
 }
 
-/// A class keeps at least this part of the weight that the configuration gives it, whatever its latencies say.
+/// A class keeps at least this part of its configured weight, whatever its latencies are.
 const WEIGHT_KEPT: f64 = 0.25;
 
 /// A class with a target, as long as it is the same class with the same target.
@@ -58,7 +60,8 @@ struct Controlled {
     shared: bool,
     /// As the region has it: fraction and latency.
     target: Option<(f64, Nanos)>,
-    /// Weight that the region had when its control began: only for a class that the configuration does not know.
+    /// The region's weight when its control began. Only for a class that is not in the
+    /// configuration.
     weight_at_begin: f64,
     status: SloStatus,
 }
@@ -69,26 +72,27 @@ pub struct Slo {
     before: Option<Snapshot>,
     control: SloControl,
     classes: Vec<Controlled>,
-    /// The shares rest on who was busy, not only on who was connected.
+    /// The shares were computed from the busy sessions, not from all connected ones.
     known: bool,
     /// Weights of the configuration, by name of the class.
     configured: BTreeMap<String, f64>,
-    /// Weight of those without a target together, when they last wanted something; zero if they never did.
+    /// Total weight of the classes without a target, when they last had requests; zero if they
+    /// never had.
     rest: f64,
 }
 
 impl Slo {
-    /// Takes the weights of the configuration that is in force, by name of the class.
+    /// Takes the weights of the current configuration, by name of the class.
     pub fn configure(&mut self, weights: BTreeMap<String, f64>) {
         self.configured = weights;
     }
 
-    /// How every class with a target stands.
+    /// Every class with a target, and how it fares.
     pub fn status(&self) -> Vec<SloStatus> {
         self.classes.iter().map(|class| class.status.clone()).collect()
     }
 
-    /// Looks, several times a second; `now` is the latest snapshot.
+    /// Called several times a second; `now` is the latest snapshot.
     pub fn tick(&mut self, region: &Mapping, now: &Snapshot) {
         let targeted: Vec<&ClassView> =
             now.classes.iter().filter(|c| c.target.is_some()).take(TARGETS).collect();
@@ -130,13 +134,13 @@ impl Slo {
             let Some((counts, view)) = window(&before, now, controlled.class) else { continue };
             let Some((quantile, latency)) = view.target else { continue };
             let target = Target { quantile, latency_ms: latency.as_millis_f64() };
-            let sight = SloSight {
+            let observation = SloObservation {
                 answered: counts.iter().sum(),
                 above: above(&counts, latency),
                 latency_ms: percentile(&counts, quantile).map_or(0.0, Nanos::as_millis_f64),
             };
-            let standing = self.control.look(at, target, &LIMITS, sight);
-            if let Some(said) = controlled.judge(target, sight, standing) {
+            let standing = self.control.observe(at, target, &LIMITS, observation);
+            if let Some(said) = controlled.judge(target, observation, standing) {
                 crate::log::line(&said);
             }
         }
@@ -171,7 +175,7 @@ impl Slo {
         self.before = Some(now.clone());
     }
 
-    /// What a class weighs without a target: what the configuration says. Of others it is what the region has.
+    /// Weight of a class without a target: the configuration's. If it is not there, the region's.
     fn own_weight(&self, view: &ClassView) -> f64 {
         match self.classes.iter().find(|class| class.class == view.class) {
             Some(class) => {
@@ -181,23 +185,23 @@ impl Slo {
         }
     }
 
-    /// Takes note of what the classes without a target have of weight together. While none of their users wants
-    /// anything, it is what they had last, so that nobody who comes back finds another gate.
+    /// Notes the total weight of the classes without a target. While none of their sessions has
+    /// requests, the last total stays, so that a session that comes back finds the same gate.
     fn look_at_the_rest(&mut self, now: &Snapshot, busy: &Busy) {
         let others = now.classes.iter().filter(|v| self.classes.iter().all(|c| c.class != v.class));
         let (wanted, one_each) = others.fold((0.0, 0.0), |(wanted, one_each), view| {
-            let of = |users| total_weight(view, view.weight, users);
-            (wanted + of(users(busy, view)), one_each + of(1))
+            let of = |sessions| total_weight(view, view.weight, sessions);
+            (wanted + of(sessions(busy, view)), one_each + of(1))
         });
         if wanted > 0.0 {
             self.rest = wanted;
         } else if self.rest <= 0.0 {
-            // Nobody has come yet: as if one user of each class had.
+            // No session has come yet: as if one session of each class had.
             self.rest = if one_each > 0.0 { one_each } else { 1.0 };
         }
     }
 
-    /// Shares become weights: what the classes without a target have together stays as it is.
+    /// Turns shares into weights. The total of the classes without a target stays as it is.
     fn set_weights(&mut self, region: &Mapping, now: &Snapshot, busy: &Busy) {
         let taken: f64 = (0..self.classes.len()).map(|at| self.control.share(at)).sum();
         let left = 1.0 - taken.min(LIMITS.share_max);
@@ -205,15 +209,15 @@ impl Slo {
             let number = self.classes[at].class;
             let Some(view) = now.classes.iter().find(|view| view.class == number) else { continue };
             let total = self.control.share(at) / left * self.rest;
-            let users = if view.shared { 1 } else { users(busy, view).max(1) };
+            let sessions = if view.shared { 1 } else { sessions(busy, view).max(1) };
             let kept = WEIGHT_KEPT * self.own_weight(view);
-            let weight = (total / f64::from(users)).max(kept).clamp(0.001, 1_000.0);
+            let weight = (total / f64::from(sessions)).max(kept).clamp(0.001, 1_000.0);
             self.classes[at].status.weight = weight;
             put(region, view, weight);
         }
     }
 
-    /// A reload has written the weights of the configuration over those that were found.
+    /// A reload has overwritten the weights that were found with the configuration's.
     fn restore_weights(&self, region: &Mapping, now: &Snapshot) {
         for controlled in &self.classes {
             if let Some(view) = now.classes.iter().find(|view| view.class == controlled.class) {
@@ -224,33 +228,38 @@ impl Slo {
 }
 
 impl Controlled {
-    /// Whether a class is still the one that is controlled, towards the same target. After a reload another class may
-    /// have its number.
+    /// Whether a class is still the one that is controlled, towards the same target. After a reload
+    /// another class may have its number.
     fn is(&self, view: &ClassView) -> bool {
         (self.class, self.status.class.as_str(), self.target, self.shared)
             == (view.class, view.name.as_str(), view.target, view.shared)
     }
 
     /// Notes how a window went; what is to be said of it, if it is news.
-    fn judge(&mut self, target: Target, sight: SloSight, standing: Standing) -> Option<String> {
+    fn judge(
+        &mut self,
+        target: Target,
+        observation: SloObservation,
+        standing: TargetState,
+    ) -> Option<String> {
         let status = &mut self.status;
         status.percentile = target.quantile * 100.0;
         status.target_ms = target.latency_ms;
-        status.latency_ms = (sight.answered > 0).then_some(sight.latency_ms);
+        status.latency_ms = (observation.answered > 0).then_some(observation.latency_ms);
         status.gap = None;
         let name = match standing {
-            Standing::Unknown => "unknown",
-            Standing::Held => "held",
-            Standing::Raising => "raising",
-            Standing::Bounded => "bounded",
-            Standing::Infeasible(gap) => {
+            TargetState::Unknown => "unknown",
+            TargetState::Held => "held",
+            TargetState::Raising => "raising",
+            TargetState::Bounded => "bounded",
+            TargetState::Infeasible(gap) => {
                 status.gap = Some(gap);
                 "infeasible"
             }
         };
-        if standing != Standing::Unknown {
+        if standing != TargetState::Unknown {
             status.windows += 1;
-            status.windows_held += u64::from(standing == Standing::Held);
+            status.windows_held += u64::from(standing == TargetState::Held);
         }
         let news = status.standing != name;
         status.standing = name.to_owned();
@@ -289,41 +298,42 @@ fn put(region: &Mapping, view: &ClassView, weight: f64) {
     }
 }
 
-/// Users of each class that wanted something in a window: who is only connected takes no turns, so its weight is not
-/// in the others' way.
+/// Sessions of each class that wanted something in a window: who is only connected takes no turns,
+/// so its weight is not in the others' way.
 type Busy = BTreeMap<u32, u32>;
 
 fn busy(before: &Snapshot, now: &Snapshot) -> Busy {
     let requests: HashMap<(u32, u32), u64> = before
-        .users
+        .sessions
         .iter()
-        .map(|user| ((user.user, user.generation), user.totals.requests))
+        .map(|session| ((session.session, session.generation), session.totals.requests))
         .collect();
     let mut busy = Busy::new();
-    for user in now.users.iter().filter(|user| !user.bypass) {
-        let past = requests.get(&(user.user, user.generation)).copied().unwrap_or(0);
-        if user.totals.requests > past || user.state == State::Waiting {
-            *busy.entry(user.class).or_default() += 1;
+    for session in now.sessions.iter().filter(|session| !session.bypass) {
+        let past = requests.get(&(session.session, session.generation)).copied().unwrap_or(0);
+        if session.totals.requests > past || session.state == State::Queued {
+            *busy.entry(session.class).or_default() += 1;
         }
     }
     busy
 }
 
-fn users(busy: &Busy, view: &ClassView) -> u32 {
+fn sessions(busy: &Busy, view: &ClassView) -> u32 {
     busy.get(&view.class).copied().unwrap_or(0)
 }
 
-/// Weight of so many users of a class together, if the class has this weight.
-fn total_weight(view: &ClassView, weight: f64, users: u32) -> f64 {
-    match (users, view.shared) {
+/// Weight of so many sessions of a class together, if the class has this weight.
+fn total_weight(view: &ClassView, weight: f64, sessions: u32) -> f64 {
+    match (sessions, view.shared) {
         (0, _) => 0.0,
         (_, true) => weight,
-        (users, false) => weight * f64::from(users),
+        (sessions, false) => weight * f64::from(sessions),
     }
 }
 
-/// Parts of all weight that the classes with targets have with these weights, beside the `rest` that the others have
-/// together. One that nobody uses counts as if one user did: it has to have something that can be raised.
+/// Parts of all weight that the classes with targets have with these weights, beside the `rest`
+/// that the others have together. One that nobody uses counts as if one session did: it has to have
+/// something that can be raised.
 fn shares(
     targeted: &[u32],
     now: &Snapshot,
@@ -331,7 +341,7 @@ fn shares(
     rest: f64,
     weight: impl Fn(&ClassView) -> f64,
 ) -> Vec<f64> {
-    let of = |view: &ClassView| total_weight(view, weight(view), users(busy, view).max(1));
+    let of = |view: &ClassView| total_weight(view, weight(view), sessions(busy, view).max(1));
     let find = |class: &u32| now.classes.iter().find(|view| view.class == *class);
     let weights: Vec<f64> = targeted.iter().filter_map(find).map(of).collect();
     let total = weights.iter().sum::<f64>() + rest;
@@ -350,7 +360,7 @@ fn window<'a>(
     for (count, (now, before)) in
         counts.iter_mut().zip(view.latency.iter().zip(past.latency.iter()))
     {
-        // A user that leaves may be counted late.
+        // A session that leaves may be counted late.
         *count = now.saturating_sub(*before);
     }
     Some((counts, view))

@@ -7,7 +7,7 @@ use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, percentile};
 use headworks_policy::metrics::{coefficient_of_variation, latency_variability, unfairness};
 use headworks_region::State;
-use headworks_region::snapshot::{ClassView, Snapshot, UserView, is_inside};
+use headworks_region::snapshot::{ClassView, SessionView, Snapshot, is_inside};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,7 +19,7 @@ pub struct Status {
     /// `observe`, `dry-run` or `enforce`.
     pub mode: String,
     /// `closed` (it may hold users), `off` (opened by an operator), `open` (the mode holds nobody),
-    /// `stale` (the daemon gives no sign of life, so everybody passes) or `ungoverned` (the server
+    /// `stale` (the daemon sends no heartbeat, so everybody passes) or `ungoverned` (the server
     /// was started by another version, so everybody passes until it is restarted).
     pub gate: String,
     /// What follows the clients' protocol.
@@ -135,7 +135,7 @@ pub struct ClassStatus {
     pub requests: u64,
     /// Requests that waited, since the start.
     pub queued: u64,
-    /// Requests let pass without a token, since the start.
+    /// Requests let pass without a permit, since the start.
     pub passed: u64,
     /// See [`Status::latency`].
     pub latency: Percentiles,
@@ -252,7 +252,7 @@ impl Fairness {
             .map(|(class, requests)| *requests as f64 / weights.get(class).copied().unwrap_or(1.0));
         Fairness {
             unfairness: unfairness(shares),
-            latency_cv: latency_variability(now.users.iter().map(cv)),
+            latency_cv: latency_variability(now.sessions.iter().map(cv)),
         }
     }
 }
@@ -262,17 +262,19 @@ impl Fairness {
 fn with_past<'a>(
     before: &'a Snapshot,
     now: &'a Snapshot,
-) -> impl Iterator<Item = (&'a UserView, Option<&'a UserView>)> {
-    let mut earlier = before.users.iter().peekable();
-    now.users.iter().map(move |user| {
-        while earlier.next_if(|past| past.user < user.user).is_some() {}
-        let same = |past: &&&UserView| (past.user, past.generation) == (user.user, user.generation);
+) -> impl Iterator<Item = (&'a SessionView, Option<&'a SessionView>)> {
+    let mut earlier = before.sessions.iter().peekable();
+    now.sessions.iter().map(move |user| {
+        while earlier.next_if(|past| past.session < user.session).is_some() {}
+        let same = |past: &&&SessionView| {
+            (past.session, past.generation) == (user.session, user.generation)
+        };
         (user, earlier.peek().filter(same).copied())
     })
 }
 
 /// Requests of a user since an earlier snapshot.
-fn served(user: &UserView, past: Option<&UserView>) -> u64 {
+fn served(user: &SessionView, past: Option<&SessionView>) -> u64 {
     user.totals.requests.saturating_sub(past.map_or(0, |past| past.totals.requests))
 }
 
@@ -288,7 +290,8 @@ impl Status {
         let requests: u64 =
             now.classes.iter().map(|class| since(class, |c| c.totals.requests)).sum();
         let turns: u64 = now.classes.iter().map(|class| since(class, |c| c.totals.turns)).sum();
-        let class_of = |user: &UserView| now.classes.iter().find(|class| class.class == user.class);
+        let class_of =
+            |user: &SessionView| now.classes.iter().find(|class| class.class == user.class);
 
         let fairness = Fairness::of(before, now);
         let mut connections: Vec<UserStatus> = with_past(before, now)
@@ -319,10 +322,10 @@ impl Status {
         };
         let settings = &now.settings;
         let paused = |blocked| {
-            let is = |user: &&UserView| {
+            let is = |user: &&SessionView| {
                 user.state == State::Lent && user.pause.0.is_blocked() == blocked
             };
-            now.users.iter().filter(is).count() as u32
+            now.sessions.iter().filter(is).count() as u32
         };
         Status {
             instance: instance.to_owned(),
@@ -347,12 +350,12 @@ impl Status {
             window_s: seconds,
             requests_per_s: rate(requests),
             turns_per_s: rate(turns),
-            users: now.users.len() as u32,
-            inside: now.users.iter().filter(|user| is_inside(user.state)).count() as u32,
-            waiting: now.users.iter().filter(|user| user.state == State::Waiting).count() as u32,
+            users: now.sessions.len() as u32,
+            inside: now.sessions.iter().filter(|user| is_inside(user.state)).count() as u32,
+            waiting: now.sessions.iter().filter(|user| user.state == State::Queued).count() as u32,
             blocked: paused(true),
             thinking: paused(false),
-            long: now.users.iter().filter(|user| user.state == State::Long).count() as u32,
+            long: now.sessions.iter().filter(|user| user.state == State::Long).count() as u32,
             unfairness: fairness.unfairness,
             latency_cv: fairness.latency_cv,
             latency: total(|class| &class.latency),
@@ -364,7 +367,7 @@ impl Status {
                     name: class.name.clone(),
                     weight: class.weight,
                     weight_of: if class.shared { "class" } else { "user" }.to_owned(),
-                    users: class.users,
+                    users: class.sessions,
                     inside: class.inside,
                     waiting: class.waiting,
                     requests_per_s: rate(since(class, |c| c.totals.requests)),
@@ -391,24 +394,25 @@ impl Status {
     }
 }
 
-fn cv(user: &UserView) -> Option<f64> {
+fn cv(user: &SessionView) -> Option<f64> {
     coefficient_of_variation(user.totals.requests, user.latency_ms.0, user.latency_ms.1)
 }
 
-fn user_status(user: &UserView, class: String, now: Nanos, requests_per_s: f64) -> UserStatus {
+fn user_status(user: &SessionView, class: String, now: Nanos, requests_per_s: f64) -> UserStatus {
     let holding = Holding::from_bits(user.holding as u16);
     let (since, reason) = match user.state {
-        State::Waiting => (Some(user.arrived), "all P places are taken: it waits for its turn"),
+        State::Queued => (Some(user.arrived), "all P permits are taken: it waits for its turn"),
         State::Passing => {
             (Some(user.admitted), user.pass_reason.map_or("let pass", |reason| reason.name()))
         }
-        State::Overdraft => {
-            (Some(user.admitted), "no place was free: it goes on without one, and is owed the next")
+        State::Owed => (
+            Some(user.admitted),
+            "no permit was free: it goes on without one, and is owed the next",
+        ),
+        State::Running if !holding.is_empty() => {
+            (Some(user.admitted), "keeps its permit until its transaction or lock ends")
         }
-        State::Inside if !holding.is_empty() => {
-            (Some(user.admitted), "keeps its place until its transaction or lock ends")
-        }
-        State::Inside => (Some(user.admitted), "has a place"),
+        State::Running => (Some(user.admitted), "has a permit"),
         State::Lent if user.pause.0.is_blocked() => (Some(user.pause.1), ""),
         State::Lent => {
             (Some(user.pause.1), "its client thinks inside a transaction: its permit is lent")
@@ -423,7 +427,7 @@ fn user_status(user: &UserView, class: String, now: Nanos, requests_per_s: f64) 
         |sum: f64| if user.totals.requests > 0 { sum / user.totals.requests as f64 } else { 0.0 };
     let [account, database, application, address] = user.identity.clone();
     UserStatus {
-        user: user.user,
+        user: user.session,
         account,
         database,
         application,
@@ -456,19 +460,19 @@ fn user_status(user: &UserView, class: String, now: Nanos, requests_per_s: f64) 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::views::{class, snapshot, user};
+    use crate::views::{class, session, snapshot};
     use headworks_region::snapshot::Totals;
 
     #[test]
     fn unfairness_divides_a_shared_weight_among_those_who_were_busy() {
         let at = |requests: [u64; 4]| {
-            let busy = (0..).zip(requests).map(|(number, requests)| UserView {
+            let busy = (0..).zip(requests).map(|(number, requests)| SessionView {
                 totals: Totals { requests, ..Totals::default() },
-                ..user(number, number / 2)
+                ..session(number, number / 2)
             });
             // Fifty of the class that shares its weight are only connected.
-            let idle = (4..54).map(|number| user(number, 1));
-            let shared = ClassView { shared: true, users: 52, ..class(1, "reports", 1.0) };
+            let idle = (4..54).map(|number| session(number, 1));
+            let shared = ClassView { shared: true, sessions: 52, ..class(1, "reports", 1.0) };
             let classes = vec![class(0, "default", 1.0), shared];
             snapshot(busy.chain(idle).collect(), classes)
         };

@@ -1,21 +1,21 @@
-//! P finds itself: the daemon's side of the tuner. It takes the figures out of the region, carries
-//! out what the policy decides, and keeps a record for `headworks explain parallelism`.
+//! Automatic tuning of P: the daemon's side. It reads the figures from the region, carries out what
+//! the policy decides, and keeps a record for `headworks explain parallelism`.
 //!
-//! # P for a moment only
-//! Samples, probes and trials put a P in force that is not there to stay. The region says so ([`Passing`]) before that is
-//! in force and as long as it is, with the P that is to follow. So a daemon that is killed meanwhile leaves nothing
-//! behind: the next one puts that P in force. An operator who fixes P takes the word away, or sets another P than it
-//! says; what an operator sets is never taken back.
+//! # A temporary P
+//! Samples, probes and trials put a temporary P into force. The region records it ([`TemporaryP`])
+//! before it is in force and as long as it is, with the permanent P that is to follow. So if a
+//! daemon is killed meanwhile, the next one puts the permanent P into force. An operator who sets P
+//! clears the record, or sets another P than it names. What an operator sets is never taken back.
 
 mod words;
 
 use headworks_policy::Nanos;
-use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner};
-use headworks_region::control::{Passing, Settings};
+use headworks_policy::tuner::{Decision, Limits, Observation, Phase, Tuner};
+use headworks_region::control::{Settings, TemporaryP};
 use headworks_region::{Mode, Region, clock};
 use serde::{Deserialize, Serialize};
 
-/// Time over which the number of active users is taken: its largest value counts.
+/// Time over which the number of active sessions is taken: its largest value counts.
 const ACTIVE_OVER: Nanos = Nanos::from_millis(2_000);
 
 /// Decisions that are kept for people.
@@ -55,16 +55,16 @@ pub struct Fitted {
     pub outdated: bool,
 }
 
-/// Everything that can be said about how P was found.
+/// How P was found.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TuningReport {
-    /// Whether P is looked for at all; if not, an operator has fixed it.
+    /// Whether P is tuned automatically; if not, an operator has fixed it.
     pub auto: bool,
     /// P in force.
     pub parallelism: u32,
-    /// P that is held to be best; probes differ from it for a moment.
+    /// The best known P. Probes differ from it for a short time.
     pub best: u32,
-    /// What the search is at.
+    /// The search's phase.
     pub phase: String,
     /// What is being compared.
     pub measured: Vec<Measured>,
@@ -82,9 +82,9 @@ pub struct Tuning {
     tuner: Option<Tuner>,
     began: Nanos,
     seen: u64,
-    /// Nobody has looked yet whether the daemon before was killed while a P was in force for a moment.
+    /// Not checked yet whether an earlier daemon was killed while a temporary P was in force.
     fresh: bool,
-    /// Largest number of active users in the window under way and in the one before.
+    /// Largest number of active sessions in the window under way and in the one before.
     active: [u32; 2],
     active_since: Nanos,
     last_search: Vec<Measured>,
@@ -95,50 +95,54 @@ pub struct Tuning {
     trial: Option<Trial>,
 }
 
-/// A P that an operator tries for a moment.
+/// A P that an operator tries for a time.
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     parallelism: u32,
-    /// What the region says of it; nothing if it is the P that is to follow.
-    passing: Option<Passing>,
+    /// The region's record of it; none if it is the permanent P.
+    temporary: Option<TemporaryP>,
     until: Nanos,
 }
 
-/// Puts a P in force, from which P goes `back` to another one unless they are the same. `false` if somebody has changed
-/// the settings since they were `seen`.
-fn put(region: &Region, seen: &Settings, parallelism: u32, back: u32) -> bool {
-    let passing = (parallelism != back).then_some(Passing { parallelism, back });
+/// Puts a P into force. If `permanent` differs from it, the P is temporary and `permanent` is to
+/// follow. `false` if the settings were changed since they were `seen`.
+fn put(region: &Region, seen: &Settings, parallelism: u32, permanent: u32) -> bool {
+    let temporary = (parallelism != permanent).then_some(TemporaryP { parallelism, permanent });
     let mut seen = *seen;
-    if passing.is_some() && region.beat.passing().is_some() && seen.parallelism != back {
-        // From one that passes to another by way of the one that stays: whoever is killed between the word for the other and
-        // the other itself would leave the first in force, and no word for it.
-        if !region.retune(&seen, back) {
+    if temporary.is_some()
+        && region.heartbeat.temporary_p().is_some()
+        && seen.parallelism != permanent
+    {
+        // Switch between two temporary values of P via the permanent one. The record of the new
+        // temporary value is written before the value itself. A crash in between would otherwise
+        // leave the old temporary value in force with no record that it is temporary.
+        if !region.tune_parallelism(&seen, permanent) {
             return false;
         }
-        seen.parallelism = back;
+        seen.parallelism = permanent;
     }
-    if passing.is_some() {
-        region.beat.set_passing(passing);
+    if temporary.is_some() {
+        region.heartbeat.set_temporary_p(temporary);
     }
-    let done = region.retune(&seen, parallelism);
-    if passing.is_none() && done || standing(region, &region.control.settings()).is_none() {
-        region.beat.set_passing(None);
+    let done = region.tune_parallelism(&seen, parallelism);
+    if temporary.is_none() && done || standing(region, &region.control.settings()).is_none() {
+        region.heartbeat.set_temporary_p(None);
     }
     done
 }
 
-/// Takes back a P that is in force for a moment only.
+/// Puts the permanent P into force, if a temporary one is.
 fn restore(region: &Region) {
     let settings = region.control.settings();
-    if let Some(passing) = standing(region, &settings) {
-        region.retune(&settings, passing.back);
+    if let Some(temporary) = standing(region, &settings) {
+        region.tune_parallelism(&settings, temporary.permanent);
     }
-    region.beat.set_passing(None);
+    region.heartbeat.set_temporary_p(None);
 }
 
-/// What the region says of the P in force, if it is there for a moment only.
-fn standing(region: &Region, settings: &Settings) -> Option<Passing> {
-    region.beat.passing().filter(|passing| passing.parallelism == settings.parallelism)
+/// The region's record of the P in force, if it is temporary.
+fn standing(region: &Region, settings: &Settings) -> Option<TemporaryP> {
+    region.heartbeat.temporary_p().filter(|temporary| temporary.parallelism == settings.parallelism)
 }
 
 impl Tuning {
@@ -159,28 +163,28 @@ impl Tuning {
         }
     }
 
-    /// Puts a P in force until `until`; the search, if there is one, rests meanwhile. `false` if somebody changed the
-    /// settings at the same moment.
+    /// Puts a P into force until `until`; the search rests meanwhile. `false` if the settings were
+    /// changed at the same moment.
     pub fn try_out(&mut self, region: &Region, parallelism: u32, until: Nanos) -> bool {
         self.take_over(region);
         let settings = region.control.settings();
-        // One after another, and one in the middle of a search, leads back to what is held.
-        let back = standing(region, &settings).map_or(settings.parallelism, |each| each.back);
+        // A trial that follows another, or that interrupts a search, leads back to the permanent P.
+        let back = standing(region, &settings).map_or(settings.parallelism, |each| each.permanent);
         if !put(region, &settings, parallelism, back) {
             return false;
         }
-        let passing = region.beat.passing();
-        self.trial = Some(Trial { parallelism, passing, until });
+        let temporary = region.heartbeat.temporary_p();
+        self.trial = Some(Trial { parallelism, temporary, until });
         true
     }
 
-    /// Whether a trial is under way. At its end the P before it is in force again, unless an operator has set
-    /// another one meanwhile.
+    /// Whether a trial is running. At its end the P before it is in force again, unless an operator
+    /// has set another one meanwhile.
     fn trying(&mut self, region: &Region, now: Nanos) -> bool {
         let Some(trial) = self.trial else { return false };
         let settings = region.control.settings();
         let untouched = settings.parallelism == trial.parallelism
-            && standing(region, &settings) == trial.passing;
+            && standing(region, &settings) == trial.temporary;
         if untouched && now < trial.until {
             return true;
         }
@@ -192,14 +196,14 @@ impl Tuning {
         false
     }
 
-    /// What a daemon before this one left in force for a moment only is taken back.
+    /// Takes back a temporary P that an earlier daemon left.
     fn take_over(&mut self, region: &Region) {
         if std::mem::take(&mut self.fresh) {
             restore(region);
         }
     }
 
-    /// Ends the search, if there is one: P is what it held.
+    /// Ends the search, if one runs: P stays as it held it.
     pub fn end(&mut self, region: &Region) {
         let (tuner, trial) = (self.tuner.take(), self.trial.take());
         if tuner.is_some() || trial.is_some() {
@@ -216,7 +220,7 @@ impl Tuning {
         self.tuner.as_ref().is_some_and(tries)
     }
 
-    /// Looks, several times a second.
+    /// Called several times a second.
     pub fn tick(&mut self, region: &Region, now: Nanos) {
         self.take_over(region);
         if self.trying(region, now) {
@@ -244,16 +248,16 @@ impl Tuning {
         let work = region.work();
         let before = tuner.phase();
         let measured: Vec<Measured> = measured(tuner);
-        let parallelism = tuner.look(Sight {
+        let parallelism = tuner.observe(Observation {
             now,
             completed: work.turns,
             requests: work.requests,
             run: work.run,
-            users: self.active[0].max(self.active[1]),
+            sessions: self.active[0].max(self.active[1]),
         });
         match (before, tuner.phase()) {
             (Phase::Climbing, Phase::Comparing | Phase::Holding) => self.last_search = measured,
-            // Of the two that were compared, the comparison knows better.
+            // The comparison knows these two better.
             (Phase::Comparing, Phase::Holding) => {
                 let again =
                     |each: &Measured| measured.iter().any(|m| m.parallelism == each.parallelism);
@@ -264,8 +268,8 @@ impl Tuning {
             _ => {}
         }
         let held = tuner.held();
-        // What is in force may be what it is, and stand for something else than before: a sample that is held now.
-        let same = standing(region, &settings).map_or(settings.parallelism, |each| each.back);
+        // P may be in force already with another record: a sample that is held from now on.
+        let same = standing(region, &settings).map_or(settings.parallelism, |each| each.permanent);
         if parallelism != settings.parallelism || same != held {
             put(region, &settings, parallelism, held);
         }
@@ -279,7 +283,8 @@ impl Tuning {
         let fresh = total.saturating_sub(self.seen).min(latest.len() as u64) as usize;
         self.seen = total;
         for decision in &latest[latest.len() - fresh..] {
-            // A wide probe that is better begins a climb without a word; that another one settles tells of it.
+            // A wide probe that is better begins a climb without a decision; the climb's end
+            // reports it.
             let ends = matches!(decision, Decision::Settled { .. } | Decision::Open { .. });
             let again = ends && std::mem::replace(&mut self.settled, true);
             if again || matches!(decision, Decision::Began { .. }) {

@@ -1,15 +1,18 @@
 //! The operations behind the hooks of a server that serves each connection by a process.
 //!
-//! PostgreSQL's postmaster accepts a connection ([`accepted`]) and forks: the child serves it, and is the *backend* of one
-//! client until it ends ([`inherit`]). All that is known of that client is therefore one static value, not a table.
+//! PostgreSQL's postmaster accepts a connection ([`accepted`]) and forks: the child serves it, and
+//! is the *backend* of one client until it ends ([`inherit`]). All that is known of that client is
+//! therefore one static value, not a table.
 //!
-//! The life of a request is that of [`crate::ops`], with one difference: a backend that is held must still hear of what
-//! happens. Signals tell it to end, to cancel, to take part in what all backends must take part in (a barrier: CREATE and
-//! DROP DATABASE wait for it), or that a notification is there for its client. So [`received`] holds the process in steps.
-//! After each step that did not end the wait, the bytes that came are kept here, and the server is told that its `recv` was
-//! interrupted: it looks around, as after any signal, and calls `recv` again, which goes on waiting ([`about_to_receive`])
-//! and at last gives it the bytes ([`deliver`]). See `docs/decisions/0009-backends-are-held-in-steps.md`. Where the records of
-//! a TLS library are all that is seen, the process waits in one go, and signals wait with it.
+//! The life of a request is that of [`crate::threads`], with one difference: a backend that is held
+//! must still hear of what happens. Signals tell it to end, to cancel, to take part in what all
+//! backends must take part in (a barrier: CREATE and DROP DATABASE wait for it), or that a
+//! notification is there for its client. So [`received`] holds the process in steps. After each
+//! step that did not end the wait, the bytes that came are kept here, and the server is told that
+//! its `recv` was interrupted: it looks around, as after any signal, and calls `recv` again, which
+//! goes on waiting ([`about_to_receive`]) and at last gives it the bytes ([`deliver`]). See
+//! `docs/decisions/0009-backends-are-held-in-steps.md`. Where the records of a TLS library are all
+//! that is seen, the process waits in one go, and signals wait with it.
 
 mod followed;
 mod kept;
@@ -18,9 +21,9 @@ mod waits;
 pub use kept::deliver;
 
 use crate::conn::Work;
+use crate::declared_locks::DeclaredLock;
 use crate::early::EarlyReads;
 use crate::generic;
-use crate::named::Named;
 use crate::peer::peer_of;
 use crate::postgres::{ClientEvent, Opaque, Session};
 use crate::process;
@@ -29,7 +32,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use headworks_policy::Nanos;
 use headworks_region::layout::{Counter, Region};
-use headworks_region::user::{Encryption, UserSlot};
+use headworks_region::session::{Encryption, SessionSlot};
 use headworks_region::{Pause, Wait, clock};
 
 const NONE: i32 = -1;
@@ -74,14 +77,15 @@ pub enum Receipt {
 
 /// What is known of the client.
 struct Backend {
-    user: Option<u32>,
+    session_id: Option<u32>,
     session: Session,
     work: Work,
     /// The request that arrived waits for its turn.
     waiting: bool,
     /// Since when, and for how long at most; of a request that waits no more, when it arrived.
     hold: Wait,
-    /// What the request in hand waited in the gate, and when it, or the one before it in the same receipt, was let go on.
+    /// What the request in hand waited in the gate, and when it, or the one before it in the same
+    /// receipt, was let go on.
     wait: Nanos,
     admitted: Nanos,
     /// Requests whose answers were accounted for.
@@ -92,7 +96,7 @@ struct Backend {
     channel: Channel,
     /// Follows the records of TLS that is part of the server.
     generic: Option<generic::Session>,
-    named: Named,
+    declared: DeclaredLock,
 }
 
 struct Shelf {
@@ -106,7 +110,7 @@ unsafe impl Sync for Shelf {}
 static SHELF: Shelf = Shelf {
     busy: AtomicBool::new(false),
     backend: UnsafeCell::new(Backend {
-        user: None,
+        session_id: None,
         session: Session::new(),
         work: Work::None,
         waiting: false,
@@ -119,19 +123,20 @@ static SHELF: Shelf = Shelf {
         left_alone: false,
         channel: Channel::Socket,
         generic: None,
-        named: Named::Nothing,
+        declared: DeclaredLock::Nothing,
     }),
 };
 
 /// A backend that the gate follows, with all that an operation needs.
 struct Followed<'a> {
     region: &'static Region,
-    user: u32,
-    slot: &'static UserSlot,
+    session_id: u32,
+    slot: &'static SessionSlot,
     backend: &'a mut Backend,
 }
 
-/// Runs `work` on the client of this process; `None` if there is none to follow, or somebody is at it.
+/// Runs `work` on the client of this process; `None` if there is none to follow, or somebody is at
+/// it.
 fn with<T>(work: impl FnOnce(&mut Followed<'_>) -> T) -> Option<T> {
     let region = process::region()?;
     if SHELF.busy.swap(true, Ordering::Acquire) {
@@ -141,9 +146,9 @@ fn with<T>(work: impl FnOnce(&mut Followed<'_>) -> T) -> Option<T> {
     let _busy = Busy;
     // SAFETY: nobody else is here while the shelf is busy, and no reference outlives that.
     let backend = unsafe { &mut *SHELF.backend.get() };
-    backend.user.and_then(|user| {
-        let slot = region.user(user)?;
-        Some(work(&mut Followed { region, user, slot, backend }))
+    backend.session_id.and_then(|session_id| {
+        let slot = region.session(session_id)?;
+        Some(work(&mut Followed { region, session_id, slot, backend }))
     })
 }
 
@@ -191,7 +196,7 @@ fn set_stage(stage: Stage) {
     STAGE.store(stage as u8, Ordering::Relaxed);
 }
 
-/// Whether the user's token was kept for its next request.
+/// Whether the session's permit was kept for its next request.
 pub fn anticipating() -> bool {
     ANTICIPATING.load(Ordering::Relaxed)
 }
@@ -204,7 +209,8 @@ fn set_lendable(lendable: bool) {
     LENDABLE.store(lendable, Ordering::Relaxed);
 }
 
-/// Gives the client a slot. Called once, when the backend reads for the first time; may change errno.
+/// Gives the client a slot. Called once, when the backend reads for the first time; may change
+/// errno.
 #[cold]
 pub fn adopt() {
     set_stage(Stage::Ready);
@@ -214,26 +220,27 @@ pub fn adopt() {
     // All that this process does, it does for its client.
     crate::locks::serves_clients();
     let pid = process::own_pid();
-    region.succeed(pid);
-    let Some(user) = region.register(pid, clock::now()) else { return };
-    if let Some(slot) = region.user(user) {
+    region.reclaim_from_previous_process(pid);
+    let Some(session_id) = region.register(pid, clock::now()) else { return };
+    if let Some(slot) = region.session(session_id) {
         slot.address.set(peer.address());
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
     if !SHELF.busy.swap(true, Ordering::Acquire) {
         // SAFETY: as in `with`.
-        unsafe { (*SHELF.backend.get()).user = Some(user) };
+        unsafe { (*SHELF.backend.get()).session_id = Some(session_id) };
         SHELF.busy.store(false, Ordering::Release);
     }
 }
 
-/// The backend is about to read, and its [`stage`] is busy. If its client waits, another step of that; else, if the
-/// request is over, it is settled, and a turn that is over with it gives its token back before anything else happens.
+/// The backend is about to read, and its [`stage`] is busy. If its client waits, another step of
+/// that; else, if the request is over, it is settled, and a turn that is over with it gives its
+/// permit back before anything else happens.
 #[inline(never)]
 pub fn about_to_receive() -> Receipt {
     with(|it| {
         if it.backend.waiting {
-            return match it.region.wait_on(it.user, it.backend.hold) {
+            return match it.region.continue_wait(it.session_id, it.backend.hold) {
                 Some(entered) => it.enter(entered),
                 None => Receipt::Later,
             };
@@ -246,15 +253,15 @@ pub fn about_to_receive() -> Receipt {
     .unwrap_or(Receipt::Go)
 }
 
-/// `recv` returned these bytes, or the TLS library did. May hold the process for a step; [`Receipt::Later`] means that the
-/// bytes are kept here and the wait goes on.
+/// `recv` returned these bytes, or the TLS library did. May hold the process for a step;
+/// [`Receipt::Later`] means that the bytes are kept here and the wait goes on.
 #[inline(never)]
 pub fn received(bytes: &[u8]) -> Receipt {
     with(|it| {
         let event = it.client_bytes(bytes);
         it.look_at_session();
         if event != ClientEvent::None || it.backend.work != Work::None {
-            it.backend.named.look(bytes);
+            it.backend.declared.look(bytes);
         }
         match event {
             ClientEvent::Request(request) if !it.backend.left_alone => it.begin(request, bytes),
@@ -322,8 +329,8 @@ pub fn may_lend() -> bool {
     LENDABLE.load(Ordering::Relaxed)
 }
 
-/// The backend is about to sleep in the epoll set `set`. If its user holds a token meanwhile, says how long it may sleep
-/// before [`slept`] is to be called, and for what it sleeps.
+/// The backend is about to sleep in the epoll set `set`. If its session holds a permit meanwhile,
+/// says how long it may sleep before [`slept`] is to be called, and for what it sleeps.
 pub fn about_to_sleep(set: i32) -> Option<(Nanos, Pause)> {
     let other = WAIT_SET.load(Ordering::Relaxed) != set;
     // A TLS handshake waits for the client in a set of its own.
@@ -352,25 +359,25 @@ pub fn slept(why: Pause) {
         set_lendable(false);
         if anticipating() {
             set_anticipating(false);
-            it.region.leave(it.user);
+            it.region.leave(it.session_id);
         } else {
             match why {
-                Pause::Thinking | Pause::Client => drop(it.region.lend(it.user, why)),
-                _ => it.region.block(it.user, why),
+                Pause::Thinking | Pause::Client => drop(it.region.lend(it.session_id, why)),
+                _ => it.region.block(it.session_id, why),
             }
         }
     });
 }
 
-/// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at once, so its user is inside
-/// again.
+/// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at
+/// once, so its session is inside again.
 pub fn woke() {
     with(|it| {
         let backend = &it.backend;
         let busy = backend.work != Work::None && !backend.at_boundary();
         if busy {
             set_lendable(true);
-            it.region.unblock(it.user);
+            it.region.unblock(it.session_id);
         }
     });
 }
@@ -394,13 +401,14 @@ pub fn knows(fd: i32) -> bool {
 /// still to be delivered.
 pub(crate) fn abandon() {
     with(|it| {
-        it.backend.user = None;
-        it.region.unregister(it.user);
+        it.backend.session_id = None;
+        it.region.unregister(it.session_id);
     });
     process::stand_aside();
 }
 
-/// The process ends in an orderly way, and its locks are released: what its user held is given back.
+/// The process ends in an orderly way, and its locks are released: what its session held is given
+/// back.
 pub fn exiting() {
     if CLIENT.load(Ordering::Relaxed) == NONE || !process::is_attached_process() {
         return;
@@ -409,8 +417,8 @@ pub fn exiting() {
         if it.backend.waiting {
             it.region.count(Counter::Cancelled);
         }
-        it.backend.user = None;
-        it.region.unregister(it.user);
+        it.backend.session_id = None;
+        it.region.unregister(it.session_id);
     });
     CLIENT.store(NONE, Ordering::Relaxed);
 }

@@ -6,8 +6,8 @@
 //! and this process does nothing more.
 
 use crate::conn::Conn;
-use crate::eventloop::{self, Watch};
-use crate::{backend, ops, process};
+use crate::eventloop::{self, LoopConnection};
+use crate::{backend, process, threads};
 use core::panic::AssertUnwindSafe;
 use headworks_region::clock;
 use headworks_region::thread::keeping_errno;
@@ -20,7 +20,7 @@ pub enum Of {
     /// A client's of a server with a thread for each connection.
     Thread(&'static Conn),
     /// A client's of an event loop.
-    Loop(&'static Watch),
+    Loop(&'static LoopConnection),
     /// No single connection's: the process, or its only client.
     Process,
 }
@@ -49,7 +49,7 @@ fn contain(of: Of) {
         let Some(region) = process::region() else { return };
         // What was wrong in the operation may be wrong in here, too.
         if region.note_panic(clock::now())
-            || (catch_unwind(AssertUnwindSafe(|| leave_alone(of))).is_err()
+            || (catch_unwind(AssertUnwindSafe(|| stop_following(of))).is_err()
                 && region.note_panic(clock::now()))
         {
             let _ = catch_unwind(process::disable);
@@ -60,12 +60,12 @@ fn contain(of: Of) {
     });
 }
 
-fn leave_alone(of: Of) {
+fn stop_following(of: Of) {
     match of {
-        Of::Thread(conn) => ops::abandon(conn),
-        Of::Loop(watch) => eventloop::abandon(watch),
+        Of::Thread(conn) => threads::abandon(conn),
+        Of::Loop(connection) => eventloop::abandon(connection),
         Of::Process if backend::has_client() => backend::abandon(),
-        Of::Process => ops::blocked::abandon(),
+        Of::Process => threads::blocked::abandon(),
     }
 }
 

@@ -5,15 +5,15 @@
 //! is used by one thread at a time; that is how the databases we know work, but nothing is
 //! assumed: whoever finds the entry busy passes through, and is counted.
 
+use crate::biased_lock::{BiasedLock, Entry, Ownership};
+use crate::declared_locks::DeclaredLock;
 use crate::early::EarlyReads;
 use crate::generic;
 use crate::holding::Holding;
 use crate::mysql::Session;
-use crate::named::Named;
 use crate::process;
 use crate::tls::Channel;
 use crate::traffic::Traffic;
-use crate::turnstile::{Ownership, Turnstile, Way};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
@@ -44,7 +44,7 @@ pub struct Inner {
     /// When it was admitted.
     pub admitted: Nanos,
     /// Whose connection it is.
-    pub user: Option<u32>,
+    pub session_id: Option<u32>,
     /// The identity by which it got its class (`Session::identity_number`), if it has one.
     pub classified: Option<u8>,
     /// It is left alone from here on, and was counted for it.
@@ -54,7 +54,7 @@ pub struct Inner {
     /// Where its bytes are seen.
     pub channel: Channel,
     /// Locks that the profile's words take.
-    pub named: Named,
+    pub declared: DeclaredLock,
     /// Where the conversation stands.
     pub session: Session,
     /// The same for generic framing.
@@ -91,7 +91,7 @@ impl Inner {
 
     /// What the connection is estimated to hold.
     pub fn holding(&self) -> Holding {
-        let named = self.named.held();
+        let named = self.declared.held();
         self.session.holding().with_if(Holding::NAMED_LOCK, named)
     }
 
@@ -99,12 +99,12 @@ impl Inner {
         Inner {
             wait: Nanos(0),
             admitted: Nanos(0),
-            user: None,
+            session_id: None,
             classified: None,
             left_alone: false,
             framing: Framing::MySql,
             channel: Channel::Socket,
-            named: Named::Nothing,
+            declared: DeclaredLock::Nothing,
             session: Session::new(),
             generic: generic::Session::new(),
             traffic: Traffic::of(-1),
@@ -117,7 +117,7 @@ impl Inner {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Conn {
-    user: AtomicU32,
+    session_id: AtomicU32,
     /// A packet's header that came alone, not yet shown to the session; zero for none. MariaDB
     /// reads each header by a call of its own, which then costs next to nothing.
     header: AtomicU32,
@@ -125,7 +125,7 @@ pub struct Conn {
     anticipating: AtomicBool,
     /// The next byte from the client begins a command's packet.
     at_start: AtomicBool,
-    /// Its user may hold a place that could be lent while the server sleeps.
+    /// Its session may hold a permit that could be lent while the server sleeps.
     lendable: AtomicBool,
     early: EarlyReads,
     /// Generic framing follows the bytes of the socket.
@@ -134,11 +134,11 @@ pub struct Conn {
     in_library: AtomicBool,
     /// An operation on it failed: nothing of it is looked at any more.
     abandoned: AtomicBool,
-    /// User of a connection that was closed while its thread was in an operation, plus one.
+    /// Session of a connection that was closed while its thread was in an operation, plus one.
     orphan: AtomicU32,
     /// What the request that arrives waited until its event was passed on, in microseconds.
     waited_us: AtomicU32,
-    turnstile: Turnstile,
+    biased_lock: BiasedLock,
     inner: UnsafeCell<Inner>,
     /// Bytes that other threads sent while this connection's own thread was in an operation.
     strayed: AtomicU64,
@@ -149,20 +149,20 @@ const _: () = {
     assert!(session == 64, "the session has its hot parts in two lines of its own");
 };
 
-// SAFETY: `inner` is only reached through `Use`, of which there is one at a time (`turnstile`).
+// SAFETY: `inner` is only reached through `Use`, of which there is one at a time (`biased_lock`).
 unsafe impl Sync for Conn {}
 
 /// Exclusive use of an entry, until dropped.
 #[derive(Debug)]
 pub struct Use<'a> {
     conn: &'a Conn,
-    way: Way,
+    way: Entry,
 }
 
 impl Conn {
     const fn new() -> Self {
         Conn {
-            user: AtomicU32::new(0),
+            session_id: AtomicU32::new(0),
             header: AtomicU32::new(0),
             work: AtomicU8::new(0),
             anticipating: AtomicBool::new(false),
@@ -174,20 +174,20 @@ impl Conn {
             abandoned: AtomicBool::new(false),
             orphan: AtomicU32::new(0),
             waited_us: AtomicU32::new(0),
-            turnstile: Turnstile::new(),
+            biased_lock: BiasedLock::new(),
             inner: UnsafeCell::new(Inner::new()),
             strayed: AtomicU64::new(0),
         }
     }
 
-    /// The user of this connection, if it has one.
-    pub fn user(&self) -> Option<u32> {
-        self.user.load(Ordering::Acquire).checked_sub(1)
+    /// The session of this connection, if it has one.
+    pub fn session_id(&self) -> Option<u32> {
+        self.session_id.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// Whether what goes through its socket is to be looked at.
     pub fn is_followed(&self) -> bool {
-        self.user.load(Ordering::Acquire) != 0
+        self.session_id.load(Ordering::Acquire) != 0
             && !self.in_library.load(Ordering::Relaxed)
             && !self.is_abandoned()
     }
@@ -235,7 +235,7 @@ impl Conn {
         self.work.store(work as u8, Ordering::Relaxed);
     }
 
-    /// The token is kept although the request has ended, because the next one is expected soon.
+    /// The permit is kept although the request has ended, because the next one is expected soon.
     pub fn anticipating(&self) -> bool {
         self.anticipating.load(Ordering::Relaxed)
     }
@@ -245,7 +245,7 @@ impl Conn {
         self.anticipating.store(anticipating, Ordering::Relaxed);
     }
 
-    /// Whether its user may hold a place that could be lent while the server sleeps. The place
+    /// Whether its session may hold a permit that could be lent while the server sleeps. The permit
     /// itself is the region's matter; most sleepers have none, and need not ask there.
     pub fn lendable(&self) -> bool {
         self.lendable.load(Ordering::Relaxed)
@@ -256,8 +256,8 @@ impl Conn {
         self.lendable.store(lendable, Ordering::Relaxed);
     }
 
-    /// What the server's reads right after an answer find, if the next byte is the first of a request of the protocol in
-    /// the open; else nothing is left out.
+    /// What the server's reads right after an answer find, if the next byte is the first of a
+    /// request of the protocol in the open; else nothing is left out.
     pub fn early_reads(&self) -> Option<&EarlyReads> {
         let fresh =
             self.at_start.load(Ordering::Relaxed) && self.header.load(Ordering::Relaxed) == 0;
@@ -305,31 +305,33 @@ impl Conn {
     /// As [`Conn::try_use`], but a kept header was not shown to the session: the caller must take
     /// it ([`Use::take_header`]).
     pub fn try_use_before_header(&self) -> Option<Use<'_>> {
-        let way = self.turnstile.enter();
+        let way = self.biased_lock.enter();
         if way.is_none() {
             self.settle_orphan();
         }
         way.map(|way| Use { conn: self, way })
     }
 
-    /// Ends the entry's connection; `gone` gets the user once its thread acts for it no more:
+    /// Ends the entry's connection; `gone` gets the session once its thread acts for it no more:
     /// now, or when the operation in which that thread is comes to its end. Of several callers
     /// one ends it.
     pub fn end(&self, gone: impl FnOnce(u32)) {
-        let Some(user) = self.user.swap(0, Ordering::AcqRel).checked_sub(1) else { return };
+        let Some(session_id) = self.session_id.swap(0, Ordering::AcqRel).checked_sub(1) else {
+            return;
+        };
         if let Some(mut inner) = self.try_use() {
-            inner.user = None;
+            inner.session_id = None;
             inner.leave(Ownership::GiveUp);
             core::mem::forget(inner);
-            gone(user);
+            gone(session_id);
             return;
         }
-        self.orphan.store(user + 1, Ordering::SeqCst);
+        self.orphan.store(session_id + 1, Ordering::SeqCst);
         // Its thread may have left between the two: then it has not seen the note.
-        if !self.turnstile.occupied()
-            && let Some(user) = self.take_orphan()
+        if !self.biased_lock.occupied()
+            && let Some(session_id) = self.take_orphan()
         {
-            gone(user);
+            gone(session_id);
         }
     }
 
@@ -344,13 +346,13 @@ impl Conn {
     /// inside who will do it.
     #[cold]
     fn settle_orphan(&self) {
-        if self.orphan.load(Ordering::SeqCst) == 0 || self.turnstile.occupied() {
+        if self.orphan.load(Ordering::SeqCst) == 0 || self.biased_lock.occupied() {
             return;
         }
-        if let Some(user) = self.take_orphan()
+        if let Some(session_id) = self.take_orphan()
             && let Some(region) = process::region()
         {
-            region.unregister(user);
+            region.unregister(session_id);
         }
     }
 }
@@ -375,9 +377,9 @@ impl Use<'_> {
     }
 
     /// Begins a new connection.
-    pub fn begin(&mut self, user: u32) {
+    pub fn begin(&mut self, session_id: u32) {
         **self = Inner::new();
-        self.user = Some(user);
+        self.session_id = Some(session_id);
         self.conn.set_work(Work::None);
         self.conn.set_anticipating(false);
         self.conn.set_lendable(false);
@@ -386,7 +388,7 @@ impl Use<'_> {
         self.conn.abandoned.store(false, Ordering::Relaxed);
         self.note_channel();
         self.conn.header.store(0, Ordering::Relaxed);
-        self.conn.user.store(user + 1, Ordering::Release);
+        self.conn.session_id.store(session_id + 1, Ordering::Release);
     }
 
     fn leave(&self, ownership: Ownership) {
@@ -394,7 +396,7 @@ impl Use<'_> {
         // Nowhere else are four bytes a packet's header.
         let at_start = ownership == Ownership::Take && self.is_plain();
         conn.at_start.store(at_start, Ordering::Relaxed);
-        conn.turnstile.leave(self.way, ownership);
+        conn.biased_lock.leave(self.way, ownership);
         // Closed by another thread meanwhile: what it held is ours to give back.
         if conn.orphan.load(Ordering::SeqCst) != 0 {
             conn.settle_orphan();
@@ -488,11 +490,11 @@ mod tests {
         first.begin(7);
         drop(first);
         assert!(conn.try_use().is_some());
-        assert_eq!(find(70_001).unwrap().user(), Some(7));
+        assert_eq!(find(70_001).unwrap().session_id(), Some(7));
         let gone = core::cell::Cell::new(None);
-        conn.end(|user| gone.set(Some(user)));
+        conn.end(|session_id| gone.set(Some(session_id)));
         assert_eq!(gone.take(), Some(7));
-        conn.end(|user| gone.set(Some(user)));
+        conn.end(|session_id| gone.set(Some(session_id)));
         assert_eq!(gone.take(), None, "it has ended already");
     }
 
@@ -502,9 +504,9 @@ mod tests {
         conn.try_use().unwrap().begin(9);
         let inner = conn.try_use().unwrap();
         let gone = core::cell::Cell::new(None);
-        conn.end(|user| gone.set(Some(user)));
+        conn.end(|session_id| gone.set(Some(session_id)));
         assert_eq!(gone.take(), None, "its thread still acts for it");
-        assert_eq!(conn.user(), None, "but nobody new finds it");
+        assert_eq!(conn.session_id(), None, "but nobody new finds it");
         assert_eq!(conn.orphan.load(Ordering::SeqCst), 10);
         drop(inner);
         assert_eq!(conn.orphan.load(Ordering::SeqCst), 0);

@@ -1,20 +1,22 @@
 //! The read that a server makes before it sleeps.
 //!
-//! MariaDB and PostgreSQL read as soon as they have answered, are told that nothing is there, and only then wait until
-//! something is. A client that waits for its answer cannot have written more, so that call is made for nothing, once for
-//! each request. Where it has found nothing several times in a row, the hook may say so itself. If it is wrong for once, the
-//! wait that follows returns immediately, and the server has made one more call than without; nothing is lost or late.
+//! MariaDB and PostgreSQL read as soon as they have answered, are told that nothing is there, and
+//! only then wait until something is. A client that waits for its answer cannot have written more,
+//! so that call is made for nothing, once for each request. Where it has found nothing several
+//! times in a row, the hook may say so itself. If it is wrong for once, the wait that follows
+//! returns immediately, and the server has made one more call than without; nothing is lost or
+//! late.
 //!
-//! What is learned so is learned of a connection whose reads do not block, from answers that the kernel gave: a connection
-//! that blocks is never told that nothing is there.
+//! What is learned so is learned of a connection whose reads do not block, from answers that the
+//! kernel gave: a connection that blocks is never told that nothing is there.
 
 use core::sync::atomic::{AtomicU8, Ordering};
 
 /// So many early reads in a row must have found nothing before one is left out.
-const SURE: u8 = 8;
+const EMPTY_READS_BEFORE_SKIP: u8 = 8;
 
-/// What the early reads of a connection found. All zero bits are a connection of which nothing is known. Only for the
-/// thread that serves the connection.
+/// What the early reads of a connection found. All zero bits are a connection of which nothing is
+/// known. Only for the thread that serves the connection.
 #[derive(Debug, Default)]
 pub struct EarlyReads {
     /// Reads in a row that found nothing, or were left out.
@@ -32,11 +34,11 @@ impl EarlyReads {
         self.empty.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the next early read may be left out, because it would find nothing. One in 248 is never left out, so that a
-    /// client that begins to write ahead is seen.
+    /// Whether the next early read may be left out, because it would find nothing. One in 248 is
+    /// never left out, so that a client that begins to write ahead is seen.
     pub fn leave_out(&self) -> bool {
         let empty = self.empty.load(Ordering::Relaxed);
-        let left_out = (SURE..u8::MAX).contains(&empty);
+        let left_out = (EMPTY_READS_BEFORE_SKIP..u8::MAX).contains(&empty);
         if left_out {
             self.empty.store(empty + 1, Ordering::Relaxed);
         }
@@ -48,7 +50,7 @@ impl EarlyReads {
         let empty = match self.empty.load(Ordering::Relaxed) {
             _ if !found_nothing => 0,
             // It was the one to make sure.
-            u8::MAX => SURE,
+            u8::MAX => EMPTY_READS_BEFORE_SKIP,
             empty => empty + 1,
         };
         self.empty.store(empty, Ordering::Relaxed);
@@ -62,14 +64,14 @@ mod tests {
     #[test]
     fn reads_are_left_out_once_several_in_a_row_found_nothing() {
         let reads = EarlyReads::new();
-        for _ in 0..SURE - 1 {
+        for _ in 0..EMPTY_READS_BEFORE_SKIP - 1 {
             assert!(!reads.leave_out());
             reads.made(true);
         }
         assert!(!reads.leave_out());
         reads.made(false);
         assert!(!reads.leave_out(), "something was there: the count begins anew");
-        for _ in 0..SURE {
+        for _ in 0..EMPTY_READS_BEFORE_SKIP {
             assert!(!reads.leave_out());
             reads.made(true);
         }
@@ -81,10 +83,10 @@ mod tests {
     #[test]
     fn now_and_then_one_is_made_all_the_same() {
         let reads = EarlyReads::new();
-        (0..SURE).for_each(|_| reads.made(true));
+        (0..EMPTY_READS_BEFORE_SKIP).for_each(|_| reads.made(true));
         for _ in 0..3 {
             let left_out = (0..1000).take_while(|_| reads.leave_out()).count();
-            assert_eq!(left_out, usize::from(u8::MAX - SURE));
+            assert_eq!(left_out, usize::from(u8::MAX - EMPTY_READS_BEFORE_SKIP));
             reads.made(true);
         }
         while reads.leave_out() {}

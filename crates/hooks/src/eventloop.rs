@@ -1,44 +1,50 @@
-//! The operations behind the hooks of a server whose threads serve many connections each, and must never block: Redis,
-//! memcached, and MariaDB with its pool of threads.
+//! The operations behind the hooks of a server whose threads serve many connections each, and must
+//! never block: Redis, memcached, and MariaDB with its pool of threads.
 //!
 //! # The problem
-//! A thread that waits in the gate for one user would stop all others. So a user is held by *hiding that its socket is
-//! ready*: the loop asks the kernel which sockets are ready (`epoll_wait`), and does not hear of those whose users have no
-//! place yet. Their bytes stay in the kernel.
+//! A thread that waits in the gate for one session would stop all others. So a session is held by
+//! *hiding that its socket is ready*: the loop asks the kernel which sockets are ready
+//! (`epoll_wait`), and does not hear of those whose sessions have no permit yet. Their bytes stay
+//! in the kernel.
 //!
 //! # The one primitive
-//! A server registers its clients level-triggered: the kernel tells of a ready socket again and again until it was read.
-//! Such a socket cannot be hidden without two more system calls for each request (out of the set, and back into it), or
-//! the loop would spin. So its real registration is *edge-triggered*: the kernel tells of each arrival once, and
-//! what it told is remembered here ([`watch`]) until the server's own `read` comes back with less than was asked for. A
-//! held user's event is one that was not passed on; nothing has to be undone when its turn comes, and a loop with a
-//! thousand held users sleeps as deeply as one without.
+//! A server registers its clients level-triggered: the kernel tells of a ready socket again and
+//! again until it was read. Such a socket cannot be hidden without two more system calls for each
+//! request (out of the set, and back into it), or the loop would spin. So its real registration is
+//! *edge-triggered*: the kernel tells of each arrival once, and what it told is remembered here
+//! ([`connection`]) until the server's own `read` comes back with less than was asked for. A held
+//! session's event is one that was not passed on; nothing has to be undone when its turn comes, and
+//! a loop with a thousand held sessions sleeps as deeply as one without.
 //!
-//! The server notices no difference: a socket that it did not read empty is reported again, after the kernel confirmed
-//! it ([`turn`]); registrations that are edge-triggered, one-shot or for writing are left as they are ([`control`]), and
-//! every `epoll_ctl` is made with the caller's operation and returns the kernel's result.
+//! The server notices no difference: a socket that it did not read empty is reported again, after
+//! the kernel confirmed it ([`turn`]); registrations that are edge-triggered, one-shot or for
+//! writing are left as they are ([`control`]), and every `epoll_ctl` is made with the caller's
+//! operation and returns the kernel's result.
 //!
 //! # A turn
-//! It begins when an event is passed on ([`wait`]). The server reads what is there, answers, and comes back to
-//! `epoll_wait`: then the turn is over, unless a transaction is open. P bounds how many users' events one call
-//! passes on; who is next is the policy's choice, and every command counts as a request.
+//! It begins when an event is passed on ([`wait`]). The server reads what is there, answers, and
+//! comes back to `epoll_wait`: then the turn is over, unless a transaction is open. P bounds how
+//! many sessions' events one call passes on; who is next is the policy's choice, and every command
+//! counts as a request.
 //!
 //! # Inside TLS
-//! The socket's readiness is the same; what is read of it are records, and the conversation is what the TLS library returns
-//! and takes ([`tls`]). The library may keep a part of a record for which no event comes any more: a server that reads it
-//! without having been told goes ahead, and is charged.
+//! The socket's readiness is the same; what is read of it are records, and the conversation is what
+//! the TLS library returns and takes ([`tls`]). The library may keep a part of a record for which
+//! no event comes any more: a server that reads it without having been told goes ahead, and is
+//! charged.
 //!
 //! # Who wakes the loop
-//! A turn that is granted by the loop itself, as nearly always, is passed on in the same call. One that another thread of
-//! the process grants is made an event by a real `epoll_ctl`, which re-arms the edge. What happens outside the process
-//! (the daemon's grants, its death, the longest hold) is found by looking: while somebody is held, no sleep lasts longer
-//! than a fifth of a second.
+//! A turn that is granted by the loop itself, as nearly always, is passed on in the same call. One
+//! that another thread of the process grants is made an event by a real `epoll_ctl`, which re-arms
+//! the edge. What happens outside the process (the daemon's grants, its death, the longest hold) is
+//! found by looking: while somebody is held, no sleep lasts longer than a fifth of a second.
 
 use crate::process;
 use headworks_region::Region;
 use headworks_region::layout::Counter;
 
 mod blocking;
+mod connection;
 mod control;
 mod framing;
 mod peek;
@@ -49,18 +55,18 @@ mod tests;
 mod tls;
 mod turn;
 mod wait;
-mod watch;
 
+pub use connection::{LoopConnection, client, forked};
 pub use control::{Registration, closing_set, created, prepare, settled};
 pub use tls::{followed, received_inside_tls, sent_inside_tls, tls_begins, tls_established};
 pub(crate) use turn::abandon;
 pub use turn::{accepted, close, received, sent, shutting_down};
 pub use wait::{Sleep, after_wait, before_wait, pass_through};
-pub use watch::{Watch, client, forked};
 
-/// Whether clients' sockets are in this epoll set, so that waits for it go through [`before_wait`]; or may come there while
-/// a thread of a pool sleeps in it, whose sleep must not be without an end then.
-pub fn watches(set: i32) -> bool {
+/// Whether clients' sockets are in this epoll set, so that waits for it go through [`before_wait`];
+/// or may come there while a thread of a pool sleeps in it, whose sleep must not be without an end
+/// then.
+pub fn has_clients(set: i32) -> bool {
     let Some(found) = section::find(set) else { return false };
     found.in_use() || (found.is_made() && process::region().is_some_and(Region::pooled))
 }
@@ -70,8 +76,8 @@ pub fn is_set(fd: i32) -> bool {
     section::find(fd).is_some_and(|found| found.is_made() || found.in_use())
 }
 
-/// Whether this is a child that shares the server's memory: the descriptors are its own, and what it does with them is not
-/// done to the server's connections.
+/// Whether this is a child that shares the server's memory: the descriptors are its own, and what
+/// it does with them is not done to the server's connections.
 fn is_foreign() -> bool {
     if process::is_attached_process() {
         return false;

@@ -1,16 +1,16 @@
 //! Framing for protocols that nobody has described: data that arrives after an answer is a request.
 //!
-//! Problem. The gate has to know when a request begins and when it is over, and sees only that bytes
-//! come and go. The primitive is one bit: whether the server has written anything since the request
-//! began. The first bytes from the client begin a request. It is over when the server, having
-//! written something, reads again. Bytes that come before the first of the answer belong to the
-//! request; what the server says without being asked (a greeting, a notice) answers nothing.
+//! Problem. The gate has to know when a request begins and when it is over, and sees only that
+//! bytes come and go. The primitive is one bit: whether the server has written anything since the
+//! request began. The first bytes from the client begin a request. It is over when the server,
+//! having written something, reads again. Bytes that come before the first of the answer belong to
+//! the request; what the server says without being asked (a greeting, a notice) answers nothing.
 //!
-//! A server may write in a way that no hook sees. When it reads with a request in hand, the kernel is
-//! asked whether it has written ([`crate::traffic`]).
+//! A server may write in a way that no hook sees. When it reads with a request in hand, the kernel
+//! is asked whether it has written ([`crate::traffic`]).
 //!
 //! What this cannot see: who the client is, transactions, locks, and requests sent ahead
-//! (pipelining), which count as one. A user that owns a lock may therefore be held; the stall
+//! (pipelining), which count as one. A session that owns a lock may therefore be held; the stall
 //! detector is what helps then.
 //!
 //! Over TLS that is part of the server, the bytes are records (RFC 8446, section 5.1): one byte of

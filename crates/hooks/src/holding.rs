@@ -11,8 +11,8 @@ pub struct Holding(u16);
 impl Holding {
     /// Nothing is held.
     pub const NONE: Holding = Holding(0);
-    /// MySQL: the server said SERVER_STATUS_IN_TRANS (0x0001) or IN_TRANS_READONLY (0x2000) in its latest status.
-    /// PostgreSQL: its latest ReadyForQuery said `T` or `E`.
+    /// MySQL: the server said SERVER_STATUS_IN_TRANS (0x0001) or IN_TRANS_READONLY (0x2000) in its
+    /// latest status. PostgreSQL: its latest ReadyForQuery said `T` or `E`.
     pub const TRANSACTION: Holding = Holding(1);
     /// A statement failed that may have opened a transaction (autocommit is off, or the text could
     /// run several statements); the next status word clears this.
@@ -29,7 +29,8 @@ impl Holding {
     pub const XA: Holding = Holding(1 << 6);
     /// HANDLER … OPEN (keeps a metadata lock).
     pub const HANDLER: Holding = Holding(1 << 7);
-    /// A text that could take any lock and cannot be judged (dynamic SQL, locking services, overlong text).
+    /// A text that could take any lock and cannot be judged (dynamic SQL, locking services,
+    /// overlong text).
     pub const UNKNOWN: Holding = Holding(1 << 8);
 
     /// PostgreSQL: a session-level advisory lock (pg_advisory_lock and its like).

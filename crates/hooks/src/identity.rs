@@ -4,9 +4,10 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::rules;
-use headworks_region::user::UserSlot;
+use headworks_region::session::SessionSlot;
 
-/// A short string kept in place: up to 64 bytes, longer input is cut (at a character's border when shown).
+/// A short string kept in place: up to 64 bytes, longer input is cut (at a character's border when
+/// shown).
 ///
 /// 64 bytes hold any database name; a MariaDB account name of up to 128 characters is cut, so two
 /// accounts with the same first 64 bytes share a class.
@@ -73,8 +74,9 @@ impl fmt::Display for InlineStr {
     }
 }
 
-/// Who a connection is: read from the client's part of the login, replaced by a successful COM_CHANGE_USER (MySQL)
-/// or, for the application's name alone, by what the server reports (PostgreSQL).
+/// Who a connection is: read from the client's part of the login, replaced by a successful
+/// COM_CHANGE_USER (MySQL) or, for the application's name alone, by what the server reports
+/// (PostgreSQL).
 ///
 /// The account is what the client claims; it is proven only once the connection reached the command
 /// phase. `database` is the one of the login: a later `USE` does not change a connection's class.
@@ -105,34 +107,34 @@ impl Identity {
         self.database.as_bytes()
     }
 
-    /// The connection attribute `program_name` or the parameter `application_name`, empty if the client sends none (at
-    /// most 64 bytes).
+    /// The connection attribute `program_name` or the parameter `application_name`, empty if the
+    /// client sends none (at most 64 bytes).
     pub fn application(&self) -> &[u8] {
         self.application.as_bytes()
     }
 }
 
-/// Writes down who a user is, and puts it into the class that the rules say.
-pub(crate) fn apply_identity(region: &Region, user: u32, identity: &Identity) {
-    let Some(slot) = region.user(user) else { return };
+/// Writes down who a session is, and puts it into the class that the rules say.
+pub(crate) fn apply_identity(region: &Region, session_id: u32, identity: &Identity) {
+    let Some(slot) = region.session(session_id) else { return };
     slot.account.set(identity.account());
     slot.database.set(identity.database());
     slot.application.set(identity.application());
-    judge(region, user);
+    assign_class(region, session_id);
 }
 
-/// Puts a user into the class that the rules say.
-pub(crate) fn judge(region: &Region, user: u32) {
-    let Some(slot) = region.user(user) else { return };
+/// Puts a session into the class that the rules say.
+pub(crate) fn assign_class(region: &Region, session_id: u32) {
+    let Some(slot) = region.session(session_id) else { return };
     let (verdict, epoch) = region.rules.classify(&identity_of(slot));
     if verdict.bypass {
         region.count(Counter::Administrator);
     }
-    region.classify(user, verdict.class, verdict.bypass, epoch);
+    region.classify(session_id, verdict.class, verdict.bypass, epoch);
 }
 
-/// What the rules see of a user.
-pub fn identity_of(slot: &UserSlot) -> rules::Identity {
+/// What the rules see of a session.
+pub fn identity_of(slot: &SessionSlot) -> rules::Identity {
     rules::Identity {
         account: slot.account.get(),
         database: slot.database.get(),

@@ -1,17 +1,19 @@
-//! What every hook does, as safe operations that tests can link.
+//! Operations of every hook, as safe functions that tests can link.
 //!
-//! The preloaded library exports `recv`, `close` and the like; each of them is a few unsafe lines
-//! that call the real function and one operation of [`ops`]. The operations follow the protocol
-//! ([`mysql`], [`postgres`]), keep one [`conn::Conn`] for each client connection, and let requests in and out
-//! through the region.
+//! The preloaded library exports `recv`, `close` and the like. Each of them is a few unsafe lines
+//! that call the real function and one operation of [`threads`]. The operations follow the protocol
+//! ([`mysql`], [`postgres`]), keep one [`conn::Conn`] for each client connection, and admit
+//! requests through the region.
 //!
-//! Every call of an operation ends *handled*, or *bypassed* for a reason that is counted. None
-//! allocates, blocks on a lock of ours for long, or panics on purpose. A panic all the same is caught
-//! by the [`barrier`], and the connection passes from then on.
+//! Every operation ends *handled*, or *bypassed* for a reason that is counted. None allocates,
+//! blocks on a lock of ours for long, or panics on purpose. If one panics all the same, the
+//! [`barrier`] catches it, and the connection bypasses the gate from then on.
 
 pub mod backend;
 pub mod barrier;
+mod biased_lock;
 pub mod conn;
+pub mod declared_locks;
 pub mod early;
 pub mod eventloop;
 pub mod files;
@@ -22,8 +24,6 @@ pub mod locks;
 pub mod memcached;
 pub mod mongo;
 pub mod mysql;
-pub mod named;
-pub mod ops;
 pub mod peer;
 pub mod postgres;
 pub mod process;
@@ -31,6 +31,6 @@ pub mod redis;
 mod server;
 pub mod server_waits;
 pub mod symbols;
+pub mod threads;
 pub mod tls;
 pub mod traffic;
-mod turnstile;

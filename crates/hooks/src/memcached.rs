@@ -1,13 +1,14 @@
 //! The memcached protocol (text with meta commands, and binary), as far as the gate needs it.
 //!
-//! There are no transactions and no locks, and a connection has no account that the server would confirm in every set-up,
-//! so only the client's bytes are followed: where commands end, and which of them look after the server. A worker of
-//! memcached answers what it has read before it polls again (of a long pipeline, 20 commands at a time: it then asks to
-//! be told that it can write, and the turn lasts until it asks for the client's bytes again).
+//! There are no transactions and no locks, and a connection has no account that the server would
+//! confirm in every set-up, so only the client's bytes are followed: where commands end, and which
+//! of them look after the server. A worker of memcached answers what it has read before it polls
+//! again (of a long pipeline, 20 commands at a time: it then asks to be told that it can write, and
+//! the turn lasts until it asks for the client's bytes again).
 //!
 //! # Worked example
-//! `set k 0 0 3`, `abc`, `mg k v`: the line says that three bytes and a line end follow, which are skipped; then one line
-//! more. Two requests.
+//! `set k 0 0 3`, `abc`, `mg k v`: the line says that three bytes and a line end follow, which are
+//! skipped; then one line more. Two requests.
 //!
 //! Source: memcached's `doc/protocol.txt`, and its binary protocol's 24-byte header.
 
@@ -58,7 +59,8 @@ enum At {
     Body,
 }
 
-/// The state of one connection: plain data of fixed size. It never panics and never allocates, whatever the bytes are.
+/// The state of one connection: plain data of fixed size. It never panics and never allocates,
+/// whatever the bytes are.
 #[derive(Clone, Debug)]
 pub struct Session {
     at: At,
@@ -288,7 +290,8 @@ impl Told {
                     _ => Told::Plain,
                 }
             }
-            // Whoever watches the server's log sends nothing more. Asking for it may fail, and is not enough to be let go.
+            // Whoever watches the server's log sends nothing more. Asking for it may fail, and is
+            // not enough to be let go.
             b"watch" | b"stats" | b"version" | b"verbosity" | b"quit" | b"shutdown" | b"mn" => {
                 Told::Passes
             }

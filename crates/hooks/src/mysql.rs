@@ -1,32 +1,33 @@
 //! The MySQL/MariaDB client protocol as the gate needs it: where a request starts, where its answer
 //! ends, and whether the connection holds locks afterwards.
 //!
-//! Problem. The gate sees only bytes: what the server's `recv` returned and what its `send` accepted,
-//! cut anywhere. From those it must know (1) that a request begins, before the server works on it,
-//! (2) that the server came back for the next one, (3) whether this connection owns something that
-//! others may be waiting for. A user for whom (3) holds keeps its slot, because a held lock owner
-//! deadlocks the whole server.
+//! Problem. The gate sees only bytes: what the server's `recv` returned and what its `send`
+//! accepted, cut anywhere. From those it must know (1) that a request begins, before the server
+//! works on it, (2) that the server came back for the next one, (3) whether this connection owns
+//! something that others may be waiting for. A session for whom (3) holds keeps its slot, because a
+//! held lock owner deadlocks the whole server.
 //!
-//! The primitive is [`Session`]: a plain value of fixed size, one per connection, fed with bytes from
-//! both directions. It allocates nothing, reads no clock, does no I/O and never panics, so it can run
-//! inside `recv` and `send` of a database. Bytes that do not parse make it [`Opaque`] for good; the
-//! gate then falls back to a coarser rule.
+//! The primitive is [`Session`]: a plain value of fixed size, one per connection, fed with bytes
+//! from both directions. It allocates nothing, reads no clock, does no I/O and never panics, so it
+//! can run inside `recv` and `send` of a database. Bytes that do not parse make it [`Opaque`] for
+//! good; the gate then falls back to a coarser rule.
 //!
 //! # The invariant of lock state: estimated holding ⊇ actual holding
 //!
-//! Holding too much costs fairness (a slot is kept while its owner idles, until the idle limit lends
-//! it out). Holding too little can stop the server. So every rule errs to one side:
+//! Holding too much costs fairness (a slot is kept while its owner idles, until the idle limit
+//! lends it out). Holding too little can stop the server. So every rule errs to one side:
 //!
-//! * Transactions are never guessed from text: the server says so in the status word of every OK and
-//!   EOF packet, and the latest one wins. An ERR carries no status, so the state stays, and where the
-//!   failed statement could have opened a transaction (autocommit off, a routine, a compound or
-//!   multi-statement text) [`Holding::AUTOCOMMIT_OFF_AFTER_ERROR`] counts as holding until the next status.
+//! * Transactions are never guessed from text: the server says so in the status word of every OK
+//!   and EOF packet, and the latest one wins. An ERR carries no status, so the state stays, and
+//!   where the failed statement could have opened a transaction (autocommit off, a routine, a
+//!   compound or multi-statement text) [`Holding::AUTOCOMMIT_OFF_AFTER_ERROR`] counts as holding
+//!   until the next status.
 //! * Session locks come from text. A *take* is noticed wherever its words could be a statement,
 //!   without believing in quotes or comments (their rules depend on `sql_mode` and on the server's
-//!   version). A *release* is believed only if the whole text is one exact, simple release statement
-//!   and its answer was OK.
-//! * What cannot be counted (names that are not plain literals, texts too long, tables of ours that are
-//!   full) becomes a sticky flag that only a connection reset, or for user locks
+//!   version). A *release* is believed only if the whole text is one exact, simple release
+//!   statement and its answer was OK.
+//! * What cannot be counted (names that are not plain literals, texts too long, tables of ours that
+//!   are full) becomes a sticky flag that only a connection reset, or for user locks
 //!   `RELEASE_ALL_LOCKS()`, clears.
 //!
 //! Not visible here, and left to the gate's stall detector: `GET_LOCK` inside a stored routine or a
@@ -35,9 +36,10 @@
 //!
 //! # Worked example
 //!
-//! `03 "BEGIN"` arrives: a [`Request`] of class `Gated`; one answer is outstanding. The server sends OK with
-//! status 0x0003: the answer is complete, [`Session::at_boundary`] is true and [`Session::holding`] is
-//! `TRANSACTION`, so the slot stays. `03 "COMMIT"` and OK with status 0x0002: nothing held, the slot goes back.
+//! `03 "BEGIN"` arrives: a [`Request`] of class `Gated`; one answer is outstanding. The server
+//! sends OK with status 0x0003: the answer is complete, [`Session::at_boundary`] is true and
+//! [`Session::holding`] is `TRANSACTION`, so the slot stays. `03 "COMMIT"` and OK with status
+//! 0x0002: nothing held, the slot goes back.
 //!
 //! Sources: "MariaDB protocol documentation" (Client/Server Protocol: connection, commands, server
 //! response packets) and "MySQL Internals: Client/Server Protocol".
@@ -46,17 +48,17 @@
 
 mod answer;
 mod command;
-mod exact;
-mod facts;
+mod fast_path;
 mod frames;
-mod glance;
+pub(crate) mod keywords;
+mod lexer;
+mod lock_effects;
 mod locks;
 mod login;
 mod pending;
 mod protocol;
-mod scan;
 mod session;
-pub(crate) mod words;
+mod statement;
 
 pub use crate::holding::Holding;
 pub use crate::identity::{Identity, InlineStr};

@@ -1,7 +1,7 @@
 //! This process's view of the gate: the region it is attached to, and whether it stands aside.
 
-use crate::ops::blocked;
-use crate::{backend, eventloop, turnstile};
+use crate::threads::blocked;
+use crate::{backend, biased_lock, eventloop};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use headworks_region::layout::{Counter, Region};
 use headworks_region::{lock, thread};
@@ -14,9 +14,9 @@ static WORDS: AtomicBool = AtomicBool::new(false);
 
 /// Attaches this process to a region. Called once, from the library's constructor or by a test.
 pub fn attach(region: &'static Region) {
-    turnstile::prepare();
+    biased_lock::prepare();
     PID.store(own_pid(), Ordering::Relaxed);
-    WORDS.store(!region.words.is_empty(), Ordering::Relaxed);
+    WORDS.store(!region.declared_locks.is_empty(), Ordering::Relaxed);
     REGION.store(core::ptr::from_ref(region).cast_mut(), Ordering::Release);
 }
 
@@ -27,7 +27,7 @@ pub fn region() -> Option<&'static Region> {
 }
 
 /// Whether the profile has words that take session locks.
-pub fn has_words() -> bool {
+pub fn has_declared_locks() -> bool {
     WORDS.load(Ordering::Relaxed)
 }
 
@@ -47,8 +47,8 @@ pub fn disable() {
     }
 }
 
-/// In the child after `fork`. If it is to serve the connection that its parent has accepted, it goes on as a process of
-/// its own; else the parent's connections are not ours to account for.
+/// In the child after `fork`. If it is to serve the connection that its parent has accepted, it
+/// goes on as a process of its own; else the parent's connections are not ours to account for.
 pub fn forked() {
     lock::forget_thread_id();
     blocked::serves(None);

@@ -1,9 +1,9 @@
 //! Which process is the server, where nobody started it through us.
 //!
-//! The gate of a service is there before its server, and whoever accepts a connection is the server.
-//! But whatever the server starts has the library preloaded, too, and may accept before it does: a
-//! helper with a socket of its own. So the claim goes to the oldest process that accepts: a helper
-//! is younger than the server, which takes the claim over with its first connection.
+//! The gate of a service is there before its server, and whoever accepts a connection is the
+//! server. But whatever the server starts has the library preloaded, too, and may accept before it
+//! does: a helper with a socket of its own. So the claim goes to the oldest process that accepts: a
+//! helper is younger than the server, which takes the claim over with its first connection.
 
 use crate::process;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -15,7 +15,7 @@ static JUDGED: AtomicU32 = AtomicU32::new(0);
 
 /// This process has accepted a connection.
 pub(crate) fn accepts(region: &Region) {
-    let server = &region.beat.server;
+    let server = &region.heartbeat.server;
     let known = server.load(Ordering::Relaxed);
     if known != 0 && known == JUDGED.load(Ordering::Relaxed) {
         return;
@@ -80,7 +80,8 @@ impl core::fmt::Write for Text {
     }
 }
 
-/// Reads the beginning of a file, by system calls: no allocation, no hook. The path ends with a zero.
+/// Reads the beginning of a file, by system calls: no allocation, no hook. The path ends with a
+/// zero.
 fn read_file(path: &[u8; 32], into: &mut [u8]) -> Option<usize> {
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: the path is a C string, and the buffer has its length.

@@ -8,7 +8,7 @@
 //! The struct is no interface, so its layout is checked before it is written: the exported
 //! functions of the same names must load their callback from the offset that is expected.
 
-use crate::ops::blocked;
+use crate::threads::blocked;
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use headworks_region::Pause;

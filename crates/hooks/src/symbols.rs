@@ -23,7 +23,7 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("recv", "the last request is over; the next one has come and may wait here"),
     symbol("__recv_chk", "recv, as fortified builds call it"),
     symbol("send", "follow the answer: transaction and lock state"),
-    symbol("poll", "a token kept while its client idles is lent out"),
+    symbol("poll", "a permit kept while its client idles is lent out"),
     symbol("__poll_chk", "poll, as fortified builds call it"),
     symbol("ppoll", "poll, with another kind of time-out"),
     symbol("epoll_create", "an event loop is made"),
@@ -31,7 +31,7 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("epoll_ctl", "a client joins or leaves an event loop, or says what it waits for"),
     symbol(
         "epoll_wait",
-        "events of users that must wait are held back; in a process for one connection, as poll",
+        "events of sessions that must wait are held back; in a process for one connection, as poll",
     ),
     symbol("epoll_pwait", "epoll_wait, with a mask of signals"),
     symbol("epoll_pwait2", "epoll_wait, with another kind of time-out"),

@@ -1,20 +1,21 @@
-//! TLS, followed at the functions of the TLS library: what they return and take is the conversation.
+//! TLS, followed at the functions of the TLS library: what they return and take is the
+//! conversation.
 //!
 //! The life of an encrypted connection. The client asks for TLS in the open, and the session says
-//! [`opaque`](crate::mysql::Session::opaque). From then on the way to the bytes (the [`Channel`]) is
-//! *awaited*: either the server hands the descriptor to a TLS library that it is linked to, and we
-//! hear of it ([`begins`]), or encrypted bytes arrive at `recv` first, and the library is part of the
-//! server. In the first case the session goes on inside TLS, fed by `SSL_read` and `SSL_write`, and
-//! the socket's own bytes mean nothing; a request is held before `SSL_read` returns it, never in the
-//! middle of a record or a handshake, as there is nothing to hold there. In the other case generic
-//! framing follows the records.
+//! [`opaque`](crate::mysql::Session::opaque). From then on the way to the bytes (the [`Channel`])
+//! is *awaited*: either the server hands the descriptor to a TLS library that it is linked to, and
+//! we hear of it ([`begins`]), or encrypted bytes arrive at `recv` first, and the library is part
+//! of the server. In the first case the session goes on inside TLS, fed by `SSL_read` and
+//! `SSL_write`, and the socket's own bytes mean nothing; a request is held before `SSL_read`
+//! returns it, never in the middle of a record or a handshake, as there is nothing to hold there.
+//! In the other case generic framing follows the records.
 //!
-//! A server with an event loop has ports of their own for TLS, and nobody asks for it. Its connections
-//! are inside TLS once the server hands their descriptors over ([`crate::eventloop`]).
+//! A server with an event loop has ports of their own for TLS, and nobody asks for it. Its
+//! connections are inside TLS once the server hands their descriptors over ([`crate::eventloop`]).
 
 use crate::conn::{self, Conn};
-use crate::eventloop::{self, Watch};
-use crate::{backend, ops, process};
+use crate::eventloop::{self, LoopConnection};
+use crate::{backend, process, threads};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
@@ -40,7 +41,7 @@ pub enum Whose {
     /// A client's of a server with a thread for each connection.
     Thread(&'static Conn),
     /// A client's of an event loop.
-    Loop(&'static Watch),
+    Loop(&'static LoopConnection),
     /// The client's of this backend.
     Backend,
 }
@@ -51,21 +52,22 @@ pub fn whose(fd: i32) -> Option<Whose> {
     if backend::serves(fd) {
         return Some(Whose::Backend);
     }
-    if let Some(conn) = conn::find(fd).filter(|conn| conn.user().is_some()) {
+    if let Some(conn) = conn::find(fd).filter(|conn| conn.session_id().is_some()) {
         return Some(Whose::Thread(conn));
     }
     eventloop::followed(fd).map(Whose::Loop)
 }
 
-/// The same for an object of the TLS library that knows no descriptor, because the server reads and writes for it.
+/// The same for an object of the TLS library that knows no descriptor, because the server reads and
+/// writes for it.
 pub fn whose_object(object: *mut c_void) -> Option<Whose> {
     process::region()?;
     let known = !object.is_null() && OBJECT.load(Ordering::Relaxed) == object;
     (known && backend::in_tls()).then_some(Whose::Backend)
 }
 
-/// The server accepts a client by an object that knows no descriptor. A backend that awaits TLS has but one client, so
-/// that is whose the object is until the process ends.
+/// The server accepts a client by an object that knows no descriptor. A backend that awaits TLS has
+/// but one client, so that is whose the object is until the process ends.
 pub fn accepts_by_object(object: *mut c_void) {
     if backend::has_client() && !backend::in_tls() {
         backend::tls_begins();
@@ -78,8 +80,8 @@ pub fn accepts_by_object(object: *mut c_void) {
 /// The server has handed the descriptor to a TLS library. May be called more than once.
 pub fn begins(whose: Whose) {
     match whose {
-        Whose::Thread(conn) => ops::tls_begins(conn),
-        Whose::Loop(watch) => eventloop::tls_begins(watch),
+        Whose::Thread(conn) => threads::tls_begins(conn),
+        Whose::Loop(connection) => eventloop::tls_begins(connection),
         Whose::Backend => backend::tls_begins(),
     }
 }

@@ -4,7 +4,7 @@
 //! Under generic framing its request would never be over, and its session would keep the permit.
 //! The kernel counts the bytes of each TCP connection: if it took more than the hooks saw, the
 //! request was answered. It is asked only when a server reads with a request in hand, which most
-//! never do. Sockets of other families have no such count (see [`crate::ops`], `unanswered`).
+//! never do. Sockets of other families have no such count (see [`crate::threads`], `unanswered`).
 
 use headworks_region::thread::keeping_errno;
 

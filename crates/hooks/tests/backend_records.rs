@@ -1,5 +1,6 @@
-//! A backend whose TLS is seen as records alone: its `recv` is called from within the server's TLS library, which takes an
-//! interruption for an empty socket, so the wait must end with the bytes in the server's hand.
+//! A backend whose TLS is seen as records alone: its `recv` is called from within the server's TLS
+//! library, which takes an interruption for an empty socket, so the wait must end with the bytes in
+//! the server's hand.
 
 use headworks_hooks::backend::{self, Receipt, Stage};
 use headworks_hooks::process;
@@ -11,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// One place, and a daemon's sign of life.
+/// One place, and a daemon's heartbeat.
 fn region() -> &'static Region {
     let path = format!("/dev/shm/headworks-records-{}", std::process::id());
     let c_path = CString::new(path.as_str()).unwrap();
@@ -20,10 +21,10 @@ fn region() -> &'static Region {
     let region = mapping.region();
     region.set_protocol(Protocol::PostgreSql);
     region.apply(&Settings { parallelism: 1, ..Settings::default() });
-    region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+    region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
     std::thread::spawn(move || {
         loop {
-            region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+            region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
             std::thread::sleep(Duration::from_millis(20));
         }
     });
@@ -48,7 +49,7 @@ fn a_request_in_records_is_held_until_its_turn_however_long_that_takes() {
     backend::sent(&[22, 3, 3, 0, 2, 1, 2]);
     let occupant = region.register(std::process::id(), clock::now()).unwrap();
     region.enter(occupant, clock::now());
-    let own = (0..region.high_water()).find(|&user| user != occupant).unwrap();
+    let own = (0..region.high_water()).find(|&session| session != occupant).unwrap();
     let owner = std::thread::spawn(move || {
         std::thread::sleep(HELD);
         region.leave(occupant);
@@ -60,10 +61,13 @@ fn a_request_in_records_is_held_until_its_turn_however_long_that_takes() {
     assert!(begun.elapsed() >= HELD - Duration::from_millis(100), "{:?}", begun.elapsed());
     assert_eq!(backend::deliver(&mut [0; 8]), None, "nothing is kept");
     owner.join().unwrap();
-    assert_eq!((region.user(own).unwrap().state(), backend::stage()), (State::Inside, Stage::Busy));
+    assert_eq!(
+        (region.session(own).unwrap().state(), backend::stage()),
+        (State::Running, Stage::Busy)
+    );
     // The answer, and the next read: the place is free again.
     backend::sent(&[23, 3, 3, 0, 2, 1, 2]);
     assert_eq!(backend::about_to_receive(), Receipt::Go);
-    assert_eq!(region.user(own).unwrap().state(), State::Idle);
+    assert_eq!(region.session(own).unwrap().state(), State::Idle);
     backend::exiting();
 }

@@ -2,12 +2,12 @@
 
 use headworks_hooks::barrier::{Of, guarded};
 use headworks_hooks::conn::{self, Conn};
-use headworks_hooks::ops;
 use headworks_hooks::process;
+use headworks_hooks::threads;
 use headworks_policy::Nanos;
 use headworks_region::control::{Count, Settings};
 use headworks_region::layout::Counter;
-use headworks_region::user::FLAG_UNFOLLOWED;
+use headworks_region::session::FLAG_UNFOLLOWED;
 use headworks_region::{Entered, Mapping, PassReason, Protocol, Region, State, clock};
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The region of this process, with one place and a daemon's sign of life, for one test at a time.
+/// The region of this process, with one place and a daemon's heartbeat, for one test at a time.
 fn alone() -> (&'static Region, MutexGuard<'static, ()>) {
     static TURN: Mutex<()> = Mutex::new(());
     static REGION: OnceLock<&'static Region> = OnceLock::new();
@@ -27,10 +27,10 @@ fn alone() -> (&'static Region, MutexGuard<'static, ()>) {
         let region = Mapping::create(&c_path, None).unwrap().region();
         std::fs::remove_file(&path).unwrap();
         region.set_protocol(Protocol::Generic);
-        region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+        region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
         std::thread::spawn(move || {
             loop {
-                region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+                region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
@@ -47,38 +47,38 @@ struct Client {
     server: UnixStream,
     _client: UnixStream,
     conn: &'static Conn,
-    user: u32,
+    session: u32,
 }
 
 impl Client {
     fn accept() -> Client {
         let (server, client) = UnixStream::pair().unwrap();
-        ops::accepted(server.as_raw_fd());
+        threads::accepted(server.as_raw_fd());
         let conn = conn::find(server.as_raw_fd()).unwrap();
-        Client { user: conn.user().unwrap(), server, _client: client, conn }
+        Client { session: conn.session_id().unwrap(), server, _client: client, conn }
     }
 
     fn state(&self, region: &Region) -> State {
-        region.user(self.user).unwrap().state()
+        region.session(self.session).unwrap().state()
     }
 
     fn is_left_alone(&self, region: &Region) -> bool {
-        let flags = region.user(self.user).unwrap().flags.load(Ordering::Relaxed);
+        let flags = region.session(self.session).unwrap().flags.load(Ordering::Relaxed);
         flags & FLAG_UNFOLLOWED != 0
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        ops::closing(self.conn);
+        threads::closing(self.conn);
     }
 }
 
-/// Another user that wants the place.
+/// Another session that wants the place.
 fn waiting(region: &Region) -> u32 {
-    let user = region.register(std::process::id(), clock::now()).unwrap();
-    assert_eq!(region.ask(user, region.begin_wait(clock::now())), None);
-    user
+    let session = region.register(std::process::id(), clock::now()).unwrap();
+    assert_eq!(region.enter_or_queue(session, region.begin_wait(clock::now())), None);
+    session
 }
 
 #[test]
@@ -86,30 +86,30 @@ fn an_error_on_one_connection_leaves_that_one_alone_and_the_third_opens_the_gate
     let (region, _turn) = alone();
     std::panic::set_hook(Box::new(|_| {}));
     let one = Client::accept();
-    ops::received(one.conn, b"request");
-    assert_eq!(one.state(region), State::Inside);
+    threads::received(one.conn, b"request");
+    assert_eq!(one.state(region), State::Running);
     let waiter = waiting(region);
     guarded(Of::Thread(one.conn), || panic!("on purpose"));
     assert!(one.is_left_alone(region) && !one.conn.is_followed());
     assert_eq!((one.state(region), region.counter(Counter::Panic)), (State::Idle, 1));
     // Its place is the next one's, and the gate goes on for all others.
-    assert_eq!(region.user(waiter).unwrap().state(), State::Inside);
+    assert_eq!(region.session(waiter).unwrap().state(), State::Running);
     assert!(process::region().is_some() && region.control.enforcing());
-    ops::received(one.conn, b"more");
+    threads::received(one.conn, b"more");
     assert_eq!(one.state(region), State::Idle, "nothing of it is looked at");
     let second = waiting(region);
     region.leave(waiter);
-    assert_eq!(region.user(second).unwrap().state(), State::Inside);
+    assert_eq!(region.session(second).unwrap().state(), State::Running);
     // Its slot is free once it is closed, and its number is another's then.
-    let user = one.user;
+    let session = one.session;
     let fd = one.server.as_raw_fd();
     drop(one);
-    assert_eq!(region.user(user).unwrap().state(), State::Free);
+    assert_eq!(region.session(session).unwrap().state(), State::Free);
     let (again, _other) = UnixStream::pair().unwrap();
     assert_eq!(again.as_raw_fd(), fd, "the number is free");
-    ops::accepted(fd);
+    threads::accepted(fd);
     assert!(conn::find(fd).unwrap().is_followed());
-    ops::closing(conn::find(fd).unwrap());
+    threads::closing(conn::find(fd).unwrap());
     // No connection's, and then one too many.
     guarded(Of::Process, || panic!("on purpose"));
     assert!(region.control.enforcing());
@@ -119,8 +119,8 @@ fn an_error_on_one_connection_leaves_that_one_alone_and_the_third_opens_the_gate
     assert_eq!(counted, [3, 1]);
     let _ = std::panic::take_hook();
     region.set_off(false);
-    for user in [waiter, second] {
-        region.unregister(user);
+    for session in [waiter, second] {
+        region.unregister(session);
     }
 }
 
@@ -128,21 +128,21 @@ fn an_error_on_one_connection_leaves_that_one_alone_and_the_third_opens_the_gate
 fn a_permit_is_lent_while_a_read_in_the_middle_of_a_request_waits() {
     let (region, _turn) = alone();
     let one = Client::accept();
-    ops::sent(one.conn, b"greeting");
-    ops::received(one.conn, b"a part");
+    threads::sent(one.conn, b"greeting");
+    threads::received(one.conn, b"a part");
     let waiter = waiting(region);
-    ops::about_to_receive(one.conn);
-    ops::about_to_block(one.conn, one.server.as_raw_fd());
+    threads::about_to_receive(one.conn);
+    threads::about_to_block(one.conn, one.server.as_raw_fd());
     region.lend_unused(clock::now(), Nanos::from_millis(50));
-    assert_eq!(one.state(region), State::Inside, "not at once");
+    assert_eq!(one.state(region), State::Running, "not at once");
     region.lend_unused(clock::now() + Nanos::from_millis(2), Nanos::from_millis(50));
     assert_eq!(one.state(region), State::Lent);
-    assert_eq!(region.user(waiter).unwrap().state(), State::Inside);
-    ops::received(one.conn, b"the rest");
-    assert_eq!(one.state(region), State::Overdraft, "it goes on at once");
+    assert_eq!(region.session(waiter).unwrap().state(), State::Running);
+    threads::received(one.conn, b"the rest");
+    assert_eq!(one.state(region), State::Owed, "it goes on at once");
     assert!(!one.is_left_alone(region));
-    ops::sent(one.conn, b"answer");
-    ops::about_to_receive(one.conn);
+    threads::sent(one.conn, b"answer");
+    threads::about_to_receive(one.conn);
     assert_eq!(one.state(region), State::Idle);
     region.unregister(waiter);
 }
@@ -152,31 +152,31 @@ fn a_unix_socket_whose_answers_are_never_seen_passes() {
     let (region, _turn) = alone();
     let before = region.counter(Counter::UnseenAnswers);
     let one = Client::accept();
-    ops::received(one.conn, b"request");
+    threads::received(one.conn, b"request");
     let waiter = waiting(region);
     // The server answers, and no hook sees it.
-    ops::about_to_receive(one.conn);
-    ops::about_to_block(one.conn, one.server.as_raw_fd());
+    threads::about_to_receive(one.conn);
+    threads::about_to_block(one.conn, one.server.as_raw_fd());
     region.lend_unused(clock::now() + Nanos::from_millis(2), Nanos::from_millis(50));
     assert_eq!(one.state(region), State::Lent);
-    ops::received(one.conn, b"another request");
+    threads::received(one.conn, b"another request");
     assert!(one.is_left_alone(region));
     assert_eq!(region.counter(Counter::UnseenAnswers), before + 1);
     // From here on it takes nobody's place.
     for _ in 0..3 {
-        ops::about_to_receive(one.conn);
-        ops::received(one.conn, b"another request");
+        threads::about_to_receive(one.conn);
+        threads::received(one.conn, b"another request");
         assert!(matches!(one.state(region), State::Idle | State::Passing));
     }
-    assert_eq!(region.user(waiter).unwrap().state(), State::Inside);
+    assert_eq!(region.session(waiter).unwrap().state(), State::Running);
     region.unregister(waiter);
 }
 
 #[test]
 fn a_held_user_that_is_left_alone_by_another_thread_goes_on_at_once() {
     let (region, _turn) = alone();
-    let user = || region.register(std::process::id(), clock::now()).unwrap();
-    let (occupant, held) = (user(), user());
+    let session = || region.register(std::process::id(), clock::now()).unwrap();
+    let (occupant, held) = (session(), session());
     assert_eq!(region.enter(occupant, clock::now()), Entered::AtOnce);
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -187,7 +187,7 @@ fn a_held_user_that_is_left_alone_by_another_thread_goes_on_at_once() {
         while region.waiting() == 0 {
             std::thread::yield_now();
         }
-        region.leave_alone(held);
+        region.stop_following(held);
         assert_eq!(thread.join().unwrap(), Entered::Passed(PassReason::Cancelled));
     });
     assert_eq!(region.pending(), 0);

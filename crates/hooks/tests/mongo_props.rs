@@ -1,4 +1,5 @@
-//! Properties of the MongoDB session: no bytes break it, no cut changes it, and what is held is what a server would say.
+//! Properties of the MongoDB session: no bytes break it, no cut changes it, and what is held is
+//! what a server would say.
 
 mod mongo_support;
 
@@ -121,7 +122,8 @@ proptest! {
         }
     }
 
-    /// A good message with one byte that is another one: the messages behind it are still told apart, unless it was the length's.
+    /// A good message with one byte that is another one: the messages behind it are still told
+    /// apart, unless it was the length's.
     #[test]
     fn a_wrong_byte_spoils_one_message(good in select(requests()), at in 4usize..200, byte in any::<u8>()) {
         let mut bad = good.clone();
@@ -140,14 +142,16 @@ proptest! {
         prop_assert_eq!(play(&talk, &[1]).meaning(), whole.meaning());
     }
 
-    /// Transactions of several logical sessions over two connections, one command at a time: what is never held is exactly
-    /// what goes on with a transaction that another connection began, and who began one holds it until it ends there.
+    /// Transactions of several logical sessions over two connections, one command at a time: what
+    /// is never held is exactly what goes on with a transaction that another connection began, and
+    /// who began one holds it until it ends there.
     #[test]
     fn a_transaction_is_held_where_it_began(
         steps in vec((0usize..2, 1u8..4, select(vec!["begin", "go on", "commit", "other"]), any::<bool>()), 1..40),
     ) {
         let mut sessions = [Session::new(), Session::new()];
-        // Of each connection: the transaction that it holds. Of each logical session: the number of its latest one.
+        // Of each connection: the transaction that it holds. Of each logical session: the number of
+        // its latest one.
         let mut held: [Option<(u8, i64)>; 2] = [None, None];
         let mut numbers = [0i64; 4];
         for (at, logical, what, lucky) in steps {

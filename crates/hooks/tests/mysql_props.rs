@@ -1,4 +1,5 @@
-//! Properties of the MySQL session: no bytes break it, no chunking changes it, no lock word escapes it.
+//! Properties of the MySQL session: no bytes break it, no chunking changes it, no lock word escapes
+//! it.
 
 mod mysql_support;
 

@@ -1,4 +1,5 @@
-//! Properties of the PostgreSQL session: no bytes break it, no chunking changes it, no lock function escapes it.
+//! Properties of the PostgreSQL session: no bytes break it, no chunking changes it, no lock
+//! function escapes it.
 
 use headworks_hooks::postgres::{ClientEvent, Holding, Request, Session};
 use proptest::collection::vec;

@@ -1,5 +1,5 @@
-//! Properties of the Redis and memcached sessions: no bytes break them, no chunking changes them, and what is held is what a
-//! server would say.
+//! Properties of the Redis and memcached sessions: no bytes break them, no chunking changes them,
+//! and what is held is what a server would say.
 
 use headworks_hooks::holding::Holding;
 use headworks_hooks::{memcached, redis};

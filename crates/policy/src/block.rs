@@ -9,8 +9,8 @@
 //! the next one whenever the device has room ([`BlockScheduler::dispatch`]). The events are the
 //! block-level hooks of the split framework (Split, Table 2.3): a request is added, merged into
 //! another, activated (its turn at the device began to count), completed, deactivated (it went back
-//! to the queue). The scheduler keeps indices of requests, never data, and has no clock: time comes in
-//! with every call.
+//! to the queue). The scheduler keeps indices of requests, never data, and has no clock: time comes
+//! in with every call.
 //!
 //! # Invariants
 //! Every request that was added is dispatched exactly once, or was merged into one that is. A

@@ -9,25 +9,25 @@
 //! The database runs `capacity` turns at full speed; with n turns inside, each advances at the
 //! rate `min(1, capacity / n)` (egalitarian processor sharing). From the record follows each
 //! turn's *demand*: the integral of that rate over the time it was inside. The replay runs the
-//! same demands through the real [`Gate`](crate::gate::Gate) policy with P tokens; each user
+//! same demands through the real [`Gate`](crate::gate::Gate) policy with P permits; each session
 //! starts its next turn as long after the end of the previous one as it did in the record (a
 //! closed loop).
 //!
 //! In the parts of a turn in which its session did not work (it was blocked, or its client thought)
-//! it demands nothing and holds no token: they come after its work in the replay.
+//! it demands nothing and holds no permit: they come after its work in the replay.
 //!
 //! The model conserves throughput: what the database gains by fewer conflicts inside is left out,
 //! so the counterfactual is cautious about throughput and honest about order and waiting.
 
 use crate::gate::{Gate, Next};
 use crate::wrr::ClassShare;
-use crate::{CLASSES, Nanos, USERS};
+use crate::{CLASSES, Nanos, SESSIONS};
 
 /// One observed turn: from the first request that needed admission to the end of the transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedTurn {
-    /// Index of the user, below [`USERS`].
-    pub user: u32,
+    /// Index of the session, below [`SESSIONS`].
+    pub session: u32,
     /// Index of its class, below [`CLASSES`].
     pub class: u32,
     /// When its first request arrived.
@@ -106,12 +106,12 @@ fn demands(turns: &[ObservedTurn], capacity: f64) -> Vec<f64> {
     demand
 }
 
-/// Replays `turns` (any order; turns of one user must not overlap) behind a gate.
+/// Replays `turns` (any order; turns of one session must not overlap) behind a gate.
 pub fn replay(turns: &[ObservedTurn], setting: &Setting) -> Vec<ReplayedTurn> {
     let capacity = f64::from(setting.capacity.max(1));
     let mut turns: Vec<ObservedTurn> =
-        turns.iter().copied().filter(|turn| (turn.user as usize) < USERS).collect();
-    turns.sort_unstable_by_key(|turn| (turn.arrived, turn.user));
+        turns.iter().copied().filter(|turn| (turn.session as usize) < SESSIONS).collect();
+    turns.sort_unstable_by_key(|turn| (turn.arrived, turn.session));
     let demand = demands(&turns, capacity);
 
     let mut gate = Box::new(Gate::new());
@@ -119,27 +119,27 @@ pub fn replay(turns: &[ObservedTurn], setting: &Setting) -> Vec<ReplayedTurn> {
     for (class, share) in setting.shares.iter().take(CLASSES).enumerate() {
         gate.wrr.set_share(class, *share);
     }
-    // The turns of each user, in order, and the time each waits after the one before.
-    let mut queue: Vec<Vec<usize>> = vec![Vec::new(); USERS];
+    // The turns of each session, in order, and the time each waits after the one before.
+    let mut queue: Vec<Vec<usize>> = vec![Vec::new(); SESSIONS];
     for (at, turn) in turns.iter().enumerate().rev() {
-        queue[turn.user as usize].push(at);
+        queue[turn.session as usize].push(at);
     }
     let mut arrivals = std::collections::BTreeSet::<(u64, usize)>::new();
-    for (user, queue) in queue.iter_mut().enumerate() {
+    for (session, queue) in queue.iter_mut().enumerate() {
         if let Some(first) = queue.pop() {
-            gate.wrr.join(user as u32, turns[first].class);
+            gate.wrr.join(session as u32, turns[first].class);
             arrivals.insert((turns[first].arrived.0, first));
         }
     }
 
-    let mut waiting: Vec<Option<(usize, u64)>> = vec![None; USERS];
+    let mut waiting: Vec<Option<(usize, u64)>> = vec![None; SESSIONS];
     let mut inside: Vec<(usize, f64, u64, u64)> = Vec::new(); // turn, demand left, arrived, admitted
     let mut replayed = Vec::with_capacity(turns.len());
     let mut now = arrivals.first().map_or(0, |&(time, _)| time);
     loop {
         while inside.len() < setting.parallelism.max(1) as usize {
             let Some(Next::Admit(turn)) = gate.decide() else { break };
-            if let Some((at, arrived)) = waiting[turn.user as usize].take() {
+            if let Some((at, arrived)) = waiting[turn.session as usize].take() {
                 inside.push((at, demand[at].max(1.0), arrived, now));
             }
         }
@@ -163,20 +163,20 @@ pub fn replay(turns: &[ObservedTurn], setting: &Setting) -> Vec<ReplayedTurn> {
         if let Some(slot) = finished {
             let (at, _, arrived, admitted) = inside.swap_remove(slot);
             let turn = turns[at];
-            gate.wrr.end_turn(turn.user, turn.requests.max(1));
+            gate.wrr.end_turn(turn.session, turn.requests.max(1));
             replayed.push(ReplayedTurn {
                 observed: turn,
                 arrived: Nanos(arrived),
                 admitted: Nanos(admitted),
                 ended: Nanos(now) + turn.paused,
             });
-            if let Some(next) = queue[turn.user as usize].pop() {
+            if let Some(next) = queue[turn.session as usize].pop() {
                 let think = turns[next].arrived.since(turn.ended) + turn.paused;
                 arrivals.insert((now + think.0, next));
             }
         } else if let Some((_, at)) = arrivals.pop_first() {
-            waiting[turns[at].user as usize] = Some((at, now));
-            gate.wrr.arrive(turns[at].user);
+            waiting[turns[at].session as usize] = Some((at, now));
+            gate.wrr.arrive(turns[at].session);
         }
     }
 }
@@ -185,9 +185,9 @@ pub fn replay(turns: &[ObservedTurn], setting: &Setting) -> Vec<ReplayedTurn> {
 mod tests {
     use super::*;
 
-    fn turn(user: u32, arrived_ms: u64, ended_ms: u64) -> ObservedTurn {
+    fn turn(session: u32, arrived_ms: u64, ended_ms: u64) -> ObservedTurn {
         ObservedTurn {
-            user,
+            session,
             class: 0,
             arrived: Nanos::from_millis(arrived_ms),
             ended: Nanos::from_millis(ended_ms),
@@ -212,8 +212,9 @@ mod tests {
 
     #[test]
     fn a_turn_that_waits_for_its_client_holds_up_nobody() {
-        // Each works for 10 ms of 100. As they are, and one at a time with their tokens lent.
-        let thinks = |user| ObservedTurn { paused: Nanos::from_millis(90), ..turn(user, 0, 100) };
+        // Each works for 10 ms of 100. As they are, and one at a time with their permits lent.
+        let thinks =
+            |session| ObservedTurn { paused: Nanos::from_millis(90), ..turn(session, 0, 100) };
         let turns: Vec<_> = (0..4).map(thinks).collect();
         let demand = demands(&turns, 1.0);
         assert!(demand.iter().all(|demand| (demand - 10e6).abs() < 10.0), "{demand:?}");
@@ -231,7 +232,7 @@ mod tests {
 
     #[test]
     fn nobody_waits_when_there_is_room() {
-        let turns: Vec<_> = (0..10).map(|user| turn(user, u64::from(user), 100)).collect();
+        let turns: Vec<_> = (0..10).map(|session| turn(session, u64::from(session), 100)).collect();
         for turn in replay(&turns, &setting(16)) {
             assert_eq!(turn.admitted, turn.arrived);
         }
@@ -244,9 +245,9 @@ mod tests {
             .collect();
         let replayed = replay(&turns, &setting(2));
         assert_eq!(replayed.len(), 40);
-        for user in 0..4 {
+        for session in 0..4 {
             let mut own: Vec<_> =
-                replayed.iter().filter(|turn| turn.observed.user == user).collect();
+                replayed.iter().filter(|turn| turn.observed.session == session).collect();
             own.sort_by_key(|turn| turn.arrived);
             for pair in own.windows(2) {
                 // It thought 10 ms between two turns in the record, and does so in the replay.

@@ -2,22 +2,22 @@
 //!
 //! # Problem
 //! The gate says who is inside; among those inside, the kernel says who runs. A companion may put
-//! the threads that serve the users of a class into a control group, and give the group a CPU
+//! the threads that serve the sessions of a class into a control group, and give the group a CPU
 //! weight. Between groups, and threads beside them, the kernel divides time in proportion to
 //! weights, where one ordinary thread counts [`ONE_THREAD`].
 //!
 //! # Two wishes
-//! 1. Classes get time as their weights say: a class whose users have the weight each counts its
-//!    weight times its users, one whose users share it counts it once (as in [`crate::wrr`]).
+//! 1. Classes get time as their weights say: a class whose sessions have the weight each counts its
+//!    weight times its sessions, one whose sessions share it counts it once (as in [`crate::wrr`]).
 //! 2. Threads that serve nobody (flushers, purge) keep what they have. Without groups each of them
-//!    stands beside as many threads as run, so all groups together weigh as much as that: users, but
-//!    at most P of them.
+//!    stands beside as many threads as run, so all groups together weigh as much as that: sessions,
+//!    but at most P of them.
 //!
 //! With equal weights the groups therefore change nothing, and that is the test of a companion.
 //!
 //! # Example
-//! P = 16. Class A has weight 3 and 8 users, B weight 1 and 8 users: they count 24 and 8, and weigh
-//! 16 threads together, 1600. A gets 1600 · 24/32 = 1200, B 400; a flusher keeps its 100.
+//! P = 16. Class A has weight 3 and 8 sessions, B weight 1 and 8 sessions: they count 24 and 8, and
+//! weigh 16 threads together, 1600. A gets 1600 · 24/32 = 1200, B 400; a flusher keeps its 100.
 
 /// Weight of one thread of ordinary priority, in the kernel's unit (`cpu.weight` of control groups,
 /// version 2, which is 100 by default).
@@ -33,25 +33,26 @@ pub const WEIGHT_MAX: u32 = 10_000;
 pub struct Demand {
     /// Its weight; must be positive to count.
     pub weight: f64,
-    /// Whether its users share the weight, instead of each having it.
+    /// Whether its sessions share the weight, instead of each having it.
     pub shared: bool,
-    /// Users that have a thread in the group.
-    pub users: u32,
+    /// Sessions that have a thread in the group.
+    pub sessions: u32,
 }
 
 impl Demand {
-    /// What it counts against others; 0 without users.
+    /// What it counts against others; 0 without sessions.
     fn counts(&self) -> f64 {
-        let times = if self.shared { self.users.min(1) } else { self.users };
+        let times = if self.shared { self.sessions.min(1) } else { self.sessions };
         self.weight.max(0.0) * f64::from(times)
     }
 }
 
-/// CPU weight of each class, into `weights`, which is as long as `demands`. `places` is P, or `None` if nobody is
-/// held. A class without users gets [`ONE_THREAD`], which is what a fresh group has.
+/// CPU weight of each class, into `weights`, which is as long as `demands`. `places` is P, or
+/// `None` if nobody is held. A class without sessions gets [`ONE_THREAD`], which is what a fresh
+/// group has.
 pub fn cpu_weights(demands: &[Demand], places: Option<u32>, weights: &mut [u32]) {
-    let users: u32 = demands.iter().map(|demand| demand.users).fold(0, u32::saturating_add);
-    let running = places.map_or(users, |places| users.min(places));
+    let sessions: u32 = demands.iter().map(|demand| demand.sessions).fold(0, u32::saturating_add);
+    let running = places.map_or(sessions, |places| sessions.min(places));
     let all: f64 = demands.iter().map(Demand::counts).sum();
     let whole = f64::from(running) * f64::from(ONE_THREAD);
     let largest = demands.iter().map(Demand::counts).fold(0.0, f64::max);
@@ -86,8 +87,8 @@ mod tests {
         weights
     }
 
-    const fn each(weight: f64, users: u32) -> Demand {
-        Demand { weight, shared: false, users }
+    const fn each(weight: f64, sessions: u32) -> Demand {
+        Demand { weight, shared: false, sessions }
     }
 
     #[test]
@@ -103,11 +104,11 @@ mod tests {
     fn classes_divide_by_weight_and_users() {
         // 3 · 8 = 24 and 1 · 8 = 8 of 32; 16 threads are 1600.
         assert_eq!(weights(&[each(3.0, 8), each(1.0, 8)], Some(16)), [1200, 400]);
-        // 3 once, and 1 · 9: 3 and 9 of 12; 10 users are 1000.
-        let shared = Demand { weight: 3.0, shared: true, users: 1 };
+        // 3 once, and 1 · 9: 3 and 9 of 12; 10 sessions are 1000.
+        let shared = Demand { weight: 3.0, shared: true, sessions: 1 };
         assert_eq!(weights(&[shared, each(1.0, 9)], None), [250, 750]);
-        // However many share it: 3 and 9 of 12; 20 users are 2000.
-        let many = Demand { users: 11, ..shared };
+        // However many share it: 3 and 9 of 12; 20 sessions are 2000.
+        let many = Demand { sessions: 11, ..shared };
         assert_eq!(weights(&[many, each(1.0, 9)], None), [500, 1500]);
     }
 

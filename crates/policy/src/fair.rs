@@ -16,10 +16,10 @@
 //! With one resource this is start-time fair queueing.
 //!
 //! A flow that has used mostly one resource has a low virtual time at the others. That it may use
-//! some of them for free is right: a request that needs the CPU and one that needs the disk keep both
-//! busy, and only one of them is dominant. But it must not save that up: a flow that turns from the
-//! CPU to the disk after a minute has no claim on a minute of the disk. So no virtual time of a flow
-//! is more than [`DOVETAIL_NS`] behind its largest one.
+//! some of them for free is right: a request that needs the CPU and one that needs the disk keep
+//! both busy, and only one of them is dominant. But it must not save that up: a flow that turns
+//! from the CPU to the disk after a minute has no claim on a minute of the disk. So no virtual time
+//! of a flow is more than [`DOVETAIL_NS`] behind its largest one.
 //!
 //! # Example
 //! Two flows of equal weight. A's requests take 3 ns of the CPU and 1 of the disk, B's 1 of the CPU
@@ -32,8 +32,8 @@
 /// Unit of weight: this much is "one".
 pub const WEIGHT_ONE: u32 = 1_000;
 
-/// Virtual time by which a flow may be further at one resource than at another and still have a claim
-/// on the latter. Long enough for a request that uses them one after the other.
+/// Virtual time by which a flow may be further at one resource than at another and still have a
+/// claim on the latter. Long enough for a request that uses them one after the other.
 pub const DOVETAIL_NS: u64 = 100_000_000;
 
 /// Virtual times of up to `FLOWS` flows over up to `RESOURCES` resources. At most 64 flows.

@@ -1,47 +1,47 @@
-//! Who enters the database next: weighted round robin, and those who had to go ahead.
+//! Who is admitted next: weighted round robin, and sessions that are owed a permit.
 //!
-//! The gate hands out P tokens. Whoever holds one is inside. This module decides who gets the
-//! next free one; counting the tokens and putting threads to sleep is the region's business.
+//! There are P permits, and a session that runs holds one. This module decides which session gets
+//! the next free permit. Counting the permits and putting threads to sleep is the region's task.
 //!
-//! A user with an open transaction is never held (invariant of the gate: whoever may own a lock
-//! always moves). If it idles inside the transaction, its token is lent to somebody else; when
-//! its next request comes and no token is free, it runs *without* one. Such a user is **owed** a
-//! token: the next one that comes free goes to it, before anybody who waits. So there are at most
-//! as many users inside beyond P as there were lent tokens, and the excess drains first.
+//! A session with an open transaction is never queued: a session that may own a lock always goes
+//! on. If its client thinks, its permit is lent to another session. If no permit is free when its
+//! next request comes, it runs without one and is **owed** a permit: it gets the next free permit,
+//! before all queued sessions. So at most as many sessions run beyond P as permits were lent, and
+//! this excess drains first.
 //!
-//! One more may go ahead in the same way: whoever's turn is due while nobody of its class is
-//! inside. With few tokens, what a small account beside a large one waits for is the end of one of
-//! the other's requests, and that is as long as its own. Who is served next, and how often, is
-//! not changed by it, only that it need not wait for a token.
+//! One more session may run beyond P: one whose turn is due while no session of its class runs.
+//! With few permits, a small account beside a large one would wait for the end of one of the
+//! other's requests, which takes as long as its own. The order of service and its frequency stay
+//! the same; only the wait for a permit is saved.
 
-use crate::USERS;
+use crate::SESSIONS;
 use crate::wrr::{Turn, Wrr};
 
-/// What to do with a token that is free.
+/// What to do with a free permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// Give it to the waiting user and wake it.
+    /// Grant it to a queued session and wake it.
     Admit(Turn),
-    /// Book it on a user that runs already without one.
-    Settle(u32),
+    /// Grant it to a session that is owed one and runs already.
+    Repay(u32),
 }
 
 /// State of the gate's policy. All zero bytes are an empty gate.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct Gate {
-    /// The order among those who wait.
+    /// The order among queued sessions.
     pub wrr: Wrr,
     owed: Owed,
 }
 
 impl Gate {
-    /// A gate without users.
+    /// A gate without sessions.
     pub const fn new() -> Self {
         Gate { wrr: Wrr::new(), owed: Owed::new() }
     }
 
-    /// Forgets everything, in place: the state is too large to make a new one on a thread's stack.
+    /// Clears everything in place: the state is too large for a new one on a thread's stack.
     pub fn clear(&mut self) {
         self.wrr.clear();
         (self.owed.head, self.owed.tail, self.owed.len) = (0, 0, 0);
@@ -49,51 +49,52 @@ impl Gate {
         self.owed.previous.fill(0);
     }
 
-    /// Takes the decision for one free token; `None` when nobody needs it.
+    /// Decides for one free permit. `None` if no session needs it.
     pub fn decide(&mut self) -> Option<Next> {
         match self.owed.pop() {
-            Some(user) => Some(Next::Settle(user)),
+            Some(session) => Some(Next::Repay(session)),
             None => self.wrr.take().map(Next::Admit),
         }
     }
 
-    /// Whether `user`, which has just begun to wait, may go ahead without a token: its turn is due, and nobody else is owed
-    /// one. The caller knows whether anybody of its class is inside.
-    pub fn may_go_ahead(&self, user: u32) -> bool {
-        self.owed.len == 0 && self.wrr.is_due(user)
+    /// Whether `session`, which was just queued, may run beyond P: its turn is due, and no session
+    /// is owed a permit. The caller knows whether a session of its class runs.
+    pub fn may_exceed_limit(&self, session: u32) -> bool {
+        self.owed.len == 0 && self.wrr.is_due(session)
     }
 
-    /// `user` goes ahead without a token, unless it [may](Gate::may_go_ahead) not. It is owed the next one then.
-    pub fn go_ahead(&mut self, user: u32) -> Option<Turn> {
-        if !self.may_go_ahead(user) {
+    /// Admits `session` beyond P, if it [may](Gate::may_exceed_limit). It is then owed the next
+    /// permit.
+    pub fn admit_over_limit(&mut self, session: u32) -> Option<Turn> {
+        if !self.may_exceed_limit(session) {
             return None;
         }
         let turn = self.wrr.take()?;
-        self.owe(user);
+        self.grant_next_first(session);
         Some(turn)
     }
 
-    /// `user` runs without a token from now on and is owed one.
-    pub fn owe(&mut self, user: u32) {
-        self.owed.push(user);
+    /// `session` runs without a permit from now on, and is owed the next free one.
+    pub fn grant_next_first(&mut self, session: u32) {
+        self.owed.push(session);
     }
 
-    /// `user` needs no token any more; says whether one was owed to it.
-    pub fn forgive(&mut self, user: u32) -> bool {
-        self.owed.remove(user)
+    /// `session` needs no permit any more. Returns whether it was owed one.
+    pub fn clear_debt(&mut self, session: u32) -> bool {
+        self.owed.remove(session)
     }
 
-    /// Users that a free token would serve: those who wait and those who are owed one.
+    /// Sessions that need a permit: the queued ones and those that are owed one.
     pub fn pending(&self) -> usize {
         self.wrr.waiting() + self.owed.len as usize
     }
 
-    /// Whether `user` is owed a token.
-    pub fn is_owed(&self, user: u32) -> bool {
-        self.owed.contains(user)
+    /// Whether `session` is owed a permit.
+    pub fn is_owed(&self, session: u32) -> bool {
+        self.owed.contains(session)
     }
 
-    /// Users that run without a token.
+    /// Sessions that are owed a permit.
     pub fn owed(&self) -> usize {
         self.owed.len as usize
     }
@@ -105,7 +106,7 @@ impl Default for Gate {
     }
 }
 
-/// A first-in first-out list of users, linked by indices (plus one, so that zero means none).
+/// A first-in first-out list of sessions, linked by indices (plus one, so that zero means none).
 #[derive(Clone, Debug)]
 #[repr(C)]
 struct Owed {
@@ -113,8 +114,8 @@ struct Owed {
     tail: u32,
     len: u32,
     _pad: u32,
-    next: [u32; USERS],
-    previous: [u32; USERS],
+    next: [u32; SESSIONS],
+    previous: [u32; SESSIONS],
 }
 
 crate::layout!(Gate { wrr, owed });
@@ -122,38 +123,38 @@ crate::layout!(Owed { head, tail, len, _pad, next, previous });
 
 impl Owed {
     const fn new() -> Self {
-        Owed { head: 0, tail: 0, len: 0, _pad: 0, next: [0; USERS], previous: [0; USERS] }
+        Owed { head: 0, tail: 0, len: 0, _pad: 0, next: [0; SESSIONS], previous: [0; SESSIONS] }
     }
 
-    fn contains(&self, user: u32) -> bool {
-        self.head == user + 1 || self.previous[user as usize] != 0
+    fn contains(&self, session: u32) -> bool {
+        self.head == session + 1 || self.previous[session as usize] != 0
     }
 
-    fn push(&mut self, user: u32) {
-        if self.contains(user) {
+    fn push(&mut self, session: u32) {
+        if self.contains(session) {
             return;
         }
-        self.previous[user as usize] = self.tail;
-        self.next[user as usize] = 0;
+        self.previous[session as usize] = self.tail;
+        self.next[session as usize] = 0;
         match self.tail {
-            0 => self.head = user + 1,
-            tail => self.next[tail as usize - 1] = user + 1,
+            0 => self.head = session + 1,
+            tail => self.next[tail as usize - 1] = session + 1,
         }
-        self.tail = user + 1;
+        self.tail = session + 1;
         self.len += 1;
     }
 
     fn pop(&mut self) -> Option<u32> {
-        let user = self.head.checked_sub(1)?;
-        self.remove(user);
-        Some(user)
+        let session = self.head.checked_sub(1)?;
+        self.remove(session);
+        Some(session)
     }
 
-    fn remove(&mut self, user: u32) -> bool {
-        if !self.contains(user) {
+    fn remove(&mut self, session: u32) -> bool {
+        if !self.contains(session) {
             return false;
         }
-        let (previous, next) = (self.previous[user as usize], self.next[user as usize]);
+        let (previous, next) = (self.previous[session as usize], self.next[session as usize]);
         match previous {
             0 => self.head = next,
             other => self.next[other as usize - 1] = next,
@@ -162,8 +163,8 @@ impl Owed {
             0 => self.tail = previous,
             other => self.previous[other as usize - 1] = previous,
         }
-        self.previous[user as usize] = 0;
-        self.next[user as usize] = 0;
+        self.previous[session as usize] = 0;
+        self.next[session as usize] = 0;
         self.len = self.len.saturating_sub(1);
         true
     }
@@ -175,32 +176,32 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn whoever_is_owed_a_token_goes_before_whoever_waits() {
+    fn whoever_is_owed_a_permit_goes_before_whoever_waits() {
         let mut gate = Box::new(Gate::new());
         gate.wrr.arrive(1);
-        gate.owe(2);
+        gate.grant_next_first(2);
         assert_eq!(gate.pending(), 2);
-        assert_eq!(gate.decide(), Some(Next::Settle(2)));
-        assert!(matches!(gate.decide(), Some(Next::Admit(Turn { user: 1, .. }))));
+        assert_eq!(gate.decide(), Some(Next::Repay(2)));
+        assert!(matches!(gate.decide(), Some(Next::Admit(Turn { session: 1, .. }))));
         assert_eq!(gate.decide(), None);
     }
 
     #[test]
     fn one_whose_turn_is_due_goes_ahead_one_at_a_time() {
         let mut gate = Box::new(Gate::new());
-        let crowd = |gate: &mut Gate, user| {
-            gate.wrr.join(user, 1);
-            gate.wrr.arrive(user);
+        let crowd = |gate: &mut Gate, session| {
+            gate.wrr.join(session, 1);
+            gate.wrr.arrive(session);
         };
-        (10..20).for_each(|user| crowd(&mut gate, user));
+        (10..20).for_each(|session| crowd(&mut gate, session));
         let mut later = 0;
         for _ in 0..100 {
             let Some(Next::Admit(turn)) = gate.decide() else { panic!("somebody waits") };
-            gate.wrr.end_turn(turn.user, 1);
-            gate.wrr.arrive(turn.user);
-            later = turn.user;
+            gate.wrr.end_turn(turn.session, 1);
+            gate.wrr.arrive(turn.session);
+            later = turn.session;
         }
-        assert!(gate.go_ahead(later).is_none(), "others are due before it");
+        assert!(gate.admit_over_limit(later).is_none(), "others are due before it");
         gate.wrr.join(1, 2);
         gate.wrr.arrive(1);
         gate.wrr.end_turn(1, 1);
@@ -208,20 +209,21 @@ mod tests {
         // It comes back after a while in which the others had their turns.
         for _ in 0..100 {
             let Some(Next::Admit(turn)) = gate.decide() else { panic!("somebody waits") };
-            gate.wrr.end_turn(turn.user, 1);
-            gate.wrr.arrive(turn.user);
+            gate.wrr.end_turn(turn.session, 1);
+            gate.wrr.arrive(turn.session);
         }
         gate.wrr.arrive(1);
-        assert_eq!(gate.go_ahead(1).map(|turn| turn.user), Some(1));
+        assert_eq!(gate.admit_over_limit(1).map(|turn| turn.session), Some(1));
         assert!(!gate.wrr.is_waiting(1));
         gate.wrr.join(2, 3);
         gate.wrr.arrive(2);
-        assert!(gate.go_ahead(2).is_none(), "one at a time");
-        assert_eq!(gate.decide(), Some(Next::Settle(1)), "the next token is its own");
+        assert!(gate.admit_over_limit(2).is_none(), "one at a time");
+        assert_eq!(gate.decide(), Some(Next::Repay(1)), "the next permit is its own");
     }
 
-    /// Turns of two classes in a gate with two tokens: twenty users that always want more, and a few of another class that
-    /// pause for `pause` after each turn. A turn takes between 1 and 16. Also the most that were inside.
+    /// Turns of two classes in a gate with two permits: twenty sessions that always want more, and
+    /// a few of another class that pause for `pause` after each turn. A turn takes between 1 and
+    /// 16. Also the most that were inside.
     fn turns_of_two_classes(
         few: u32,
         weights: [u32; 2],
@@ -229,32 +231,34 @@ mod tests {
         ahead: bool,
     ) -> ([u32; 2], usize) {
         let mut gate = Box::new(Gate::new());
-        let class_of = |user: u32| usize::from(user >= 20);
+        let class_of = |session: u32| usize::from(session >= 20);
         for (class, weight) in weights.into_iter().enumerate() {
             let share = crate::wrr::ClassShare::new(weight, crate::wrr::Sharing::PerClass);
             gate.wrr.set_share(class, share);
         }
-        let users = 20 + few;
-        (0..users).for_each(|user| gate.wrr.join(user, class_of(user) as u32));
+        let sessions = 20 + few;
+        (0..sessions).for_each(|session| gate.wrr.join(session, class_of(session) as u32));
         let (mut served, mut most, mut now) = ([0; 2], 0, 0u64);
         let mut random = 1u64;
         let mut length = || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             1 + (random >> 60)
         };
-        // When each comes back, and who is inside: until when, and whether by a token.
-        let mut back: Vec<(u64, u32)> = (0..users).map(|user| (0, user)).collect();
+        // When each comes back, and who is inside: until when, and whether by a permit.
+        let mut back: Vec<(u64, u32)> = (0..sessions).map(|session| (0, session)).collect();
         let mut inside: Vec<(u64, u32, bool)> = Vec::new();
         while now < 100_000 {
             let come: Vec<u32> = back.iter().filter(|it| it.0 <= now).map(|it| it.1).collect();
             back.retain(|it| it.0 > now);
-            for user in come {
-                gate.wrr.arrive(user);
-                let tokens = |inside: &[(u64, u32, bool)]| inside.iter().filter(|it| it.2).count();
-                while tokens(&inside) < 2 {
+            for session in come {
+                gate.wrr.arrive(session);
+                let permits = |inside: &[(u64, u32, bool)]| inside.iter().filter(|it| it.2).count();
+                while permits(&inside) < 2 {
                     match gate.decide() {
-                        Some(Next::Admit(turn)) => inside.push((now + length(), turn.user, true)),
-                        Some(Next::Settle(settled)) => {
+                        Some(Next::Admit(turn)) => {
+                            inside.push((now + length(), turn.session, true))
+                        }
+                        Some(Next::Repay(settled)) => {
                             inside
                                 .iter_mut()
                                 .filter(|it| it.1 == settled)
@@ -263,20 +267,24 @@ mod tests {
                         None => break,
                     }
                 }
-                let alone = !inside.iter().any(|it| class_of(it.1) == class_of(user));
-                if ahead && alone && gate.wrr.is_waiting(user) && gate.go_ahead(user).is_some() {
-                    inside.push((now + length(), user, false));
+                let alone = !inside.iter().any(|it| class_of(it.1) == class_of(session));
+                if ahead
+                    && alone
+                    && gate.wrr.is_waiting(session)
+                    && gate.admit_over_limit(session).is_some()
+                {
+                    inside.push((now + length(), session, false));
                 }
                 most = most.max(inside.len());
             }
             let next = inside.iter().map(|it| it.0).chain(back.iter().map(|it| it.0)).min();
             now = next.expect("somebody is inside or comes back");
             let done: Vec<_> = inside.extract_if(.., |it| it.0 <= now).collect();
-            for (_, user, _) in done {
-                served[class_of(user)] += 1;
-                gate.forgive(user);
-                gate.wrr.end_turn(user, 1);
-                back.push((now + u64::from(class_of(user) == 1) * pause, user));
+            for (_, session, _) in done {
+                served[class_of(session)] += 1;
+                gate.clear_debt(session);
+                gate.wrr.end_turn(session, 1);
+                back.push((now + u64::from(class_of(session) == 1) * pause, session));
             }
         }
         (served, most)
@@ -308,12 +316,12 @@ mod tests {
         fn the_owed_are_served_in_order(ops in proptest::collection::vec((0u8..3, 0u32..12), 1..300)) {
             let mut owed = Box::new(Owed::new());
             let mut model: Vec<u32> = Vec::new();
-            for (op, user) in ops {
+            for (op, session) in ops {
                 match op {
                     0 => {
-                        owed.push(user);
-                        if !model.contains(&user) {
-                            model.push(user);
+                        owed.push(session);
+                        if !model.contains(&session) {
+                            model.push(session);
                         }
                     }
                     1 => {
@@ -321,9 +329,9 @@ mod tests {
                         prop_assert_eq!(owed.pop(), expected);
                     }
                     _ => {
-                        let was = model.contains(&user);
-                        model.retain(|member| *member != user);
-                        prop_assert_eq!(owed.remove(user), was);
+                        let was = model.contains(&session);
+                        model.retain(|member| *member != session);
+                        prop_assert_eq!(owed.remove(session), was);
                     }
                 }
                 prop_assert_eq!(owed.len as usize, model.len());

@@ -1,19 +1,19 @@
-//! An indexed binary min-heap of users, of fixed capacity, for shared memory.
+//! An indexed binary min-heap of sessions, of fixed capacity, for shared memory.
 //!
 //! The key is `(round, sequence)`: earliest round first, and within a round in order of arrival.
-//! Every user is in the heap at most once, and `position` finds it in O(1), so that a user whose
-//! client vanished can be withdrawn in O(log n).
+//! Every session is in the heap at most once, and `position` finds it in O(1), so that a session
+//! whose client vanished can be withdrawn in O(log n).
 //!
-//! Invariants: `entries[position[u] - 1].user == u` for each member `u`; `position[u] == 0` for
+//! Invariants: `entries[position[u] - 1].session == u` for each member `u`; `position[u] == 0` for
 //! everybody else; no entry is smaller than its parent.
 
-use crate::USERS;
+use crate::SESSIONS;
 
 /// What the heap orders by. Smaller goes first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(C)]
 pub struct Key {
-    /// When the user's turn is due: a round and a part of it, as a fixed-point number.
+    /// When the session's turn is due: a round and a part of it, as a fixed-point number.
     pub due: u64,
     /// Order of arrival, unique.
     pub sequence: u64,
@@ -23,7 +23,7 @@ pub struct Key {
 #[repr(C)]
 struct Entry {
     key: Key,
-    user: u32,
+    session: u32,
     _pad: u32,
 }
 
@@ -33,19 +33,19 @@ struct Entry {
 pub struct Heap {
     len: u32,
     _pad: u32,
-    position: [u32; USERS],
-    entries: [Entry; USERS],
+    position: [u32; SESSIONS],
+    entries: [Entry; SESSIONS],
 }
 
 crate::layout!(Key { due, sequence });
-crate::layout!(Entry { key, user, _pad });
+crate::layout!(Entry { key, session, _pad });
 crate::layout!(Heap { len, _pad, position, entries });
 
 impl Heap {
     /// An empty heap.
     pub const fn new() -> Self {
-        const NONE: Entry = Entry { key: Key { due: 0, sequence: 0 }, user: 0, _pad: 0 };
-        Heap { len: 0, _pad: 0, position: [0; USERS], entries: [NONE; USERS] }
+        const NONE: Entry = Entry { key: Key { due: 0, sequence: 0 }, session: 0, _pad: 0 };
+        Heap { len: 0, _pad: 0, position: [0; SESSIONS], entries: [NONE; SESSIONS] }
     }
 
     /// Removes everybody.
@@ -56,7 +56,7 @@ impl Heap {
 
     /// Number of members. Never more than the capacity, whatever the memory says.
     pub fn len(&self) -> usize {
-        (self.len as usize).min(USERS)
+        (self.len as usize).min(SESSIONS)
     }
 
     /// Whether nobody is in it.
@@ -64,22 +64,22 @@ impl Heap {
         self.len == 0
     }
 
-    /// Whether `user` is a member.
-    pub fn contains(&self, user: u32) -> bool {
-        self.position[user as usize] != 0
+    /// Whether `session` is a member.
+    pub fn contains(&self, session: u32) -> bool {
+        self.position[session as usize] != 0
     }
 
-    /// Adds `user`, or moves it to its new key if it is a member already.
-    pub fn push(&mut self, user: u32, key: Key) {
-        self.remove(user);
+    /// Adds `session`, or moves it to its new key if it is a member already.
+    pub fn push(&mut self, session: u32, key: Key) {
+        self.remove(session);
         let at = self.len();
         self.len = at as u32 + 1;
-        self.up(at, Entry { key, user, _pad: 0 });
+        self.up(at, Entry { key, session, _pad: 0 });
     }
 
     /// The first member and its key.
     pub fn peek(&self) -> Option<(u32, Key)> {
-        (!self.is_empty()).then(|| (self.entries[0].user, self.entries[0].key))
+        (!self.is_empty()).then(|| (self.entries[0].session, self.entries[0].key))
     }
 
     /// Takes the first member out.
@@ -89,16 +89,16 @@ impl Heap {
         Some(first)
     }
 
-    /// Takes `user` out if it is a member; says whether it was.
-    pub fn remove(&mut self, user: u32) -> bool {
-        match self.position[user as usize] as usize {
+    /// Takes `session` out if it is a member; says whether it was.
+    pub fn remove(&mut self, session: u32) -> bool {
+        match self.position[session as usize] as usize {
             0 => false,
             at if at <= self.len() => {
                 self.remove_at(at - 1);
                 true
             }
             _ => {
-                self.position[user as usize] = 0;
+                self.position[session as usize] = 0;
                 false
             }
         }
@@ -106,7 +106,7 @@ impl Heap {
 
     fn remove_at(&mut self, at: usize) {
         let last = self.len() - 1;
-        self.position[self.entries[at].user as usize] = 0;
+        self.position[self.entries[at].session as usize] = 0;
         self.len = last as u32;
         if at < last {
             // The last one fills the hole, wherever it has moved to.
@@ -121,10 +121,11 @@ impl Heap {
 
     fn put(&mut self, at: usize, entry: Entry) {
         self.entries[at] = entry;
-        self.position[entry.user as usize] = at as u32 + 1;
+        self.position[entry.session as usize] = at as u32 + 1;
     }
 
-    /// Puts an entry into the hole at `hole` or above it: those that go after it move down, each written once.
+    /// Puts an entry into the hole at `hole` or above it: those that go after it move down, each
+    /// written once.
     fn up(&mut self, mut hole: usize, entry: Entry) {
         while hole > 0 {
             let parent = (hole - 1) / 2;
@@ -179,8 +180,8 @@ mod tests {
     /// The invariants of the module.
     fn assert_in_order(heap: &Heap) {
         for at in 0..heap.len() {
-            let Entry { key, user, .. } = heap.entries[at];
-            assert_eq!(heap.position[user as usize] as usize, at + 1);
+            let Entry { key, session, .. } = heap.entries[at];
+            assert_eq!(heap.position[session as usize] as usize, at + 1);
             assert!(at == 0 || heap.entries[(at - 1) / 2].key <= key);
         }
         let members = heap.position.iter().filter(|position| **position != 0).count();
@@ -215,27 +216,27 @@ mod tests {
         fn behaves_like_a_sorted_map(ops in proptest::collection::vec((0u8..3, 0u32..40, 0u64..8), 1..400)) {
             let mut heap = Box::new(Heap::new());
             let mut model = std::collections::BTreeMap::<(u64, u64), u32>::new();
-            for (sequence, (op, user, due)) in ops.into_iter().enumerate() {
+            for (sequence, (op, session, due)) in ops.into_iter().enumerate() {
                 let sequence = sequence as u64;
                 match op {
                     0 => {
-                        model.retain(|_, member| *member != user);
-                        model.insert((due, sequence), user);
-                        heap.push(user, key(due, sequence));
+                        model.retain(|_, member| *member != session);
+                        model.insert((due, sequence), session);
+                        heap.push(session, key(due, sequence));
                     }
                     1 => {
-                        let expected = model.pop_first().map(|((due, sequence), user)| (user, key(due, sequence)));
+                        let expected = model.pop_first().map(|((due, sequence), session)| (session, key(due, sequence)));
                         prop_assert_eq!(heap.pop(), expected);
                     }
                     _ => {
                         let before = model.len();
-                        model.retain(|_, member| *member != user);
-                        prop_assert_eq!(heap.remove(user), model.len() != before);
+                        model.retain(|_, member| *member != session);
+                        prop_assert_eq!(heap.remove(session), model.len() != before);
                     }
                 }
                 prop_assert_eq!(heap.len(), model.len());
                 assert_in_order(&heap);
-                prop_assert_eq!(heap.contains(user), model.values().any(|member| *member == user));
+                prop_assert_eq!(heap.contains(session), model.values().any(|member| *member == session));
             }
         }
     }

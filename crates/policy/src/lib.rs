@@ -1,10 +1,10 @@
 //! Schedulers, controllers and metrics of Headworks.
 //!
-//! Everything here is *pure*: no clock, no thread, no I/O, no lock, no allocation on a call.
-//! Time comes in as an argument, a decision goes out. The same code therefore runs in a unit
-//! test, in a simulation and inside the shared-memory region of a live database. For the last of
-//! these, every state is `repr(C)`, of fixed capacity, position independent (indices, never
-//! pointers) and valid when all its bytes are zero.
+//! Everything here is *pure*: no clock, no thread, no I/O, no lock, no allocation on a call. Time
+//! is an argument, and a decision is the result. So the same code runs in a unit test, in a
+//! simulation and inside the shared-memory region of a live database. For the region every state is
+//! `repr(C)`, of fixed capacity, position independent (indices, never pointers) and valid when all
+//! its bytes are zero.
 #![forbid(unsafe_code)]
 
 pub mod aimd;
@@ -33,9 +33,9 @@ pub mod wrr;
 
 pub use units::Nanos;
 
-/// Users (client connections) that one gate can know at a time. A connection beyond this passes
-/// unregulated and is counted.
-pub const USERS: usize = 16_384;
+/// Sessions (client connections) that one gate can have at a time. A connection beyond this passes
+/// and is counted.
+pub const SESSIONS: usize = 16_384;
 
-/// Classes (groups of users that share a weight) that one gate can know.
+/// Classes (groups of sessions that share a weight) that one gate can have.
 pub const CLASSES: usize = 64;

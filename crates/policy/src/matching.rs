@@ -1,13 +1,14 @@
-//! The matching point: how many users a database serves best at a time, from three measurements.
+//! The matching point: how many sessions a database serves best at a time, from three measurements.
 //!
 //! # Problem
-//! Throughput λ grows with the number of users inside, P, while there is idle capacity, and falls
-//! beyond, because users get in each other's way (locks, caches, context switches). The *matching
-//! point* C is the smallest P where λ peaks. Trying every P takes too long.
+//! Throughput λ grows with the number of sessions inside, P, while there is idle capacity, and
+//! falls beyond, because sessions get in each other's way (locks, caches, context switches). The
+//! *matching point* C is the smallest P where λ peaks. Trying every P takes too long.
 //!
 //! # Model
 //! Of the work of a request the fraction α(P) = A + B·e^(−γP) runs in parallel with others and the
-//! rest alone (AppleS, Eq. 1). With α(P₀) = 1 at a small P₀ this gives (Eq. 2, proved in Appendix A)
+//! rest alone (AppleS, Eq. 1). With α(P₀) = 1 at a small P₀ this gives (Eq. 2, proved in Appendix
+//! A)
 //!
 //! ```text
 //!                       P · λ(P₀)
@@ -16,8 +17,8 @@
 //! ```
 //!
 //! # Solving for γ and B
-//! The paper prints f(γ) with a term missing (Algorithm 1, line 5: P₀ does not appear by itself, and
-//! B is unknown there). Derived from Eq. 2: write
+//! The paper prints f(γ) with a term missing (Algorithm 1, line 5: P₀ does not appear by itself,
+//! and B is unknown there). Derived from Eq. 2: write
 //!
 //! ```text
 //! yᵢ = Pᵢ·λ(P₀)/λ(Pᵢ) − P₀          what the sample lost against perfect scaling
@@ -41,7 +42,7 @@
 /// A measured throughput.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sample {
-    /// Users inside, P.
+    /// Sessions inside, P.
     pub parallelism: u32,
     /// Requests or transactions a second, λ.
     pub throughput_per_s: f64,
@@ -93,8 +94,8 @@ const STEPS_MAX: u32 = 200;
 /// Widest interval of a sample that a curve is fitted to.
 const INTERVAL_MAX: f64 = 0.3;
 
-/// Fits Eq. 2 to samples that are known with these intervals (half of the 95 % confidence interval, relative to the
-/// sample), unless they scatter so much that the curve would be one of chance.
+/// Fits Eq. 2 to samples that are known with these intervals (half of the 95 % confidence interval,
+/// relative to the sample), unless they scatter so much that the curve would be one of chance.
 pub fn fit_measured(samples: [Sample; 3], intervals: [f64; 3]) -> Result<Curve, Misfit> {
     let widest = intervals.into_iter().fold(0.0, f64::max);
     if widest > INTERVAL_MAX {
@@ -185,11 +186,12 @@ impl Curve {
         p * self.base.throughput_per_s / (p0 + self.b * p0 * decay * (p - 1.0))
     }
 
-    /// The matching point: the first local maximum of λ(P) from `least` up to `most`; `None` if λ still
-    /// rises there (Algorithm 1, lines 10–17).
+    /// The matching point: the first local maximum of λ(P) from `least` up to `most`; `None` if λ
+    /// still rises there (Algorithm 1, lines 10–17).
     ///
-    /// The algorithm looks from P = 1 on, but Eq. 2 holds from P₀ on: α(P) is 1 there and would be more than 1 below.
-    /// The curve may have a pole there, and before it a maximum that means nothing. So `least` is P₀ or more.
+    /// The algorithm looks from P = 1 on, but Eq. 2 holds from P₀ on: α(P) is 1 there and would be
+    /// more than 1 below. The curve may have a pole there, and before it a maximum that means
+    /// nothing. So `least` is P₀ or more.
     pub fn matching_point(&self, least: u32, most: u32) -> Option<u32> {
         (least.max(1)..most).find(|p| self.throughput_per_s(p + 1) <= self.throughput_per_s(*p))
     }
@@ -266,8 +268,9 @@ mod tests {
     #[test]
     fn below_the_first_sample_there_is_no_matching_point() {
         // P₀ = 16, λ(P₀) = 100, B = 2, γ = 0.5: λ(P) = 100 P / (16 + 32 (e^-8 - e^-0.5P) (P - 1)).
-        // λ(3) = 300 / (16 - 32 * 0.223 * 2) = 172 and λ(4) = 400 / (16 - 32 * 0.135 * 3) = 132: a peak, of nothing.
-        // From P₀ on λ rises: the second term under the line is 0.01 (P - 1) at most.
+        // λ(3) = 300 / (16 - 32 * 0.223 * 2) = 172 and λ(4) = 400 / (16 - 32 * 0.135 * 3) = 132: a
+        // peak, of nothing. From P₀ on λ rises: the second term under the line is 0.01 (P - 1) at
+        // most.
         let base = Sample { parallelism: 16, throughput_per_s: 100.0 };
         let curve = Curve { base, b: 2.0, gamma: 0.5 };
         assert_eq!(curve.matching_point(1, 256), Some(3));

@@ -2,7 +2,7 @@
 
 /// User-level unfairness `U_f = max |Nᵢ/φᵢ − H| / H`, where `H` is the mean of `Nᵢ/φᵢ`
 /// (AppleS, section 3.1). Dimensionless; 0 is perfectly fair. `shares` yields `Nᵢ/φᵢ` for each
-/// backlogged user. `None` without users or without any request.
+/// backlogged session. `None` without sessions or without any request.
 pub fn unfairness(shares: impl IntoIterator<Item = f64>) -> Option<f64> {
     let (mut count, mut sum, mut least, mut most) = (0u64, 0.0, f64::INFINITY, f64::NEG_INFINITY);
     for share in shares {
@@ -33,11 +33,11 @@ pub fn variation_of(values: &[f64]) -> Option<f64> {
     Some((squares.sum::<f64>() / values.len() as f64).sqrt() / mean)
 }
 
-/// Latency variability `V_l`: the coefficient of variation of each user's latencies, averaged
-/// over users (AppleS, section 3.1). `None` when no user has one.
-pub fn latency_variability(users: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
+/// Latency variability `V_l`: the coefficient of variation of each session's latencies, averaged
+/// over sessions (AppleS, section 3.1). `None` when no session has one.
+pub fn latency_variability(sessions: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
     let (sum, count) =
-        users.into_iter().flatten().fold((0.0, 0u64), |(sum, count), cv| (sum + cv, count + 1));
+        sessions.into_iter().flatten().fold((0.0, 0u64), |(sum, count), cv| (sum + cv, count + 1));
     (count > 0).then(|| sum / count as f64)
 }
 
@@ -73,7 +73,7 @@ mod tests {
         // Mean 100; the farthest is 130: 30 / 100.
         assert_eq!(unfairness([100.0, 130.0, 90.0, 80.0]), Some(0.3));
         assert_eq!(unfairness([7.0, 7.0]), Some(0.0));
-        // A starved user: mean 50, deviation 50.
+        // A starved session: mean 50, deviation 50.
         assert_eq!(unfairness([0.0, 100.0]), Some(1.0));
         assert_eq!(unfairness([]), None);
         assert_eq!(unfairness([0.0, 0.0]), None);

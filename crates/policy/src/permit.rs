@@ -37,12 +37,12 @@ const KEPT_RATIO: u64 = 2;
 const KEPT_ALWAYS: Nanos = Nanos::from_micros(200);
 
 /// A kept gap may last this many times its usual length before the permit is lent after all.
-const PATIENCE_RATIO: u64 = 8;
+const KEPT_MAX_RATIO: u64 = 8;
 
 /// The least such time, and the longest: a part of what the operator allows. A permit is never kept
 /// for clients that usually think for longer than that.
-const PATIENCE_MIN: Nanos = Nanos::from_millis(1);
-const PATIENCE_MAX_PART: u64 = 10;
+const KEPT_MAX_LEAST: Nanos = Nanos::from_millis(1);
+const KEPT_MAX_PART: u64 = 10;
 
 /// A request is long once it has run for this many times the usual length.
 const LONG_RATIO: u64 = 10;
@@ -54,7 +54,7 @@ const LONG_MAX: Nanos = Nanos::from_millis(1_000);
 /// Time for which a session keeps its permit once its client has begun to think, by the usual
 /// length of its gaps and of its statements; at most `limit`. See [`Saturation`] for `saturated`.
 pub fn keeps_for(usual_gap: Nanos, usual_run: Nanos, limit: Nanos, saturated: bool) -> Nanos {
-    let longest = Nanos(limit.0 / PATIENCE_MAX_PART).max(PATIENCE_MIN);
+    let longest = Nanos(limit.0 / KEPT_MAX_PART).max(KEPT_MAX_LEAST);
     if saturated {
         // A gap is much longer than usual if the client waits for a processor, too.
         return if usual_gap <= longest { limit } else { Nanos(0) };
@@ -62,8 +62,8 @@ pub fn keeps_for(usual_gap: Nanos, usual_run: Nanos, limit: Nanos, saturated: bo
     if usual_gap > KEPT_ALWAYS.max(Nanos(usual_run.0.saturating_mul(KEPT_RATIO))) {
         return Nanos(0);
     }
-    let patience = Nanos(usual_gap.0.saturating_mul(PATIENCE_RATIO));
-    patience.max(PATIENCE_MIN).min(longest).min(limit)
+    let kept_max = Nanos(usual_gap.0.saturating_mul(KEPT_MAX_RATIO));
+    kept_max.max(KEPT_MAX_LEAST).min(longest).min(limit)
 }
 
 /// Time after which a request is long, by the usual length of requests; `None` if nothing is known
@@ -73,8 +73,8 @@ pub fn long_after(usual_run: Option<Nanos>) -> Nanos {
     Nanos(usual.0.saturating_mul(LONG_RATIO)).clamp(LONG_MIN, LONG_MAX)
 }
 
-/// Whether no processor is idle, and the server has work for at least half of them. (Its clients may
-/// run on the other half.)
+/// Whether no processor is idle, and the server has work for at least half of them. (Its clients
+/// may run on the other half.)
 ///
 /// Both are needed. A server with less work gains by more sessions, even if other programs keep
 /// the processors busy. One whose sessions all wait for storage leaves processors idle, and its

@@ -1,13 +1,14 @@
 //! ζ, the quota of a scheduling round, as large as fairness and steadiness allow.
 //!
-//! A larger ζ lets each user issue more requests in a row, whose data is then still in the cache;
-//! it also makes the others wait longer, and unequally. ζ therefore grows by a little while unfairness and latency
-//! variability are clearly below their bounds, and halves when one is above (AppleS, Algorithm 2:
-//! the additive increase and multiplicative decrease of TCP's congestion control).
+//! A larger ζ lets each session issue more requests in a row, whose data is then still in the
+//! cache. It also makes other sessions wait longer, and unequally. So ζ grows by a little while
+//! unfairness and latency variability are clearly below their bounds, and halves when one is above
+//! (AppleS, Algorithm 2: the additive increase and multiplicative decrease of TCP's congestion
+//! control).
 //!
-//! That alone breaks a bound once in each of its sawteeth, which are short where steps are coarse: in 0.06 of the windows
-//! of `tests/together.rs`. So a distance is kept from the ζ with which a bound was broken last, and that is forgotten
-//! slowly: 0.04.
+//! That alone breaks a bound once in each of its sawteeth, which are short where steps are coarse:
+//! in 0.06 of the windows of `tests/together.rs`. So ζ keeps a distance from the value at which a
+//! bound was broken last, and forgets that value slowly: 0.04.
 
 use crate::Nanos;
 
@@ -42,10 +43,11 @@ impl Default for QuotaLimits {
     }
 }
 
-/// Turns of a mean user that a window should have, for a bound of one; with less than a part of them nothing is known.
-/// Turns come whole: with n turns each, one more or less is 1/n of unfairness, and there is one at each end of a window,
-/// larger or smaller than the mean. For a bound of 10 % that makes 40. In a simulation with 20 of them a third of all
-/// windows is above the bound whatever ζ is.
+/// Turns of a mean session that a window should have, for a bound of one; with less than a part of
+/// them nothing is known. Turns come whole: with n turns each, one more or less is 1/n of
+/// unfairness, and there is one at each end of a window, larger or smaller than the mean. For a
+/// bound of 10 % that makes 40. In a simulation with 20 of them a third of all windows is above the
+/// bound whatever ζ is.
 const TURNS: f64 = 4.0;
 const TURNS_PART: f64 = 0.75;
 
@@ -53,51 +55,51 @@ const TURNS_PART: f64 = 0.75;
 const WINDOW_MIN: Nanos = Nanos::from_millis(100);
 const WINDOW_MAX: Nanos = Nanos::from_millis(20_000);
 
-/// Part of one more turn for every user by which ζ grows each time. AppleS does not give its u; as a number of requests it
-/// would mean nothing: a transaction has one of them or a hundred.
+/// Part of one more turn for every session by which ζ grows each time. AppleS does not give its u;
+/// as a number of requests it would mean nothing: a transaction has one of them or a hundred.
 const INCREASE: f64 = 0.125;
 
 /// Least such step, in requests.
 const INCREASE_MIN: f64 = 16.0;
 
 impl QuotaLimits {
-    /// Turns of a mean user that a window should have.
+    /// Turns of a mean session that a window should have.
     fn turns(&self) -> f64 {
         let bounds = [self.unfairness_max, self.variability_max];
         let tightest = bounds.into_iter().filter(|bound| *bound > 0.0).fold(1.0, f64::min);
         TURNS / tightest
     }
 
-    /// Whether a window is over: it has lasted so long, and `turns` are those of a mean user of the class that had the
-    /// fewest.
+    /// Whether a window is over: it has lasted so long, and `turns` are those of a mean session of
+    /// the class that had the fewest.
     pub fn ends(&self, lasted: Nanos, turns: f64) -> bool {
         lasted >= WINDOW_MIN && turns >= self.turns() || lasted >= WINDOW_MAX
     }
 
-    /// Whether a class whose mean user had so many turns can be judged.
+    /// Whether a class whose mean session had so many turns can be judged.
     pub fn judges(&self, turns: f64) -> bool {
         turns >= TURNS_PART * self.turns()
     }
 
-    /// Requests by which ζ may grow, with so many users and requests of a turn.
-    pub fn step(requests: f64, users: f64) -> f64 {
-        (INCREASE * requests * users).max(INCREASE_MIN)
+    /// Requests by which ζ may grow, with so many sessions and requests of a turn.
+    pub fn step(requests: f64, sessions: f64) -> f64 {
+        (INCREASE * requests * sessions).max(INCREASE_MIN)
     }
 }
 
 /// What was measured over the last scheduling round, at least 100 ms.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct QuotaSight {
+pub struct QuotaObservation {
     /// Unfairness, U_f; `None` if too little was served to tell.
     pub unfairness: Option<f64>,
     /// Coefficient of variation of latencies, V_l; `None` likewise.
     pub variability: Option<f64>,
-    /// ζ with which each backlogged user can issue at least one request.
+    /// ζ with which each backlogged session can issue at least one request.
     pub least: f64,
 }
 
-/// Part of the ζ that broke a bound up to which ζ grows again, and the factor by which that ζ is held to be larger with
-/// each window since.
+/// Part of the ζ that broke a bound up to which ζ grows again, and the factor by which that ζ is
+/// held to be larger with each window since.
 const DISTANCE: f64 = 0.8;
 const FORGETS: f64 = 1.01;
 
@@ -118,20 +120,21 @@ impl QuotaControl {
     }
 
     /// Takes what a window showed and returns the ζ that follows.
-    pub fn look(&mut self, limits: &QuotaLimits, sight: QuotaSight) -> f64 {
-        let least = sight.least.min(limits.most);
+    pub fn observe(&mut self, limits: &QuotaLimits, observation: QuotaObservation) -> f64 {
+        let least = observation.least.min(limits.most);
         if limits.unfairness_max <= 0.0 && limits.variability_max <= 0.0 {
             *self = QuotaControl::new(least);
             return least;
         }
         let zeta = self.zeta.clamp(least, limits.most);
         let measures = [
-            (sight.unfairness, limits.unfairness_max),
-            (sight.variability, limits.variability_max),
+            (observation.unfairness, limits.unfairness_max),
+            (observation.variability, limits.variability_max),
         ];
         let bounded = || measures.into_iter().filter(|(_, bound)| *bound > 0.0);
         self.zeta = if bounded().any(|(value, bound)| value.is_some_and(|value| value > bound)) {
-            // Chance breaks a bound at the least ζ, too, and what goes on breaking it is another load.
+            // Chance breaks a bound at the least ζ, too, and what goes on breaking it is another
+            // load.
             if zeta > least && !self.breaking {
                 self.broke = zeta;
             }
@@ -156,31 +159,35 @@ impl QuotaControl {
 mod tests {
     use super::*;
 
-    fn sight(unfairness: f64, variability: f64) -> QuotaSight {
-        QuotaSight { unfairness: Some(unfairness), variability: Some(variability), least: 10.0 }
+    fn observation(unfairness: f64, variability: f64) -> QuotaObservation {
+        QuotaObservation {
+            unfairness: Some(unfairness),
+            variability: Some(variability),
+            least: 10.0,
+        }
     }
 
     /// What follows on a ζ of which nothing is remembered.
-    fn next(zeta: f64, limits: &QuotaLimits, sight: QuotaSight) -> f64 {
-        QuotaControl::new(zeta).look(limits, sight)
+    fn next(zeta: f64, limits: &QuotaLimits, observation: QuotaObservation) -> f64 {
+        QuotaControl::new(zeta).observe(limits, observation)
     }
 
     #[test]
     fn each_line_of_the_algorithm() {
         let limits = QuotaLimits { variability_max: 1.0, ..QuotaLimits::default() };
-        assert_eq!(next(100.0, &limits, sight(0.05, 0.5)), 116.0, "room in both");
-        assert_eq!(next(100.0, &limits, sight(0.095, 0.5)), 100.0, "close to one bound");
-        assert_eq!(next(100.0, &limits, sight(0.11, 0.5)), 50.0, "above the one");
-        assert_eq!(next(100.0, &limits, sight(0.01, 1.1)), 50.0, "above the other");
-        assert_eq!(next(12.0, &limits, sight(0.2, 0.1)), 10.0, "never below the least");
-        assert_eq!(next(65_530.0, &limits, sight(0.0, 0.0)), 65_536.0, "nor above the most");
+        assert_eq!(next(100.0, &limits, observation(0.05, 0.5)), 116.0, "room in both");
+        assert_eq!(next(100.0, &limits, observation(0.095, 0.5)), 100.0, "close to one bound");
+        assert_eq!(next(100.0, &limits, observation(0.11, 0.5)), 50.0, "above the one");
+        assert_eq!(next(100.0, &limits, observation(0.01, 1.1)), 50.0, "above the other");
+        assert_eq!(next(12.0, &limits, observation(0.2, 0.1)), 10.0, "never below the least");
+        assert_eq!(next(65_530.0, &limits, observation(0.0, 0.0)), 65_536.0, "nor above the most");
         let strict = QuotaLimits { unfairness_max: 0.0, variability_max: 0.0, ..limits };
-        assert_eq!(next(100.0, &strict, sight(0.0, 0.0)), 10.0, "the least is wanted");
+        assert_eq!(next(100.0, &strict, observation(0.0, 0.0)), 10.0, "the least is wanted");
         let free = QuotaLimits { variability_max: 0.0, ..limits };
-        assert_eq!(next(100.0, &free, sight(0.05, 9.0)), 116.0, "does not matter");
-        let unknown = QuotaSight { unfairness: None, ..sight(0.0, 0.0) };
+        assert_eq!(next(100.0, &free, observation(0.05, 9.0)), 116.0, "does not matter");
+        let unknown = QuotaObservation { unfairness: None, ..observation(0.0, 0.0) };
         assert_eq!(next(100.0, &limits, unknown), 100.0);
-        let one_broken = QuotaSight { unfairness: None, ..sight(0.0, 1.5) };
+        let one_broken = QuotaObservation { unfairness: None, ..observation(0.0, 1.5) };
         assert_eq!(next(100.0, &limits, one_broken), 50.0, "whatever is not known of the other");
     }
 
@@ -194,7 +201,7 @@ mod tests {
         assert!(!limits.judges(29.0) && limits.judges(30.0));
         let loose = QuotaLimits { unfairness_max: 0.0, variability_max: 2.0, ..limits };
         assert!(loose.ends(ms(100), 4.0), "no bound is looser than one here");
-        // 25 requests, 256 users: an eighth of a turn each.
+        // 25 requests, 256 sessions: an eighth of a turn each.
         assert_eq!(QuotaLimits::step(25.0, 256.0), 800.0);
         assert_eq!(QuotaLimits::step(1.0, 4.0), 16.0);
     }
@@ -203,14 +210,15 @@ mod tests {
     fn what_breaks_a_bound_at_the_least_quota_is_not_remembered() {
         let limits = QuotaLimits { increase: 100.0, ..QuotaLimits::default() };
         let mut control = QuotaControl::new(10.0);
-        assert_eq!(control.look(&limits, sight(0.2, 0.0)), 10.0);
-        assert_eq!(control.look(&limits, sight(0.0, 0.0)), 110.0);
+        assert_eq!(control.observe(&limits, observation(0.2, 0.0)), 10.0);
+        assert_eq!(control.observe(&limits, observation(0.0, 0.0)), 110.0);
         // Half a minute of another load, and then the one before again.
         let mut control = QuotaControl::new(1_000.0);
         for _ in 0..7 {
-            control.look(&limits, sight(0.2, 0.0));
+            control.observe(&limits, observation(0.2, 0.0));
         }
-        let after = (0..20).map(|_| control.look(&limits, sight(0.0, 0.0))).fold(0.0, f64::max);
+        let after =
+            (0..20).map(|_| control.observe(&limits, observation(0.0, 0.0))).fold(0.0, f64::max);
         assert!(after > 800.0, "{after}");
     }
 
@@ -218,9 +226,11 @@ mod tests {
     fn a_distance_is_kept_from_what_broke_a_bound_and_forgotten() {
         let limits = QuotaLimits { increase: 100.0, ..QuotaLimits::default() };
         let mut control = QuotaControl::new(1_000.0);
-        assert_eq!(control.look(&limits, sight(0.2, 0.0)), 500.0);
+        assert_eq!(control.observe(&limits, observation(0.2, 0.0)), 500.0);
         let mut after = |windows: u32| {
-            (0..windows).map(|_| control.look(&limits, sight(0.0, 0.0))).fold(0.0, f64::max)
+            (0..windows)
+                .map(|_| control.observe(&limits, observation(0.0, 0.0)))
+                .fold(0.0, f64::max)
         };
         assert_eq!(after(3), 800.0);
         // 0.8 of 1,000, which is held to be 1.01^4 times as much by now, instead of 900.
@@ -254,8 +264,10 @@ mod tests {
                     settled = settled.or(Some(window - windows / 2));
                 }
                 used += zeta * slope / limits.unfairness_max / f64::from(windows);
-                control
-                    .look(&limits, QuotaSight { unfairness: Some(unfairness), ..sight(0.0, 0.0) });
+                control.observe(
+                    &limits,
+                    QuotaObservation { unfairness: Some(unfairness), ..observation(0.0, 0.0) },
+                );
             }
             slowest = slowest.max(settled.unwrap_or(windows));
         }

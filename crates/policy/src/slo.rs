@@ -1,30 +1,32 @@
 //! Latency targets, held by weights.
 //!
 //! # Problem
-//! Some classes have a target: this percentile of their latencies is at most so long. The others
-//! take what is left. A weight decides how long a class waits, but how long depends on everybody's
-//! load, which nobody knows in advance.
+//! Some classes have a target: this percentile of their latencies is at most so long. The other
+//! classes share the rest. A weight decides how long a class waits. How long that is depends on the
+//! load of all classes, which is not known in advance.
 //!
 //! # The loop
-//! For each class with a target, each window: compare the measured percentile with the target and
-//! multiply the weight with a power of their ratio. Above the target the weight grows at once, close below it a little;
-//! clearly below it shrinks, slowly, so that the rest goes back to best-effort classes, but not to where the target was missed
-//! before: that share fades from memory in some hundred windows. In between nothing moves.
+//! In each window, for each class with a target: compare the measured percentile with the target,
+//! and multiply the weight by a power of their ratio. Above the target the weight grows at once;
+//! just below it, a little. Clearly below it the weight shrinks slowly, so that the rest goes back
+//! to best-effort classes. It does not shrink to where the target was missed before; that share is
+//! forgotten over some hundred windows. In between nothing changes.
 //!
-//! A percentile of 99.9 needs thousands of requests to be seen. Windows with fewer are judged by what they can show:
-//! more requests above the target than the percentile allows is a breach, however few requests there were.
+//! A percentile of 99.9 needs thousands of requests. A window with fewer requests is a breach if
+//! more of them exceed the target than the percentile allows.
 //!
 //! # What cannot be held
 //! Weights with targets never take more than `share_max` of the total: best-effort classes are not
 //! starved. A class that stays above its target while the weights are at that bound, or while more
-//! weight no longer helps, is reported as infeasible with the gap. Then the others count again: the weight goes
-//! back to what it was, unless the percentile fell by the square root of the factor by which the weight grew, at
-//! least (100 ms that become 90 ms are not worth eight times the weight; 400 ms that become 70 ms are). What it keeps
-//! is still there for a class whose target can be held.
+//! weight no longer helps, is reported as infeasible with the gap. Then the others count again: the
+//! weight goes back to what it was, unless the percentile fell by the square root of the factor by
+//! which the weight grew, at least (100 ms that become 90 ms are not worth eight times the weight;
+//! 400 ms that become 70 ms are). What it keeps is still there for a class whose target can be
+//! held.
 //!
-//! It is tried again after a while, and after twice the while each time, and also when its latencies
-//! fall by themselves: loads change. Three windows within the target, one after the other, and it is as if
-//! it had never been above it; a single one may be chance.
+//! It is tried again after an interval that doubles each time, and also when its latencies fall by
+//! themselves: loads change. After three windows in a row within the target it counts as never
+//! missed; a single one may be chance.
 //!
 //! Source: AppleS section 5.3, after N. Li et al., PSLO (EuroSys 2016): measured percentiles fed
 //! back into shares.
@@ -43,7 +45,7 @@ pub struct Target {
 
 /// What was measured of a class over a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SloSight {
+pub struct SloObservation {
     /// Requests answered.
     pub answered: u64,
     /// Of those, requests above the target.
@@ -52,16 +54,16 @@ pub struct SloSight {
     pub latency_ms: f64,
 }
 
-/// How a class stands.
+/// State of a class's target.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Standing {
+pub enum TargetState {
     /// Too few requests to tell.
     Unknown,
     /// Within its target.
     Held,
     /// Above it, and the weight is being raised.
     Raising,
-    /// Above it, and no more weight is to be had. Whether it can be held shows in some more windows.
+    /// Above it, and the weight is at its bound. Some more windows show whether it can be held.
     Bounded,
     /// It cannot be held: the percentile of this window is so many times the target.
     Infeasible(f64),
@@ -74,13 +76,16 @@ pub struct SloLimits {
     pub share_max: f64,
     /// Part of the target below which weight is given back.
     pub room: f64,
-    /// Part of the target above which a little more is taken: a percentile of few requests scatters by a fifth.
+    /// Part of the target above which a little more is taken: a percentile of few requests scatters
+    /// by a fifth.
     pub close: f64,
     /// Windows above the target, at the bound or without effect, after which it is infeasible.
-    pub patience: u32,
-    /// Least share that a class begins with: all changes multiply, and nothing times nothing stays nothing.
+    pub windows_stuck_max: u32,
+    /// Least share that a class begins with: all changes multiply, and nothing times nothing stays
+    /// nothing.
     pub share_min: f64,
-    /// Windows after which an infeasible target is tried once more; twice as many after each time that did not help.
+    /// Windows after which an infeasible target is tried once more; twice as many after each time
+    /// that did not help.
     pub retry: u32,
 }
 
@@ -90,7 +95,7 @@ impl SloLimits {
         share_max: 0.8,
         room: 0.45,
         close: 0.7,
-        patience: 10,
+        windows_stuck_max: 10,
         share_min: 0.01,
         retry: 30,
     };
@@ -110,7 +115,8 @@ struct Class {
     floor: f64,
     /// Share with which the target was missed last, less what was forgotten of it.
     missed: f64,
-    /// Windows above the target, since it was held, in which more weight was not to be had or did not help.
+    /// Windows above the target, since it was held, in which more weight was not to be had or did
+    /// not help.
     stuck: u32,
     /// The percentile when the share was first raised, and the share before.
     tried: Option<(f64, f64)>,
@@ -126,36 +132,39 @@ struct Class {
 struct GivenUp {
     /// Windows since then.
     windows: u32,
-    /// The percentile as it usually is with the share that it has, in milliseconds; zero while that is not known.
+    /// The percentile as it usually is with the share that it has, in milliseconds; zero while that
+    /// is not known.
     usual_ms: f64,
     /// Windows that were clearly below it, one after the other.
     lighter: u32,
 }
 
-/// Distance that is kept from a share with which the target was missed, and what remains of that after a window.
+/// Distance that is kept from a share with which the target was missed, and what remains of that
+/// after a window.
 const DISTANCE: f64 = 1.2;
 const FADES: f64 = 0.998;
 
 /// Times that the wait until the next try doubles.
 const DOUBLINGS: u32 = 5;
 
-/// Part of the usual percentile below which the load is another one, and windows that have to show it: one of few
-/// requests scatters by a fifth.
+/// Part of the usual percentile below which the load is another one, and windows that have to show
+/// it: one of few requests scatters by a fifth.
 const LIGHTER: f64 = 0.7;
 const LIGHTER_WINDOWS: u32 = 2;
 
-/// Windows within the target, one after the other, after which it is held: a single one may be chance.
+/// Windows within the target, one after the other, after which it is held: a single one may be
+/// chance.
 const HELD_WINDOWS: u32 = 3;
 
 impl Class {
     /// A window within the target.
-    fn within(&mut self, ratio: f64, room: f64, limits: &SloLimits) -> Standing {
+    fn within(&mut self, ratio: f64, room: f64, limits: &SloLimits) -> TargetState {
         // A percentile above the target that chance explains proves nothing.
         self.held = self.held.saturating_add(u32::from(ratio <= 1.0));
         if self.held >= HELD_WINDOWS {
             (self.stuck, self.tried, self.given_up, self.times) = (0, None, None, 0);
         } else if self.given_up.is_some() {
-            return Standing::Held;
+            return TargetState::Held;
         }
         self.missed *= FADES;
         if ratio < limits.room {
@@ -164,7 +173,7 @@ impl Class {
         } else if ratio > limits.close {
             self.share = (self.share * 1.03).min(self.share + room);
         }
-        Standing::Held
+        TargetState::Held
     }
 
     /// The target cannot be held. What more weight has brought too little for goes back.
@@ -178,8 +187,8 @@ impl Class {
         self.given_up = Some(GivenUp::default());
     }
 
-    /// Another window above an infeasible target: whether it is tried once more, as it is due or the load is another
-    /// one. `more` is the share that it could have beyond its own.
+    /// Another window above an infeasible target: whether it is tried once more, as it is due or
+    /// the load is another one. `more` is the share that it could have beyond its own.
     fn tries_again(&mut self, latency_ms: f64, more: f64, limits: &SloLimits) -> bool {
         self.held = 0;
         let Some(given_up) = &mut self.given_up else { return true };
@@ -236,8 +245,8 @@ impl SloControl {
         self.classes.get(class).map_or(0.0, |class| class.share)
     }
 
-    /// Sets how little of all weight a class may come to while it is within its target: a quarter of `own`, by class,
-    /// which is what it would have without one.
+    /// Sets how little of all weight a class may come to while it is within its target: a quarter
+    /// of `own`, by class, which is what it would have without one.
     pub fn keep(&mut self, own: &[f64]) {
         for (class, own) in self.classes.iter_mut().zip(own) {
             class.floor = own / 4.0;
@@ -248,7 +257,8 @@ impl SloControl {
         self.classes.iter().map(|class| class.share).sum()
     }
 
-    /// Takes so much from infeasible targets other than `but`, each by its part of what they have to spare.
+    /// Takes so much from infeasible targets other than `but`, each by its part of what they have
+    /// to spare.
     fn take_spare(&mut self, but: usize, wanted: f64) {
         let spare: f64 = self.others(but).map(Class::spare).sum();
         if wanted <= 0.0 || spare <= 0.0 {
@@ -266,49 +276,50 @@ impl SloControl {
     }
 
     /// Looks at a window of one class and sets its share; returns how it stands.
-    pub fn look(
+    pub fn observe(
         &mut self,
         class: usize,
         target: Target,
         limits: &SloLimits,
-        sight: SloSight,
-    ) -> Standing {
+        observation: SloObservation,
+    ) -> TargetState {
         let total = self.total();
         let room = (limits.share_max - total).max(0.0);
         let more = room + self.others(class).map(Class::spare).sum::<f64>();
-        let Some(state) = self.classes.get_mut(class) else { return Standing::Unknown };
-        let allowed = (1.0 - target.quantile).max(0.0) * sight.answered as f64;
-        let ratio = sight.latency_ms / target.latency_ms;
+        let Some(state) = self.classes.get_mut(class) else { return TargetState::Unknown };
+        let allowed = (1.0 - target.quantile).max(0.0) * observation.answered as f64;
+        let ratio = observation.latency_ms / target.latency_ms;
         // Chance alone puts some above: twice the square root of what is allowed, and one.
-        let breach = sight.above as f64 > allowed + 2.0 * allowed.sqrt() + 1.0
+        let breach = observation.above as f64 > allowed + 2.0 * allowed.sqrt() + 1.0
             || ratio > 1.0 && allowed >= 1.0;
         // One or two requests, most of them late, are too few to tell either way.
-        if sight.answered == 0 || !breach && 2 * sight.above > sight.answered {
-            return Standing::Unknown;
+        if observation.answered == 0 || !breach && 2 * observation.above > observation.answered {
+            return TargetState::Unknown;
         }
         if !breach {
             return state.within(ratio, room, limits);
         }
-        if !state.tries_again(sight.latency_ms, more, limits) {
-            return Standing::Infeasible(ratio);
+        if !state.tries_again(observation.latency_ms, more, limits) {
+            return TargetState::Infeasible(ratio);
         }
-        let helped = state.tried.is_none_or(|(before_ms, _)| sight.latency_ms <= 0.95 * before_ms);
+        let helped =
+            state.tried.is_none_or(|(before_ms, _)| observation.latency_ms <= 0.95 * before_ms);
         // A first look may be far off; later ones need not be.
         let most = if state.missed > 0.0 { 2.0 } else { 4.0 };
         let wanted = state.share * ratio.powf(0.5).clamp(1.1, most);
         let next = wanted.min(state.share + more);
         let raised = next > state.share * 1.001;
         state.stuck = if raised && helped { 0 } else { state.stuck + 1 };
-        if state.stuck > limits.patience {
-            state.give_up(sight.latency_ms);
-            return Standing::Infeasible(ratio);
+        if state.stuck > limits.windows_stuck_max {
+            state.give_up(observation.latency_ms);
+            return TargetState::Infeasible(ratio);
         }
-        state.tried.get_or_insert((sight.latency_ms, state.share));
+        state.tried.get_or_insert((observation.latency_ms, state.share));
         state.missed = state.share.max(state.missed);
         let grown = next - state.share;
         state.share = next;
         self.take_spare(class, grown - room);
-        if raised { Standing::Raising } else { Standing::Bounded }
+        if raised { TargetState::Raising } else { TargetState::Bounded }
     }
 }
 

@@ -1,42 +1,43 @@
-//! P finds itself: measures the database at a few values of P, fits the model of the matching point,
-//! climbs to the peak, and stays near it while the workload changes.
+//! Automatic tuning of P: measures the database at a few values of P, fits the model of the
+//! matching point, climbs to the peak, and stays near it while the workload changes.
 //!
 //! # Slices
-//! Throughput is measured in slices: P is set, the requests inside get time to turn over, then
+//! Throughput is measured in slices: P is set, the running requests get time to turn over, and then
 //! completions are counted until there are enough. Slices at different P are *interleaved*, so that
-//! a drift of the workload touches all of them alike, and there are as many as the spread of their
-//! results demands: sampling ends when each mean is known well enough, not after a fixed time. A slow load, whose turns
-//! take seconds, gets slices of up to 20 s.
+//! a drift of the workload affects all of them alike. Sampling ends when each mean is known well
+//! enough, not after a fixed time. A slow load, whose turns take seconds, gets slices of up to 20
+//! s.
 //!
 //! # Nobody is worse off than without the gate
-//! The gate is open at first, and stays open until a P has beaten it: the largest P holds nobody.
-//! The open gate is sampled like any P, and is taken again whenever it turns out to be as good. A
-//! sample is left as soon as it is surely worse than what is known. What samples lose is paid from
+//! The gate is open at first, and stays open until a P has beaten it: the largest P queues no
+//! request. The open gate is sampled like any P, and is taken again whenever it turns out to be as
+//! good. A sample ends as soon as it is surely worse than a known P. What samples lose is paid from
 //! a [`budget`], so a search never costs more than a few percent.
 //!
 //! # Phases
-//! 1. *Sample* downward from the open gate, P by P, until fewer inside are surely worse. The
-//!    lowest, a middle one and the open gate are P₀, P₁ and P₂ of [`crate::matching`]. If the fit
-//!    is refused, the best sample is the start.
-//! 2. *Climb*: compare P with its neighbours, go to the best, and make the steps smaller once the
-//!    middle is best; then with the top of a curve through all that was measured around it, which is
-//!    surer than the luck of one neighbour. The model is only trusted as a start: no P is settled on
-//!    that was not measured to be at least as good as its neighbours.
+//! 1. *Sample* downward from the open gate, P by P, until a smaller P is surely worse. The lowest,
+//!    a middle one and the open gate are P₀, P₁ and P₂ of [`crate::matching`]. If the fit is
+//!    refused, the best sample is the start.
+//! 2. *Climb*: compare P with its neighbours and go to the best. Once the middle is best, make the
+//!    steps smaller. Then compare with the top of a curve through all measurements around it, which
+//!    is more reliable than one neighbour. The model only gives the start: no P is settled on that
+//!    was not measured to be at least as good as its neighbours.
 //! 3. *Compare* that P with the open gate, in turns. It is settled on if it is better by more than
 //!    both confidence intervals, and by 2 %.
-//! 4. *Hold*. Beside a P there is a probe to either side now and then: near ones, and in turn with
-//!    them wide ones and the open gate, because on a gentle slope, where a server that has warmed
-//!    up may have left P, neighbours look alike. Sums of deviations (CUSUM) watch throughput,
-//!    service time and the length of turns in requests, which tells the mix. A shift of one begins
-//!    a search. If a P is held, that first compares it with the open gate, and then climbs with
-//!    wide steps from where P stands.
+//! 4. *Hold*. A P that is held is probed to either side now and then: nearby, and in turn farther
+//!    off and at the open gate. On a gentle slope neighbours look alike, and a server that has
+//!    warmed up may have moved away from P. Sums of deviations (CUSUM) watch throughput, service
+//!    time and requests for each turn, which tells the mix. A shift of one begins a search. If a P
+//!    is held, the search first compares it with the open gate, and then climbs with wide steps
+//!    from P.
 //!
 //! Of several P that are equally good the smallest is taken: it has the shorter tails.
 //!
 //! # Searches that come to nothing
-//! Users leave, requests stop, or so few turns end that they tell nothing. What was held before the search is in force
-//! then, never what was just tried: at once when users have left, for as long as it lasts when requests stop for a moment.
-//! Where nothing is held, and where too little happens to judge what is held, the gate is open.
+//! A search ends without a result if sessions leave, if requests stop, or if too few turns end. The
+//! P that was held before the search is then in force, never one that was just tried. This happens
+//! at once when sessions have left, and as long as requests pause. If no P is held, or if too
+//! little happens to judge it, the gate is open.
 //!
 //! Time and counts are arguments, nothing is allocated, and the same seed of a simulated database
 //! gives the same decisions.
@@ -53,14 +54,14 @@ mod watch;
 use crate::Nanos;
 use arm::Arms;
 use budget::{Budget, Stands};
-pub use decision::{Decision, Lack, Why};
+pub use decision::{Decision, InsufficientData, Why};
 pub use limits::Limits;
-use slice::{Known, Shown, Slice, Worth};
+use slice::{Known, Slice, SliceOutcome, SliceResult};
 use watch::Watches;
 
-/// What the tuner sees.
+/// An observation of the database.
 #[derive(Clone, Copy, Debug)]
-pub struct Sight {
+pub struct Observation {
     /// Time.
     pub now: Nanos,
     /// Turns that were completed, ever.
@@ -69,14 +70,14 @@ pub struct Sight {
     pub requests: u64,
     /// Time that requests have spent inside, ever; those that were answered together count it each.
     pub run: Nanos,
-    /// Users that are connected and have issued something lately.
-    pub users: u32,
+    /// Sessions that are connected and have issued something lately.
+    pub sessions: u32,
 }
 
-/// What the tuner is at.
+/// What the tuner does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Too little happens to measure anything, and the gate is open.
+    /// Too little happens to measure anything; the gate is open.
     Waiting,
     /// Measuring downward from the open gate, for P₀, P₁ and P₂.
     Sampling,
@@ -84,7 +85,8 @@ pub enum Phase {
     Climbing,
     /// Comparing a P with the open gate.
     Comparing,
-    /// Requests have stopped in the middle of a search: what was held before is in force until they go on.
+    /// Requests have stopped during a search. The P that was held before is in force until they go
+    /// on.
     Silent,
     /// Staying.
     Holding,
@@ -105,8 +107,8 @@ pub struct Tuner {
     held_rate: f64,
     /// P that is climbed from; the one that is held otherwise.
     center: u32,
-    /// Users at the latest look, and when the latest search began.
-    users: u32,
+    /// Sessions at the latest look, and when the latest search began.
+    sessions: u32,
     searched_users: u32,
     /// Ratio between neighbours.
     step: f64,
@@ -153,7 +155,7 @@ const STEP_FIRST: f64 = 1.5;
 const STEP_SHIFT: f64 = 1.6;
 const STEP_LAST: f64 = 1.2;
 
-/// Users from which on a search is worth its cost although P holds nobody.
+/// Sessions from which on a search is worth its cost although P holds nobody.
 const CROWD_MIN: u32 = 64;
 const CROWD_PER_CORE: u32 = 4;
 
@@ -163,14 +165,15 @@ const AS_GOOD: f64 = 0.99;
 /// Gain that a probe must show, beyond what chance may give.
 const PROBE_GAIN: f64 = 1.015;
 
-/// Slices of silence after which there is nothing to search for: a disk that flushes may keep everybody waiting for a few.
+/// Slices of silence after which there is nothing to search for: a disk that flushes may keep
+/// everybody waiting for a few.
 const SILENT: u32 = 5;
 
-/// Users for each core up to whom a search is not worth its cost, unless they are a crowd: hardly
-/// more inside than the database serves side by side.
+/// Sessions for each core up to whom a search is not worth its cost, unless they are a crowd:
+/// hardly more inside than the database serves side by side.
 const FEW_PER_CORE: u32 = 8;
 
-/// A search begins again once there are more users than at the latest one by this factor.
+/// A search begins again once there are more sessions than at the latest one by this factor.
 const GROWN: f64 = 1.5;
 
 /// Time until a P that is clearly worse is seen to be, in seconds, before one was.
@@ -202,7 +205,7 @@ impl Tuner {
             held,
             held_rate: 0.0,
             center: held,
-            users: 0,
+            sessions: 0,
             searched_users: 0,
             step: STEP_FIRST,
             top: None,
@@ -217,7 +220,7 @@ impl Tuner {
             doubted: None,
             probed: Nanos(0),
             searched: Nanos(0),
-            again: hold::AGAIN,
+            again: hold::RETRY_INTERVAL,
             opened: None,
             closed: Nanos(0),
             wide: false,
@@ -239,7 +242,8 @@ impl Tuner {
         self.center
     }
 
-    /// P that is in force again if the search ends here: while one is under way, what was held before it.
+    /// P that is in force again if the search ends here: while one is under way, what was held
+    /// before it.
     pub fn held(&self) -> u32 {
         self.held
     }
@@ -267,7 +271,8 @@ impl Tuner {
         self.arms.iter()
     }
 
-    /// Forgets the slice under way and begins another: for a while this P was in force instead, and nobody looked.
+    /// Forgets the slice under way and begins another: for a while this P was in force instead, and
+    /// nobody looked.
     pub fn resume(&mut self, now: Nanos, instead: u32) {
         let (were, inside) = (self.inside(instead), self.inside(self.current));
         self.slice.begin(now, None, u64::from(were), inside);
@@ -275,20 +280,20 @@ impl Tuner {
     }
 
     /// Looks, as often as one likes, and returns the P that shall be in force.
-    pub fn look(&mut self, sight: Sight) -> u32 {
-        self.users = sight.users;
+    pub fn observe(&mut self, observation: Observation) -> u32 {
+        self.sessions = observation.sessions;
         let refill = if self.searching() { budget::SEARCHING } else { budget::HOLDING };
         let stands = match (self.current == self.held, self.slice.settling()) {
             (true, false) => Stands::Held,
             (true, true) => Stands::Back(self.held_rate),
             (false, _) => Stands::Tried(self.held_rate),
         };
-        self.budget.look(&sight, refill, stands);
+        self.budget.observe(&observation, refill, stands);
         if self.searching() && self.deserted() {
-            return self.abandon(&sight, Lack::Users);
+            return self.abandon(&observation, InsufficientData::Sessions);
         }
         if self.grown() {
-            return self.begin(&sight, Why::Grown);
+            return self.begin(&observation, Why::Grown);
         }
         let inside = self.inside(self.current);
         let known = Known {
@@ -297,18 +302,18 @@ impl Tuner {
             // What was left for it has to end first, at whatever pace.
             patient: self.doubted.is_some(),
         };
-        let Some(shown) = self.slice.ended(&sight, inside, known, &self.limits) else {
+        let Some(shown) = self.slice.ended(&observation, inside, known, &self.limits) else {
             return self.current;
         };
-        match shown.worth {
-            Worth::Silent => return self.hush(&sight, &shown),
-            Worth::Few => return self.starve(&sight, &shown),
-            Worth::Worse if self.searching() || self.current != self.held => {
-                return self.leave(&sight, &shown);
+        match shown.outcome {
+            SliceOutcome::Silent => return self.on_idle(&observation, &shown),
+            SliceOutcome::Few => return self.starve(&observation, &shown),
+            SliceOutcome::Worse if self.searching() || self.current != self.held => {
+                return self.leave(&observation, &shown);
             }
             // Hardly anything is silence, if it lasts.
-            Worth::Worse if shown.turns < slice::TELLING => return self.current,
-            _ if self.phase == Phase::Silent => return self.go_on(&sight),
+            SliceOutcome::Worse if shown.turns < slice::TELLING => return self.current,
+            _ if self.phase == Phase::Silent => return self.go_on(&observation),
             _ => self.silent = 0,
         }
         if self.phase == Phase::Waiting && self.few() {
@@ -318,38 +323,38 @@ impl Tuner {
         }
         let usual =
             if self.current == self.held { self.held_rate } else { self.arms.mean(self.current) };
-        self.learn(&sight, &shown);
+        self.learn(&observation, &shown);
         if let Some((parallelism, rate)) = self.doubted.take() {
             if self.searching() && shown.rate < usual * FALLEN {
                 // It was not that P: everything has slowed down, and what was measured is of
                 // another load.
-                return self.begin(&sight, Why::Throughput);
+                return self.begin(&observation, Why::Throughput);
             }
             self.arms.record_left(parallelism, rate);
         }
         // Whether as many as P holds are too many is still looked at.
         if self.phase == Phase::Holding && self.deserted() {
-            return self.rest(&sight);
+            return self.rest(&observation);
         }
         if self.watches.mix_shifted(&shown) {
             // What was measured before is of another load.
-            return self.begin(&sight, Why::Mix);
+            return self.begin(&observation, Why::Mix);
         }
         match self.phase {
-            Phase::Waiting => self.begin(&sight, Why::Users),
+            Phase::Waiting => self.begin(&observation, Why::Sessions),
             Phase::Sampling | Phase::Climbing | Phase::Comparing | Phase::Silent => {
                 self.arms.record(self.current, shown.rate);
-                self.search_on(&sight)
+                self.search_on(&observation)
             }
-            Phase::Holding => self.hold(&sight, &shown),
+            Phase::Holding => self.hold(&observation, &shown),
         }
     }
 
     /// Keeps in mind what a slice says of what is held, and how long it took.
-    fn learn(&mut self, sight: &Sight, shown: &Shown) {
+    fn learn(&mut self, observation: &Observation, shown: &SliceResult) {
         let usual = self.held_rate;
         if self.current != self.held {
-            self.slice_s = self.slice.since_set(sight.now).0 as f64 / 1e9;
+            self.slice_s = self.slice.since_set(observation.now).0 as f64 / 1e9;
         } else if (FALLEN * usual..usual / FALLEN).contains(&shown.rate) {
             self.held_rate += FOLLOW * (shown.rate - usual);
         } else {
@@ -357,7 +362,8 @@ impl Tuner {
         }
     }
 
-    /// Turns a second that so many inside should give at least, by what was measured in this search.
+    /// Turns a second that so many inside should give at least, by what was measured in this
+    /// search.
     fn expected(&self, inside: u32) -> f64 {
         let each =
             |(parallelism, mean, _, _)| slice::least_rate(mean, self.inside(parallelism), inside);
@@ -379,11 +385,11 @@ impl Tuner {
 
     /// The P in force is surely worse than another one. What is known to be good is in force for a
     /// slice, which tells whether it was the P.
-    fn leave(&mut self, sight: &Sight, shown: &Shown) -> u32 {
+    fn leave(&mut self, observation: &Observation, shown: &SliceResult) -> u32 {
         self.doubted = Some((self.current, shown.rate));
-        self.seen_s = self.slice.since_set(sight.now).0 as f64 / 1e9;
+        self.seen_s = self.slice.since_set(observation.now).0 as f64 / 1e9;
         let back = if self.phase == Phase::Holding { self.held } else { self.best_known() };
-        self.set(sight, back)
+        self.set(observation, back)
     }
 
     /// The best P other than the one in force, as far as is known: the held one, or one that is
@@ -413,80 +419,84 @@ impl Tuner {
         self.budget.affords(part.max(0.0) * lasts_s)
     }
 
-    /// Hardly a request, of many. What was found holds, and what is being measured was not.
-    fn hush(&mut self, sight: &Sight, shown: &Shown) -> u32 {
+    /// Hardly a request ends, of many. The held P stays, and the current measurement is dropped.
+    fn on_idle(&mut self, observation: &Observation, shown: &SliceResult) -> u32 {
         if self.searching() && self.doubted.is_none() && self.best_known() != self.current {
             // Perhaps it is this P that silences them.
-            return self.leave(sight, shown);
+            return self.leave(observation, shown);
         }
         self.silent += 1;
         self.doubted = None;
         let lasting = self.silent >= SILENT;
         match self.phase {
-            Phase::Waiting => self.wait(sight),
-            Phase::Holding if lasting => self.wait(sight),
-            Phase::Holding => self.set(sight, self.held),
-            _ if lasting => self.abandon(sight, Lack::Requests),
+            Phase::Waiting => self.wait(observation),
+            Phase::Holding if lasting => self.wait(observation),
+            Phase::Holding => self.set(observation, self.held),
+            _ if lasting => self.abandon(observation, InsufficientData::Requests),
             phase => {
                 if phase != Phase::Silent {
                     self.paused = phase;
                 }
                 self.phase = Phase::Silent;
-                self.set(sight, self.held)
+                self.set(observation, self.held)
             }
         }
     }
 
     /// Requests go on, and the search does.
-    fn go_on(&mut self, sight: &Sight) -> u32 {
+    fn go_on(&mut self, observation: &Observation) -> u32 {
         self.phase = self.paused;
-        self.search_on(sight)
+        self.search_on(observation)
     }
 
     /// A handful of turns in the longest slice.
-    fn starve(&mut self, sight: &Sight, shown: &Shown) -> u32 {
+    fn starve(&mut self, observation: &Observation, shown: &SliceResult) -> u32 {
         match self.phase {
             // Also what is known to be good gives hardly anything.
-            Phase::Silent => self.abandon(sight, Lack::Requests),
-            _ if self.searching() && self.doubted.is_some() => self.abandon(sight, Lack::Requests),
-            Phase::Sampling | Phase::Climbing | Phase::Comparing => self.unsampled(sight, shown),
-            Phase::Holding if self.current != self.held => self.set(sight, self.held),
+            Phase::Silent => self.abandon(observation, InsufficientData::Requests),
+            _ if self.searching() && self.doubted.is_some() => {
+                self.abandon(observation, InsufficientData::Requests)
+            }
+            Phase::Sampling | Phase::Climbing | Phase::Comparing => {
+                self.unsampled(observation, shown)
+            }
+            Phase::Holding if self.current != self.held => self.set(observation, self.held),
             // What a probe has let in still leaves.
-            Phase::Holding if self.slice.surplus(sight.completed) > 0 => self.current,
-            Phase::Waiting | Phase::Holding => self.wait(sight),
+            Phase::Holding if self.slice.surplus(observation.completed) > 0 => self.current,
+            Phase::Waiting | Phase::Holding => self.wait(observation),
         }
     }
 
     /// Puts another P in force and begins a slice.
-    fn set(&mut self, sight: &Sight, parallelism: u32) -> u32 {
+    fn set(&mut self, observation: &Observation, parallelism: u32) -> u32 {
         if parallelism != self.current {
-            let surplus = self.slice.surplus(sight.completed);
+            let surplus = self.slice.surplus(observation.completed);
             let were = u64::from(self.inside(self.current)) + surplus;
             let inside = self.inside(parallelism);
-            self.slice.begin(sight.now, Some(sight.completed), were, inside);
+            self.slice.begin(observation.now, Some(observation.completed), were, inside);
             self.current = parallelism;
         }
         self.current
     }
 
     /// Nothing is held until there is something to be found out.
-    fn wait(&mut self, sight: &Sight) -> u32 {
+    fn wait(&mut self, observation: &Observation) -> u32 {
         self.phase = Phase::Waiting;
         self.silent = 0;
         (self.held, self.center, self.held_rate) = (self.limits.most, self.limits.most, 0.0);
         self.watches = Watches::default();
-        self.arms.clear(self.users);
+        self.arms.clear(self.sessions);
         self.slice.forget();
-        self.set(sight, self.held)
+        self.set(observation, self.held)
     }
 
     fn searching(&self) -> bool {
         matches!(self.phase, Phase::Sampling | Phase::Climbing | Phase::Comparing | Phase::Silent)
     }
 
-    /// Users that this P lets in.
+    /// Sessions that this P lets in.
     fn inside(&self, parallelism: u32) -> u32 {
-        parallelism.min(self.users)
+        parallelism.min(self.sessions)
     }
 
     /// This P holds nobody, however many there are.
@@ -494,15 +504,15 @@ impl Tuner {
         parallelism >= self.limits.most
     }
 
-    /// This P, within the limits; if all users are inside with it, it is the open gate.
+    /// This P, within the limits; if all sessions are inside with it, it is the open gate.
     fn bounded(&self, parallelism: u32) -> u32 {
-        if parallelism >= self.users {
+        if parallelism >= self.sessions {
             return self.limits.most;
         }
         parallelism.clamp(self.limits.least, self.limits.most)
     }
 
-    /// Users who all can be inside without harm, or are all inside with what is held.
+    /// Sessions who all can be inside without harm, or are all inside with what is held.
     fn unharmed(&self) -> u32 {
         let few = self.limits.cores.saturating_mul(FEW_PER_CORE);
         if self.is_open(self.held) { few } else { self.held }
@@ -510,27 +520,28 @@ impl Tuner {
 
     /// So few are there that a search is not worth its cost.
     fn few(&self) -> bool {
-        self.users < self.crowd() && self.users <= self.unharmed()
+        self.sessions < self.crowd() && self.sessions <= self.unharmed()
     }
 
     /// Most have left: all that are there may be inside, and would only be held for the sake of a
     /// search.
     fn deserted(&self) -> bool {
-        let most = f64::from(self.users) * STEP_LAST;
-        self.users < self.crowd() && most < f64::from(self.unharmed())
+        let most = f64::from(self.sessions) * STEP_LAST;
+        self.sessions < self.crowd() && most < f64::from(self.unharmed())
     }
 
     /// Many more have come since the latest search began.
     fn grown(&self) -> bool {
-        let grown = f64::from(self.users) >= GROWN * f64::from(self.searched_users);
+        let grown = f64::from(self.sessions) >= GROWN * f64::from(self.searched_users);
         self.phase != Phase::Waiting && self.phase != Phase::Silent && grown && !self.few()
     }
 
     fn most(&self) -> u32 {
-        self.limits.most.min(self.users).max(self.limits.least)
+        self.limits.most.min(self.sessions).max(self.limits.least)
     }
 
-    /// More users than these at once may be too many for the database although P would let them in.
+    /// More sessions than these at once may be too many for the database although P would let them
+    /// in.
     fn crowd(&self) -> u32 {
         CROWD_MIN.max(self.limits.cores.saturating_mul(CROWD_PER_CORE))
     }

@@ -7,7 +7,7 @@
 
 use headworks_policy::Nanos;
 use headworks_policy::random::Random;
-use headworks_policy::tuner::{Limits, Phase, Sight, Tuner};
+use headworks_policy::tuner::{Limits, Phase, Observation, Tuner};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -81,7 +81,7 @@ impl Load {
 
 struct Site {
     load: Load,
-    users: u32,
+    sessions: u32,
     random: Random,
     /// Counts scatter by so much from 50 ms to 50 ms.
     noise: f64,
@@ -97,10 +97,10 @@ struct Site {
 }
 
 impl Site {
-    fn new(seed: u64, load: Load, users: u32, noise: f64) -> Site {
+    fn new(seed: u64, load: Load, sessions: u32, noise: f64) -> Site {
         Site {
             load,
-            users,
+            sessions,
             random: Random::new(seed),
             noise,
             state: seed,
@@ -125,7 +125,7 @@ impl Site {
         loop {
             let waiting = |site: &Site| {
                 let away = (site.inside.len() + site.thinking.len()) as u32;
-                site.users.saturating_sub(away)
+                site.sessions.saturating_sub(away)
             };
             while (self.inside.len() as u32) < parallelism && waiting(self) > 0 {
                 let turn = self.given + 0.5 + self.random.unit();
@@ -160,13 +160,13 @@ impl Site {
         }
     }
 
-    fn sight(&self) -> Sight {
-        Sight {
+    fn observation(&self) -> Observation {
+        Observation {
             now: Nanos((self.now * 1e9) as u64),
             completed: self.turns,
             requests: self.turns,
             run: Nanos((self.inside_s * 1e9) as u64),
-            users: self.users,
+            sessions: self.sessions,
         }
     }
 }
@@ -204,13 +204,13 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
     let mut random = Random::new(seed);
     let load = Load::drawn(kind, &mut random);
     let noise = 0.01 + 0.09 * random.unit();
-    let users = match change {
+    let sessions = match change {
         Change::Sessions => 64,
         _ => [64, 128, 256, 512][(random.unit() * 4.0) as usize],
     };
     let mut tuner = Tuner::new(Limits { cores: 2, ..Limits::default() }, OPEN);
     let (mut gate, mut open) =
-        (Site::new(seed, load, users, noise), Site::new(seed, load, users, noise));
+        (Site::new(seed, load, sessions, noise), Site::new(seed, load, sessions, noise));
     let mut day = Day {
         kind,
         seed,
@@ -229,7 +229,7 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         let ungated = open.done;
         gate.run(tuner.parallelism());
         open.run(OPEN);
-        tuner.look(gate.sight());
+        tuner.observe(gate.observation());
         usual += 0.1 * (open.done - ungated - usual);
         // Where clients think, whether one of them wants anything at a moment is chance.
         let half = gate.load.think_s == 0.0 && gate.done - gated < 0.5 * usual && now_s > 1.0;
@@ -238,8 +238,8 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         if !turning {
             day.halved_s = day.halved_s.max(halved_s);
         }
-        let held = gate.load.speed(tuner.held().min(gate.users));
-        let all = open.load.speed(gate.users);
+        let held = gate.load.speed(tuner.held().min(gate.sessions));
+        let all = open.load.speed(gate.sessions);
         if tuner.phase() == Phase::Holding && !turning && gate.load.think_s == 0.0 {
             day.held_least = day.held_least.min(held / all);
         }
@@ -256,7 +256,7 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
             before = (gate.done, open.done);
         }
         if now_s >= CHANGE_S && now_s - LOOK_S < CHANGE_S || at == looks {
-            let best = (2..=gate.users).map(|p| gate.load.speed(p)).fold(0.0, f64::max);
+            let best = (2..=gate.sessions).map(|p| gate.load.speed(p)).fold(0.0, f64::max);
             // Too few turns end with the open gate to begin a search, otherwise.
             let measurable = gate.load.think_s == 0.0 && all >= 4.0;
             if measurable && best >= 1.05 * all {
@@ -266,7 +266,7 @@ fn day(seed: u64, kind: Kind, change: Change) -> Day {
         if (now_s - CHANGE_S).abs() < LOOK_S / 2.0 && at != looks {
             match change {
                 Change::Nothing => {}
-                Change::Sessions => (gate.users, open.users) = (256, 256),
+                Change::Sessions => (gate.sessions, open.sessions) = (256, 256),
                 Change::Load(kind) => {
                     let load = Load::drawn(kind, &mut random);
                     (gate.load, open.load) = (load, load);

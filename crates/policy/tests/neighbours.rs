@@ -1,5 +1,6 @@
-//! A small account beside a large one, in a simulation of the gate as the region runs it: whoever finds a free token while
-//! nobody waits takes it unseen by the policy, all else is the policy's decision.
+//! A small account beside a large one, in a simulation of the gate as the region runs it: whoever
+//! finds a free permit while nobody waits takes it unseen by the policy, all else is the policy's
+//! decision.
 
 use headworks_policy::gate::{Gate, Next};
 use headworks_policy::wrr::{ClassShare, Sharing, WEIGHT_ONE};
@@ -7,7 +8,7 @@ use headworks_policy::wrr::{ClassShare, Sharing, WEIGHT_ONE};
 /// Connections of the two accounts.
 const SMALL: u32 = 4;
 const LARGE: u32 = 200;
-const USERS: u32 = SMALL + LARGE;
+const SESSIONS: u32 = SMALL + LARGE;
 
 #[derive(Clone, Copy, PartialEq)]
 enum Doing {
@@ -16,7 +17,7 @@ enum Doing {
     Waiting(u64),
     Inside {
         until: u64,
-        token: bool,
+        permit: bool,
         accounted: bool,
     },
 }
@@ -43,8 +44,9 @@ impl Site {
         for class in 0..2 {
             gate.wrr.set_share(class, ClassShare::new(WEIGHT_ONE, Sharing::PerClass));
         }
-        (0..USERS).for_each(|user| gate.wrr.join(user, class(user) as u32));
-        let doing = (0..USERS).map(|user| Doing::Away(if user < SMALL { 0 } else { u64::MAX }));
+        (0..SESSIONS).for_each(|session| gate.wrr.join(session, class(session) as u32));
+        let doing =
+            (0..SESSIONS).map(|session| Doing::Away(if session < SMALL { 0 } else { u64::MAX }));
         Site {
             gate,
             doing: doing.collect(),
@@ -66,27 +68,27 @@ impl Site {
         1 + (-uniform.ln() * mean as f64) as u64
     }
 
-    fn tokens_taken(&self) -> usize {
-        self.doing.iter().filter(|it| matches!(it, Doing::Inside { token: true, .. })).count()
+    fn permits_taken(&self) -> usize {
+        self.doing.iter().filter(|it| matches!(it, Doing::Inside { permit: true, .. })).count()
     }
 
-    fn begin(&mut self, user: u32, token: bool, accounted: bool) {
-        if let Doing::Waiting(since) = self.doing[user as usize]
-            && user < SMALL
+    fn begin(&mut self, session: u32, permit: bool, accounted: bool) {
+        if let Doing::Waiting(since) = self.doing[session as usize]
+            && session < SMALL
         {
             self.waits.push(self.now - since);
         }
         let until = self.now + self.about(self.length);
-        self.doing[user as usize] = Doing::Inside { until, token, accounted };
+        self.doing[session as usize] = Doing::Inside { until, permit, accounted };
     }
 
     fn pump(&mut self) {
-        while self.tokens_taken() < self.places {
+        while self.permits_taken() < self.places {
             match self.gate.decide() {
-                Some(Next::Admit(turn)) => self.begin(turn.user, true, true),
-                Some(Next::Settle(user)) => {
-                    if let Doing::Inside { token, .. } = &mut self.doing[user as usize] {
-                        *token = true;
+                Some(Next::Admit(turn)) => self.begin(turn.session, true, true),
+                Some(Next::Repay(session)) => {
+                    if let Doing::Inside { permit, .. } = &mut self.doing[session as usize] {
+                        *permit = true;
                     }
                 }
                 None => break,
@@ -94,34 +96,34 @@ impl Site {
         }
     }
 
-    fn arrive(&mut self, user: u32) {
-        self.doing[user as usize] = Doing::Waiting(self.now);
-        if self.gate.pending() == 0 && self.tokens_taken() < self.places {
-            return self.begin(user, true, false);
+    fn arrive(&mut self, session: u32) {
+        self.doing[session as usize] = Doing::Waiting(self.now);
+        if self.gate.pending() == 0 && self.permits_taken() < self.places {
+            return self.begin(session, true, false);
         }
-        self.gate.wrr.arrive(user);
+        self.gate.wrr.arrive(session);
         self.pump();
-        if self.gate.wrr.is_waiting(user) {
+        if self.gate.wrr.is_waiting(session) {
             let mine = |(other, it): (usize, &Doing)| {
-                class(other as u32) == class(user)
-                    && matches!(it, Doing::Inside { token: true, .. })
+                class(other as u32) == class(session)
+                    && matches!(it, Doing::Inside { permit: true, .. })
             };
             let alone = !self.doing.iter().enumerate().any(mine);
-            if alone && self.gate.go_ahead(user).is_some() {
-                self.begin(user, false, true);
+            if alone && self.gate.admit_over_limit(session).is_some() {
+                self.begin(session, false, true);
             }
         }
     }
 
-    fn leave(&mut self, user: u32, token: bool, accounted: bool) {
-        self.served[class(user)] += 1;
-        let pause = if user < SMALL { self.about(self.pause) } else { self.about(50) };
-        let away = user >= SMALL && !self.large_is_there;
-        self.doing[user as usize] = Doing::Away(if away { u64::MAX } else { self.now + pause });
-        if accounted || self.gate.pending() > 0 || !token {
-            self.gate.wrr.withdraw(user);
-            self.gate.forgive(user);
-            self.gate.wrr.end_turn(user, 1);
+    fn leave(&mut self, session: u32, permit: bool, accounted: bool) {
+        self.served[class(session)] += 1;
+        let pause = if session < SMALL { self.about(self.pause) } else { self.about(50) };
+        let away = session >= SMALL && !self.large_is_there;
+        self.doing[session as usize] = Doing::Away(if away { u64::MAX } else { self.now + pause });
+        if accounted || self.gate.pending() > 0 || !permit {
+            self.gate.wrr.withdraw(session);
+            self.gate.clear_debt(session);
+            self.gate.wrr.end_turn(session, 1);
             self.pump();
         }
     }
@@ -131,26 +133,26 @@ impl Site {
         self.served = [0; 2];
         self.large_is_there = large_is_there;
         if large_is_there {
-            for user in SMALL..USERS {
-                if self.doing[user as usize] == Doing::Away(u64::MAX) {
-                    self.doing[user as usize] = Doing::Away(self.now + u64::from(user));
+            for session in SMALL..SESSIONS {
+                if self.doing[session as usize] == Doing::Away(u64::MAX) {
+                    self.doing[session as usize] = Doing::Away(self.now + u64::from(session));
                 }
             }
         }
         let end = self.now + for_us;
         loop {
-            let next = (0..USERS)
-                .filter_map(|user| match self.doing[user as usize] {
-                    Doing::Away(at) => Some((at, user)),
-                    Doing::Inside { until, .. } => Some((until, user)),
+            let next = (0..SESSIONS)
+                .filter_map(|session| match self.doing[session as usize] {
+                    Doing::Away(at) => Some((at, session)),
+                    Doing::Inside { until, .. } => Some((until, session)),
                     Doing::Waiting(_) => None,
                 })
                 .min();
-            let Some((at, user)) = next.filter(|it| it.0 < end) else { break };
+            let Some((at, session)) = next.filter(|it| it.0 < end) else { break };
             self.now = self.now.max(at);
-            match self.doing[user as usize] {
-                Doing::Away(_) => self.arrive(user),
-                Doing::Inside { token, accounted, .. } => self.leave(user, token, accounted),
+            match self.doing[session as usize] {
+                Doing::Away(_) => self.arrive(session),
+                Doing::Inside { permit, accounted, .. } => self.leave(session, permit, accounted),
                 Doing::Waiting(_) => unreachable!("whoever waits has no time of its own"),
             }
         }
@@ -163,12 +165,13 @@ impl Site {
     }
 }
 
-fn class(user: u32) -> usize {
-    usize::from(user >= SMALL)
+fn class(session: u32) -> usize {
+    usize::from(session >= SMALL)
 }
 
-/// The large account comes and goes. While it is away rounds are short, since a round gives each of those who are there
-/// one request: when it comes back all its users were idle for longer than one.
+/// The large account comes and goes. While it is away rounds are short, since a round gives each of
+/// those who are there one request: when it comes back all its sessions were idle for longer than
+/// one.
 #[test]
 fn a_small_account_has_its_turn_each_time_the_large_one_comes_back() {
     for seed in 1..=5 {
@@ -177,7 +180,8 @@ fn a_small_account_has_its_turn_each_time_the_large_one_comes_back() {
             let mut site = Site::new(places, seed);
             for round in 0..4 {
                 let at = format!("seed {seed}, {places} places, {alone_us} µs, round {round}");
-                // Longer requests: the small account's users wait for each other, and rounds pass.
+                // Longer requests: the small account's sessions wait for each other, and rounds
+                // pass.
                 site.length = alone_us;
                 site.run(false, 1_000_000);
                 site.length = 500;
@@ -187,7 +191,8 @@ fn a_small_account_has_its_turn_each_time_the_large_one_comes_back() {
                 let wanted = f64::from(SMALL) * 1_500_000.0 / 15_500.0;
                 let served = site.served[0] as f64;
                 assert!(served > 0.8 * wanted, "{at}: {served} of {wanted}");
-                // A place comes free each 250 µs or sooner; one or two of its own may be ahead of it.
+                // A place comes free each 250 µs or sooner; one or two of its own may be ahead of
+                // it.
                 let p99 = site.wait(0.99);
                 assert!(p99 < 4 * 500, "{at}: {p99} µs");
             }

@@ -1,28 +1,30 @@
-//! P, ζ and the weights of a target at once, each found by its own controller, on one simulated database: they change
-//! what the others measure, and must not chase each other.
+//! P, ζ and the weights of a target at once, each found by its own controller, on one simulated
+//! database: they change what the others measure, and must not chase each other.
 //!
-//! The gate is the policy itself, request by request. Inside, turns share the database's speed, which depends on their
-//! number; a user that goes on with the next transaction of its quota finds its data in the caches. More seeds:
-//! `HEADWORKS_SEEDS=2000 cargo test --release -p headworks-policy --test together`.
+//! The gate is the policy itself, request by request. Inside, turns share the database's speed,
+//! which depends on their number; a session that goes on with the next transaction of its quota
+//! finds its data in the caches. More seeds: `HEADWORKS_SEEDS=2000 cargo test --release -p
+//! headworks-policy --test together`.
 
 use headworks_policy::Nanos;
 use headworks_policy::gate::{Gate, Next};
 use headworks_policy::histogram::{BUCKETS, bucket_of, percentile};
 use headworks_policy::metrics::unfairness;
-use headworks_policy::quota::{QuotaControl, QuotaLimits, QuotaSight};
+use headworks_policy::quota::{QuotaControl, QuotaLimits, QuotaObservation};
 use headworks_policy::random::Random;
-use headworks_policy::slo::{SloControl, SloLimits, SloSight, Standing, Target};
-use headworks_policy::tuner::{Decision, Limits, Sight, Tuner};
+use headworks_policy::slo::{SloControl, SloLimits, SloObservation, TargetState, Target};
+use headworks_policy::tuner::{Decision, Limits, Observation, Tuner};
 use headworks_policy::wrr::{ClassShare, Sharing};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Users with a target, who pause between transactions; all others never do.
+/// Sessions with a target, who pause between transactions; all others never do.
 const SENSITIVE: u32 = 10;
 const QUANTILE: f64 = 0.99;
 const LOOK_S: f64 = 0.05;
 const LOOKS_OF_A_TICK: u64 = 10;
-/// Until the load changes, and until the end; what comes before `LEARNT_S` after either is learning.
+/// Until the load changes, and until the end; what comes before `LEARNT_S` after either is
+/// learning.
 const HALF_S: f64 = 210.0;
 const LEARNT_S: f64 = 90.0;
 
@@ -70,7 +72,7 @@ impl Work {
 }
 
 #[derive(Clone, Copy, Default)]
-struct User {
+struct Session {
     since: f64,
     quota: u32,
     used: u32,
@@ -81,12 +83,12 @@ struct User {
     last_s: f64,
 }
 
-/// A time, or an amount of work, and a user; in a heap, the earliest first. Numbers that are not negative have the order
-/// of their bits.
+/// A time, or an amount of work, and a session; in a heap, the earliest first. Numbers that are not
+/// negative have the order of their bits.
 type At = Reverse<(u64, u32)>;
 
-fn at(time: f64, user: u32) -> At {
-    Reverse((time.to_bits(), user))
+fn at(time: f64, session: u32) -> At {
+    Reverse((time.to_bits(), session))
 }
 
 fn time(at: &At) -> f64 {
@@ -97,7 +99,7 @@ struct Site {
     work: Work,
     random: Random,
     gate: Box<Gate>,
-    users: Vec<User>,
+    sessions: Vec<Session>,
     inside: BinaryHeap<At>,
     away: BinaryHeap<At>,
     /// Work that each one inside has been given by now.
@@ -117,17 +119,17 @@ impl Site {
         let mut random = Random::new(seed);
         let work = Work::drawn(&mut random);
         let others = 80 + (120.0 * random.unit()) as u32;
-        let users = SENSITIVE + others;
+        let sessions = SENSITIVE + others;
         let mut gate = Box::new(Gate::new());
-        for user in 0..users {
-            gate.wrr.join(user, u32::from(user < SENSITIVE));
+        for session in 0..sessions {
+            gate.wrr.join(session, u32::from(session < SENSITIVE));
         }
         let mut site = Site {
             target_ms: 0.0,
             work,
             random,
             gate,
-            users: vec![User::default(); users as usize],
+            sessions: vec![Session::default(); sessions as usize],
             inside: BinaryHeap::new(),
             away: BinaryHeap::new(),
             given: 0.0,
@@ -140,57 +142,58 @@ impl Site {
             above: 0,
         };
         site.aim();
-        (0..users).for_each(|user| site.arrive(user));
+        (0..sessions).for_each(|session| site.arrive(session));
         site
     }
 
-    /// A target that can be held at the best P: the longest transactions have several times the mean.
+    /// A target that can be held at the best P: the longest transactions have several times the
+    /// mean.
     fn aim(&mut self) {
         let (inside, speed) = self.work.best();
         self.target_ms = 12.0 * inside as f64 / speed * 1e3;
     }
 
     fn others(&self) -> u32 {
-        self.users.len() as u32 - SENSITIVE
+        self.sessions.len() as u32 - SENSITIVE
     }
 
-    /// The next transaction of a user that is inside begins.
-    fn begin(&mut self, user: u32, part: f64) {
+    /// The next transaction of a session that is inside begins.
+    fn begin(&mut self, session: u32, part: f64) {
         let drawn = (self.work.turn * (0.5 + self.random.unit())).round().max(1.0);
         let demand = drawn / self.work.turn * (0.5 + 0.5 * self.random.exponential(1.0)) * part;
-        self.users[user as usize].requests = drawn as u32;
-        self.inside.push(at(self.given + demand, user));
+        self.sessions[session as usize].requests = drawn as u32;
+        self.inside.push(at(self.given + demand, session));
     }
 
     fn pump(&mut self) {
         while self.inside.len() < self.parallelism {
             let Some(Next::Admit(turn)) = self.gate.decide() else { break };
-            let user = &mut self.users[turn.user as usize];
-            (user.quota, user.used) = (turn.quota, 0);
-            self.begin(turn.user, 1.0);
+            let session = &mut self.sessions[turn.session as usize];
+            (session.quota, session.used) = (turn.quota, 0);
+            self.begin(turn.session, 1.0);
         }
     }
 
-    fn arrive(&mut self, user: u32) {
-        self.users[user as usize].since = self.now;
-        self.gate.wrr.arrive(user);
+    fn arrive(&mut self, session: u32) {
+        self.sessions[session as usize].since = self.now;
+        self.gate.wrr.arrive(session);
         self.pump();
     }
 
     fn finish(&mut self, number: u32) {
         let now = self.now;
-        let user = &mut self.users[number as usize];
-        user.used += user.requests;
-        user.served += u64::from(user.requests);
-        user.last_s = now;
+        let session = &mut self.sessions[number as usize];
+        session.used += session.requests;
+        session.served += u64::from(session.requests);
+        session.last_s = now;
         self.turns += 1;
-        self.requests += u64::from(user.requests);
-        let (used, waited_s) = (user.used, now - user.since);
+        self.requests += u64::from(session.requests);
+        let (used, waited_s) = (session.used, now - session.since);
         if number < SENSITIVE {
             self.latencies[bucket_of(Nanos((waited_s * 1e9) as u64))] += 1;
             self.above += u64::from(waited_s * 1e3 > self.target_ms);
-        } else if used < user.quota {
-            user.since = now;
+        } else if used < session.quota {
+            session.since = now;
             return self.begin(number, 1.0 - self.work.warm);
         }
         self.gate.wrr.withdraw(number);
@@ -219,11 +222,11 @@ impl Site {
                 return;
             }
             if back <= done {
-                let Some(Reverse((_, user))) = self.away.pop() else { return };
-                self.arrive(user);
+                let Some(Reverse((_, session))) = self.away.pop() else { return };
+                self.arrive(session);
             } else {
-                let Some(Reverse((_, user))) = self.inside.pop() else { return };
-                self.finish(user);
+                let Some(Reverse((_, session))) = self.inside.pop() else { return };
+                self.finish(session);
             }
         }
     }
@@ -253,7 +256,7 @@ struct Controllers {
 
 impl Controllers {
     fn new(site: &Site) -> Controllers {
-        let share = f64::from(SENSITIVE) / site.users.len() as f64;
+        let share = f64::from(SENSITIVE) / site.sessions.len() as f64;
         Controllers {
             tuner: Tuner::new(Limits { cores: 2, ..Limits::default() }, 1_024),
             quota: QuotaControl::default(),
@@ -264,13 +267,13 @@ impl Controllers {
         }
     }
 
-    fn look(&mut self, site: &mut Site) {
-        let p = self.tuner.look(Sight {
+    fn observe(&mut self, site: &mut Site) {
+        let p = self.tuner.observe(Observation {
             now: Nanos((site.now * 1e9) as u64),
             completed: site.turns,
             requests: site.requests,
             run: Nanos((site.inside_s * 1e9) as u64),
-            users: site.users.len() as u32,
+            sessions: site.sessions.len() as u32,
         });
         site.parallelism = p as usize;
         site.pump();
@@ -279,8 +282,8 @@ impl Controllers {
     /// ζ, of those that always want something. Returns U_f at the end of a window.
     fn quota(&mut self, site: &mut Site) -> Option<f64> {
         let others = f64::from(site.others());
-        let of = |user: &User| (user.served - user.served_before) as f64;
-        let each: Vec<f64> = site.users[SENSITIVE as usize..].iter().map(of).collect();
+        let of = |session: &Session| (session.served - session.served_before) as f64;
+        let each: Vec<f64> = site.sessions[SENSITIVE as usize..].iter().map(of).collect();
         let mean = each.iter().sum::<f64>() / others;
         let turns_each = mean / site.work.turn;
         let lasted = Nanos(((site.now - self.window_since) * 1e9) as u64);
@@ -293,17 +296,18 @@ impl Controllers {
             return None;
         }
         let found = unfairness(each.iter().copied());
-        let least = site.users.len() as f64;
+        let least = site.sessions.len() as f64;
         let unfairness = found.filter(|_| limits.judges(turns_each));
-        let zeta = self.quota.look(&limits, QuotaSight { unfairness, variability: None, least });
+        let zeta =
+            self.quota.observe(&limits, QuotaObservation { unfairness, variability: None, least });
         site.gate.wrr.set_zeta(zeta.round() as u32);
-        site.users.iter_mut().for_each(|user| user.served_before = user.served);
+        site.sessions.iter_mut().for_each(|session| session.served_before = session.served);
         self.window_since = site.now;
         unfairness
     }
 
     /// Weights of those with a target. Returns how it stands at the end of a window.
-    fn target(&mut self, site: &mut Site) -> Option<Standing> {
+    fn target(&mut self, site: &mut Site) -> Option<TargetState> {
         let (before, above_before) = &self.slo_seen;
         let counts: [u64; BUCKETS] = std::array::from_fn(|at| site.latencies[at] - before[at]);
         let answered: u64 = counts.iter().sum();
@@ -314,8 +318,8 @@ impl Controllers {
         }
         let target = Target { quantile: QUANTILE, latency_ms: site.target_ms };
         let latency_ms = percentile(&counts, QUANTILE).map_or(0.0, Nanos::as_millis_f64);
-        let sight = SloSight { answered, above: site.above - above_before, latency_ms };
-        let standing = self.slo.look(0, target, &SloLimits::USUAL, sight);
+        let observation = SloObservation { answered, above: site.above - above_before, latency_ms };
+        let standing = self.slo.observe(0, target, &SloLimits::USUAL, observation);
         let share = self.slo.share(0);
         let weight = share / (1.0 - share) * f64::from(site.others()) / f64::from(SENSITIVE);
         let thousandths = (weight.clamp(0.25, 1_000.0) * 1e3).round() as u32;
@@ -331,11 +335,11 @@ impl Controllers {
         let (mut looks, mut judged, mut decided) = (0, 0.0, self.tuner.decisions().1);
         while site.now < until {
             site.run((site.now + LOOK_S).min(until));
-            self.look(site);
+            self.observe(site);
             looks += 1;
             let counts = site.now > from;
             if counts {
-                half.part += site.work.speed(site.parallelism.min(site.users.len())) / best;
+                half.part += site.work.speed(site.parallelism.min(site.sessions.len())) / best;
                 judged += 1.0;
             } else {
                 decided = self.tuner.decisions().1;
@@ -348,11 +352,11 @@ impl Controllers {
                 half.fair.1 += 1;
             }
             if let Some(standing) = self.target(site).filter(|_| counts) {
-                half.held.0 += u32::from(standing == Standing::Held);
+                half.held.0 += u32::from(standing == TargetState::Held);
                 half.held.1 += 1;
-                half.infeasible |= matches!(standing, Standing::Infeasible(_));
+                half.infeasible |= matches!(standing, TargetState::Infeasible(_));
             }
-            let waits = site.users.iter().map(|user| site.now - user.last_s);
+            let waits = site.sessions.iter().map(|session| site.now - session.last_s);
             half.longest_wait_s = waits.fold(half.longest_wait_s, f64::max);
         }
         let (latest, total) = self.tuner.decisions();
@@ -409,7 +413,8 @@ fn three_controllers_on_one_database_reach_their_aims_and_do_not_chase_each_othe
     assert!(fair >= 0.95, "{fair}");
     assert!(held >= 0.95, "{held}");
     assert!(halves.iter().all(|(_, half)| !half.infeasible), "all targets can be held");
-    // A fifth of a slow database among two hundred users, who have some transactions in a row each.
+    // A fifth of a slow database among two hundred sessions, who have some transactions in a row
+    // each.
     assert!(wait < 30.0, "{wait}");
     assert!(calm >= 0.95, "{calm}");
 }

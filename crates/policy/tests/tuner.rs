@@ -2,15 +2,15 @@
 
 use headworks_policy::Nanos;
 use headworks_policy::random::Random;
-use headworks_policy::tuner::{Decision, Limits, Phase, Sight, Tuner};
+use headworks_policy::tuner::{Decision, Limits, Phase, Observation, Tuner};
 
 /// A database: throughput as a function of P, with noise, stalls and a shift on the way.
 struct Database {
     random: Random,
-    /// Rising part: requests a second of each user while nobody is in the way, and capacity.
+    /// Rising part: requests a second of each session while nobody is in the way, and capacity.
     each: f64,
     capacity: f64,
-    /// Where users begin to be in each other's way, and how much.
+    /// Where sessions begin to be in each other's way, and how much.
     knee: f64,
     harm: f64,
     noise: f64,
@@ -43,7 +43,8 @@ impl Database {
             inside_s: 0.0,
         };
         new.shift();
-        // Counts of slices scatter by 0.5 to 5 %: short requests, and some hundred transactions of many kinds.
+        // Counts of slices scatter by 0.5 to 5 %: short requests, and some hundred transactions of
+        // many kinds.
         new.noise = 0.01 + 0.09 * new.random();
         new.turn = 40f64.powf(new.random());
         new
@@ -85,13 +86,13 @@ impl Database {
         self.requests += tried * turns * self.turn * if self.turn > 1.5 { drawn } else { 1.0 };
     }
 
-    fn sight(&self, ms: u64, users: u32) -> Sight {
-        Sight {
+    fn observation(&self, ms: u64, sessions: u32) -> Observation {
+        Observation {
             now: Nanos::from_millis(ms),
             completed: self.completed as u64,
             requests: self.requests as u64,
             run: Nanos((self.inside_s * 1e9) as u64),
-            users,
+            sessions,
         }
     }
 }
@@ -105,11 +106,11 @@ fn together(tuner: &mut Tuner, database: &mut Database, from_s: u64, to_s: u64) 
     crowded(tuner, database, 256, from_s, to_s)
 }
 
-/// The same with this number of users.
+/// The same with this number of sessions.
 fn crowded(
     tuner: &mut Tuner,
     database: &mut Database,
-    users: u32,
+    sessions: u32,
     from_s: u64,
     to_s: u64,
 ) -> Vec<f64> {
@@ -118,10 +119,10 @@ fn crowded(
     for second in from_s..to_s {
         let mut sum = 0.0;
         for step in 0..1_000 / STEP_MS {
-            let parallelism = tuner.parallelism().min(users);
+            let parallelism = tuner.parallelism().min(sessions);
             database.run(parallelism, STEP_MS as f64 / 1e3);
             sum += database.throughput(parallelism) * STEP_MS as f64 / 1e3;
-            tuner.look(database.sight(second * 1_000 + (step + 1) * STEP_MS, users));
+            tuner.observe(database.observation(second * 1_000 + (step + 1) * STEP_MS, sessions));
         }
         seconds.push(sum / best);
     }
@@ -170,8 +171,8 @@ fn after_a_shift_it_finds_the_new_best_and_nobody_suffers_from_the_search() {
     assert_eq!(halved, 0);
 }
 
-/// Another mix whose best P is elsewhere, with just as much throughput at the P that is held: only the length of turns
-/// tells it. Beside it, what probes alone find of it.
+/// Another mix whose best P is elsewhere, with just as much throughput at the P that is held: only
+/// the length of turns tells it. Beside it, what probes alone find of it.
 #[test]
 fn a_mix_that_throughput_does_not_tell_of_is_seen() {
     let seeds = 1_000;
@@ -242,7 +243,8 @@ fn a_shift_under_the_search_is_seen() {
     assert!(good >= seeds as u32 * 95 / 100, "{good} of {seeds}");
 }
 
-/// A disk that flushes keeps everybody waiting for some seconds. Nothing is searched for because of that.
+/// A disk that flushes keeps everybody waiting for some seconds. Nothing is searched for because of
+/// that.
 #[test]
 fn a_few_silent_seconds_do_not_begin_a_search() {
     for silent_s in [2, 5, 8] {
@@ -255,7 +257,7 @@ fn a_few_silent_seconds_do_not_begin_a_search() {
         };
         let before = begun(&tuner);
         for step in 1..=silent_s * 20 {
-            tuner.look(database.sight(90_000 + step * STEP_MS, 256));
+            tuner.observe(database.observation(90_000 + step * STEP_MS, 256));
         }
         assert_eq!((tuner.phase(), begun(&tuner)), (Phase::Holding, before), "{silent_s} s");
     }
@@ -275,8 +277,8 @@ fn it_does_not_swing_once_it_has_settled() {
     }
 }
 
-/// A cold server swings while its caches fill, and few P are far from the best: the first samples may say that everybody
-/// inside is best, and all that is measured from there on is a gentle slope.
+/// A cold server swings while its caches fill, and few P are far from the best: the first samples
+/// may say that everybody inside is best, and all that is measured from there on is a gentle slope.
 #[test]
 fn a_misleading_begin_is_not_where_it_stays() {
     let seeds = 1_000;
@@ -299,8 +301,8 @@ fn a_misleading_begin_is_not_where_it_stays() {
     assert!(good >= seeds as u32 * 97 / 100, "{good} of {seeds}, the worst at {worst:.3}");
 }
 
-/// While a cold server waits for its disk many inside are best; once it is warm, few are, and throughput has risen so
-/// slowly that nothing tells a shift.
+/// While a cold server waits for its disk many inside are best; once it is warm, few are, and
+/// throughput has risen so slowly that nothing tells a shift.
 #[test]
 fn it_does_not_stay_where_a_cold_server_was_best() {
     let seeds = 200;
@@ -332,34 +334,34 @@ fn it_does_not_stay_where_a_cold_server_was_best() {
 fn it_waits_while_nothing_happens() {
     let mut tuner = Tuner::new(Limits::default(), OPEN);
     for ms in (0..60_000).step_by(50) {
-        let sight = Sight {
+        let observation = Observation {
             now: Nanos::from_millis(ms),
             completed: ms / 2_000,
             requests: ms / 2_000,
             run: Nanos::from_millis(ms / 2_000),
-            users: 256,
+            sessions: 256,
         };
-        assert_eq!(tuner.look(sight), OPEN);
+        assert_eq!(tuner.observe(observation), OPEN);
     }
     assert_eq!(tuner.phase(), Phase::Waiting);
 }
 
 #[test]
 fn what_went_on_while_nobody_looked_is_not_counted() {
-    let sight = |ms, completed| Sight {
+    let observation = |ms, completed| Observation {
         now: Nanos::from_millis(ms),
         completed,
         requests: completed,
         run: Nanos::from_millis(completed),
-        users: 256,
+        sessions: 256,
     };
     for forgotten in [false, true] {
         let mut tuner = Tuner::new(Limits::default(), OPEN);
-        tuner.look(sight(100, 0));
+        tuner.observe(observation(100, 0));
         if forgotten {
             tuner.resume(Nanos::from_millis(10_000), OPEN);
         }
-        tuner.look(sight(10_000, 1_000_000));
+        tuner.observe(observation(10_000, 1_000_000));
         let expected = if forgotten { Phase::Waiting } else { Phase::Sampling };
         assert_eq!(tuner.phase(), expected);
     }
@@ -380,16 +382,17 @@ fn many_users_are_tried_with_fewer_places_although_nobody_is_held() {
 
 #[test]
 fn nobody_is_held_for_the_sake_of_a_search_among_few() {
-    for users in [20, 63] {
+    for sessions in [20, 63] {
         let mut database = Database::new(7);
         let mut tuner = Tuner::new(Limits { cores: 16, ..Limits::default() }, OPEN);
-        crowded(&mut tuner, &mut database, users, 0, 60);
-        assert_eq!((tuner.phase(), tuner.parallelism()), (Phase::Waiting, OPEN), "{users}");
+        crowded(&mut tuner, &mut database, sessions, 0, 60);
+        assert_eq!((tuner.phase(), tuner.parallelism()), (Phase::Waiting, OPEN), "{sessions}");
     }
 }
 
-/// Most users leave while P is held: the others are not held by probes, and whoever comes back finds P as it was. (Now and
-/// then throughput tells of a shift before the users are missed; then there is a search.)
+/// Most sessions leave while P is held: the others are not held by probes, and whoever comes back
+/// finds P as it was. (Now and then throughput tells of a shift before the sessions are missed;
+/// then there is a search.)
 #[test]
 fn those_that_stay_are_not_held_by_probes() {
     let mut good = 0;
@@ -398,12 +401,12 @@ fn those_that_stay_are_not_held_by_probes() {
         let mut tuner = Tuner::new(Limits::default(), OPEN);
         together(&mut tuner, &mut database, 0, 90);
         let center = tuner.center();
-        let users = (center / 2).clamp(1, 20);
-        crowded(&mut tuner, &mut database, users, 90, 94);
+        let sessions = (center / 2).clamp(1, 20);
+        crowded(&mut tuner, &mut database, sessions, 90, 94);
         let mut held = false;
         for second in 94..160 {
-            crowded(&mut tuner, &mut database, users, second, second + 1);
-            held |= tuner.parallelism() < users;
+            crowded(&mut tuner, &mut database, sessions, second, second + 1);
+            held |= tuner.parallelism() < sessions;
         }
         together(&mut tuner, &mut database, 160, 162);
         let as_before = (tuner.center(), tuner.phase()) == (center, Phase::Holding);
@@ -456,12 +459,12 @@ fn a_curve_that_still_rises_with_everybody_inside_leaves_the_gate_open() {
     for step in 1..2_000 {
         few += u32::from(tuner.parallelism() < 100);
         completed += curve(f64::from(tuner.parallelism().min(256))) * STEP_MS as f64 / 1e3;
-        tuner.look(Sight {
+        tuner.observe(Observation {
             now: Nanos::from_millis(step * STEP_MS),
             completed: completed as u64,
             requests: completed as u64,
             run: Nanos(0),
-            users: 256,
+            sessions: 256,
         });
     }
     assert_eq!(tuner.held(), OPEN);

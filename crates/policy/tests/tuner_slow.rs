@@ -1,32 +1,35 @@
-//! The tuner against databases whose turns take seconds, and searches that come to nothing: users leave, requests stop.
+//! The tuner against databases whose turns take seconds, and searches that come to nothing:
+//! sessions leave, requests stop.
 //!
-//! Simulated turn by turn: those inside share the database's speed, which depends on their number, so that whoever counts
-//! before what is inside has turned over counts something else. Each seed is a database of its own.
+//! Simulated turn by turn: those inside share the database's speed, which depends on their number,
+//! so that whoever counts before what is inside has turned over counts something else. Each seed is
+//! a database of its own.
 
 use headworks_policy::Nanos;
 use headworks_policy::random::Random;
-use headworks_policy::tuner::{Decision, Lack, Limits, Phase, Sight, Tuner};
+use headworks_policy::tuner::{Decision, InsufficientData, Limits, Phase, Observation, Tuner};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 const LOOK_S: f64 = 0.1;
 const OPEN: u32 = 1_024;
-const USERS: u32 = 200;
+const SESSIONS: u32 = 200;
 
 struct Database {
     random: Random,
     /// Time that a turn takes alone, mean.
     turn_s: f64,
-    /// Users that are served side by side, where they begin to be in each other's way, and how much.
+    /// Sessions that are served side by side, where they begin to be in each other's way, and how
+    /// much.
     width: f64,
     knee: f64,
     harm: f64,
-    /// Users that always want something.
-    users: u32,
+    /// Sessions that always want something.
+    sessions: u32,
     /// Nothing goes on inside.
     frozen: bool,
-    /// What each one inside has been given by now, and at how much each one's turn ends. Numbers that are not negative
-    /// have the order of their bits.
+    /// What each one inside has been given by now, and at how much each one's turn ends. Numbers
+    /// that are not negative have the order of their bits.
     given: f64,
     inside: BinaryHeap<Reverse<u64>>,
     now: f64,
@@ -43,7 +46,7 @@ impl Database {
             width,
             knee: width * (1.0 + random.unit()),
             harm: 0.1 + 0.6 * random.unit(),
-            users: USERS,
+            sessions: SESSIONS,
             frozen: false,
             given: 0.0,
             inside: BinaryHeap::new(),
@@ -62,12 +65,12 @@ impl Database {
     }
 
     fn best(&self) -> f64 {
-        (2..=self.users).map(|p| self.speed(p)).fold(0.0, f64::max)
+        (2..=self.sessions).map(|p| self.speed(p)).fold(0.0, f64::max)
     }
 
     fn run(&mut self, parallelism: u32, until: f64) {
         loop {
-            while (self.inside.len() as u32) < parallelism.min(self.users) {
+            while (self.inside.len() as u32) < parallelism.min(self.sessions) {
                 let turn = self.given + 0.5 + self.random.unit();
                 self.inside.push(Reverse(turn.to_bits()));
             }
@@ -89,20 +92,20 @@ impl Database {
         }
     }
 
-    fn sight(&self) -> Sight {
-        Sight {
+    fn observation(&self) -> Observation {
+        Observation {
             now: Nanos((self.now * 1e9) as u64),
             completed: self.turns,
             requests: self.turns * 5,
             run: Nanos((self.inside_s * 1e9) as u64),
-            users: self.users.max(self.inside.len() as u32),
+            sessions: self.sessions.max(self.inside.len() as u32),
         }
     }
 
     /// One look of the tuner.
     fn step(&mut self, tuner: &mut Tuner) -> u32 {
         self.run(tuner.parallelism(), self.now + LOOK_S);
-        tuner.look(self.sight())
+        tuner.observe(self.observation())
     }
 
     /// Many, until something comes true; says whether it did within that time.
@@ -126,8 +129,11 @@ fn began(tuner: &Tuner) -> usize {
     decided(tuner, |decision| matches!(decision, Decision::Began { .. }))
 }
 
-fn abandoned(tuner: &Tuner, why: Lack) -> usize {
-    decided(tuner, |decision| matches!(decision, Decision::Abandoned { lack, .. } if *lack == why))
+fn abandoned(tuner: &Tuner, why: InsufficientData) -> usize {
+    decided(
+        tuner,
+        |decision| matches!(decision, Decision::Abandoned { insufficient, .. } if *insufficient == why),
+    )
 }
 
 fn settled(tuner: &Tuner) -> usize {
@@ -174,7 +180,8 @@ fn samples_are_taken_once_what_is_inside_has_turned_over() {
     }
     let mean = sum / f64::from(samples);
     println!("{good} of {samples} samples within 10 % of what P gives, {mean:+.3} on average");
-    // Where 200 inside are in each other's way so much that a turn takes longer than 20 s, they are not sampled.
+    // Where 200 inside are in each other's way so much that a turn takes longer than 20 s, they are
+    // not sampled.
     assert!(samples >= seeds as u32, "{samples}: hardly anything was sampled");
     assert!(f64::from(good) >= 0.95 * f64::from(samples), "{good} of {samples}");
     assert!(mean.abs() < 0.02, "{mean}");
@@ -187,7 +194,7 @@ fn a_slow_load_is_near_its_best_after_half_an_hour_and_hardly_suffers_before() {
     let (mut worst, mut least, mut search) = (f64::INFINITY, f64::INFINITY, 0.0);
     for seed in 0..200 {
         let mut database = Database::new(seed, 0.5, 5.0);
-        if database.speed(USERS) < 1.0 {
+        if database.speed(SESSIONS) < 1.0 {
             // Hardly a turn ends in the longest slice: the gate stays open.
             continue;
         }
@@ -200,10 +207,10 @@ fn a_slow_load_is_near_its_best_after_half_an_hour_and_hardly_suffers_before() {
             let end = database.now + 1_800.0;
             while database.now < end {
                 let parallelism = database.step(&mut tuner);
-                *half += database.speed(parallelism.min(USERS)) / best * LOOK_S / 1_800.0;
+                *half += database.speed(parallelism.min(SESSIONS)) / best * LOOK_S / 1_800.0;
             }
         }
-        let begin = database.speed(USERS) / best;
+        let begin = database.speed(SESSIONS) / best;
         least = least.min(halves[0] / begin);
         search += halves[0] / begin;
         worst = worst.min(halves[1]);
@@ -227,9 +234,9 @@ fn what_cannot_be_sampled_is_not_sampled_again_and_again() {
         let Some(mut tuner) = searched(&mut database, OPEN) else { continue };
         let (mut few_s, mut given, mut open) = (0.0, 0.0, 0.0);
         for _ in 0..20_000 {
-            let parallelism = database.step(&mut tuner).min(USERS);
+            let parallelism = database.step(&mut tuner).min(SESSIONS);
             given += database.speed(parallelism);
-            open += database.speed(USERS);
+            open += database.speed(SESSIONS);
             few_s += f64::from(u8::from(parallelism <= 4)) * LOOK_S;
         }
         assert!(few_s <= 100.0, "seed {seed}: {few_s:.1} of 2,000 s");
@@ -252,12 +259,12 @@ fn a_search_without_turns_enough_leaves_the_gate_open() {
             tuner.phase()
         );
         assert_eq!((tuner.parallelism(), tuner.phase()), (OPEN, Phase::Waiting), "seed {seed}");
-        assert_eq!(abandoned(&tuner, Lack::Requests), 1, "seed {seed}");
+        assert_eq!(abandoned(&tuner, InsufficientData::Requests), 1, "seed {seed}");
         assert!(!database.until(&mut tuner, 60.0, |tuner| tuner.held() != OPEN), "seed {seed}");
     }
 }
 
-/// Quick and slow loads: a few users stay, who are not held by what was being tried.
+/// Quick and slow loads: a few sessions stay, who are not held by what was being tried.
 #[test]
 fn users_that_leave_in_the_middle_of_a_search_leave_p_as_it_was() {
     for seed in 0..1_000 {
@@ -270,16 +277,20 @@ fn users_that_leave_in_the_middle_of_a_search_leave_p_as_it_was() {
             continue;
         }
         let begun = began(&tuner);
-        database.users = 10;
+        database.sessions = 10;
         // Those inside finish their turns.
         database.until(&mut tuner, 1e4, |tuner| tuner.phase() == Phase::Waiting);
-        assert!(abandoned(&tuner, Lack::Users) + abandoned(&tuner, Lack::Requests) > 0);
+        assert!(
+            abandoned(&tuner, InsufficientData::Sessions)
+                + abandoned(&tuner, InsufficientData::Requests)
+                > 0
+        );
         assert_eq!((tuner.parallelism(), tuner.held()), (OPEN, OPEN), "seed {seed}");
-        let left = abandoned(&tuner, Lack::Requests) > 0 || database.inside.len() < 14;
+        let left = abandoned(&tuner, InsufficientData::Requests) > 0 || database.inside.len() < 14;
         assert!(left, "seed {seed}: {} inside", database.inside.len());
         assert!(!database.until(&mut tuner, 60.0, |tuner| tuner.parallelism() != OPEN));
         // And it is begun again with those who come back.
-        database.users = USERS;
+        database.sessions = SESSIONS;
         assert!(database.until(&mut tuner, 900.0, |tuner| began(tuner) > begun), "seed {seed}");
     }
 }
@@ -297,8 +308,8 @@ fn silence_in_the_middle_of_a_search_is_sat_out_with_what_was_held() {
         }
         let lasting = seed % 2 == 0;
         database.frozen = true;
-        // Two seconds, if everybody inside would have turned over four times in that; and the slice that was under way may
-        // have had turns enough for as long again.
+        // Two seconds, if everybody inside would have turned over four times in that; and the slice
+        // that was under way may have had turns enough for as long again.
         let begun = database.now;
         let silent = database.until(&mut tuner, 30.0, |tuner| tuner.phase() == Phase::Silent);
         assert!(silent && tuner.parallelism() == OPEN, "seed {seed}: {}", tuner.parallelism());
@@ -308,11 +319,11 @@ fn silence_in_the_middle_of_a_search_is_sat_out_with_what_was_held() {
         database.frozen = false;
         if lasting {
             assert_eq!((tuner.parallelism(), tuner.phase()), (OPEN, Phase::Waiting));
-            assert_eq!(abandoned(&tuner, Lack::Requests), 1, "seed {seed}");
+            assert_eq!(abandoned(&tuner, InsufficientData::Requests), 1, "seed {seed}");
             assert!(database.until(&mut tuner, 300.0, |tuner| began(tuner) > 1), "seed {seed}");
         } else {
             let over = database.until(&mut tuner, 300.0, |tuner| !searching(tuner));
-            assert!(over && abandoned(&tuner, Lack::Requests) == 0, "seed {seed}");
+            assert!(over && abandoned(&tuner, InsufficientData::Requests) == 0, "seed {seed}");
             (gone_on, of) = (gone_on + settled(&tuner).min(1), of + 1);
         }
     }
@@ -337,8 +348,8 @@ fn probes_cost_hardly_anything() {
         for _ in 0..18_000 {
             let parallelism = database.step(&mut tuner);
             if tuner.phase() == Phase::Holding {
-                here += database.speed(parallelism.min(USERS));
-                of += database.speed(tuner.held().min(USERS));
+                here += database.speed(parallelism.min(SESSIONS));
+                of += database.speed(tuner.held().min(SESSIONS));
                 looks += 1;
             }
         }

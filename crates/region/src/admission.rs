@@ -1,72 +1,72 @@
-//! Letting users in and out: tokens, the queue, sleeping and waking.
+//! Admission: permits, the queue, sleeping and waking.
 //!
-//! # Tokens
-//! There are P tokens, each a word on a cache line of its own. Whoever holds one is inside, so at
-//! most P are, exactly and without a shared counter that could be checked and then overshot. A
-//! user takes the token that it held last if it is still free: below P each user keeps its own,
-//! and no cache line moves between processors.
+//! # Permits
+//! There are P permits, each a word on a cache line of its own. A session holds one while it runs,
+//! so at most P sessions run. There is no shared counter that could be checked and then overshot. A
+//! session takes the permit that it held last if that is still free. So below P each session keeps
+//! its own, and no cache line moves between processors.
 //!
 //! # Nobody is forgotten
-//! A user that finds no token enqueues under the lock and raises `pending`; the first to raise it
-//! from zero then looks at all tokens once more (`sweep`). A user that leaves frees its token and then
-//! looks at `pending`. Both pairs are sequentially consistent: either the one sees the free token, or
-//! the other sees that somebody waits, takes the lock and gives on the token that it freed
-//! (`hand_over`). The look at all tokens needs no lock, which is only taken to give one away: under
-//! the lock nothing grows with P.
+//! A session that finds no permit enqueues under the lock and raises `pending`. The first session
+//! to raise it from zero then scans all permits (`scan_permits`). A session that leaves frees its
+//! permit and then reads `pending`. Both pairs are sequentially consistent: either the first sees
+//! the free permit, or the second sees `pending` above zero, takes the lock and grants the permit
+//! that it freed (`hand_over`). The scan itself takes no lock; only granting a permit does. So
+//! nothing under the lock grows with P.
 //!
-//! Those who enqueue while `pending` is above zero look at no token, for none is free that nobody
-//! will see to. It was above zero, without a break, since the first of them raised it, who looks at
-//! each token after that. A token that is free at this look is given away. One that is busy then and
-//! is freed later is freed either under the lock, where it is given on as long as anybody needs it,
-//! or without it: then its owner, who looks at `pending` after that, sees it above zero. The same is
-//! true of a token that somebody took without the lock, having seen `pending` at zero a moment too
-//! late. Whatever else makes a token free looks at all of them after it has raised `pending`: a
-//! larger P, the queue made anew, tokens that were found again (`repair`).
+//! A session that enqueues while `pending > 0` need not scan the permits. The first waiter scanned
+//! them after it made `pending` nonzero. Every permit freed after that scan is handled by whoever
+//! frees it: under the lock it is granted to the next waiter; outside the lock the freeing thread
+//! reads `pending`, sees it nonzero, and dispatches. The same holds for a permit that was taken
+//! without the lock by a session that had read `pending` as zero a moment before. Everything else
+//! that frees permits scans them all after it has raised `pending`: a larger P, a rebuilt queue,
+//! and permits that `repair` found.
 //!
-//! The first of them goes on looking although it was given a token itself meanwhile.
+//! The first waiter finishes its scan even if it is granted a permit meanwhile.
 //!
-//! It may die or be stopped before it has looked at all, or an owner between freeing its token and
-//! looking, or somebody may not get the lock. The daemon looks at all tokens twenty times a second
-//! if anybody waits ([`Region::pump_all`]), and without a daemon nobody waits. `tests/forgotten.rs`
-//! tries all orders of these steps on a model.
+//! Three things can cut this short: the first waiter is killed or stopped during its scan, an owner
+//! is stopped between freeing its permit and reading `pending`, or a session does not get the lock.
+//! Therefore the daemon scans all permits at each heartbeat while any session is queued
+//! ([`Region::dispatch_all`]). Without a daemon no session is queued. `tests/forgotten.rs` tries
+//! all orders of these steps on a model.
 //!
 //! # Nobody is held for ever
-//! A sleeper wakes every fifth of a second and looks whether the daemon lives, the gate is open
-//! and its longest hold is over; each of these lets it pass. If all who wait may pass at the same
-//! moment, they leave over a short ramp (`headworks_policy::ramp`). Whoever passes holds no token and
-//! gives none back.
+//! A queued session wakes every fifth of a second. It passes if the daemon is gone, the gate was
+//! opened, or it has waited for the longest hold. If all queued sessions may pass at the same
+//! moment, they leave over a short ramp (`headworks_policy::ramp`). A session that passes holds no
+//! permit and gives none back.
 
 use crate::entered::{Entered, PassReason};
 use crate::futex;
 use crate::layout::{Counter, Region};
-use crate::tokens::named;
-use crate::user::{FLAG_BYPASS, FLAG_UNFOLLOWED, State, UserSlot, bump};
+use crate::permits::named;
+use crate::session::{FLAG_BYPASS, FLAG_UNFOLLOWED, SessionSlot, State, bump};
 use core::sync::atomic::{AtomicU64, Ordering};
 use headworks_policy::wrr::ClassShare;
 use headworks_policy::{CLASSES, Nanos};
 
 impl Region {
-    /// Claims a slot for a new user. `None` when all are taken; the connection then passes.
+    /// Claims a slot for a new session. `None` if all are taken; the connection then passes.
     pub fn register(&self, pid: u32, now: Nanos) -> Option<u32> {
-        let Some(user) = self.claim_slot(pid) else {
+        let Some(session) = self.claim_slot(pid) else {
             self.count(Counter::SlotTableFull);
             return None;
         };
-        let slot = self.user(user)?;
+        let slot = self.session(session)?;
         slot.reset();
         slot.connected_ns.store(now.0, Ordering::Relaxed);
-        slot.favourite.store(user % self.control.limit(), Ordering::Relaxed);
-        self.locked(|gate, _| gate.wrr.join(user, 0));
-        Some(user)
+        slot.last_permit.store(session % self.control.limit(), Ordering::Relaxed);
+        self.locked(|gate, _| gate.wrr.join(session, 0));
+        Some(session)
     }
 
-    /// Counts an answered request of the user with this slot: what it waited in the gate until
-    /// it was admitted, and what it took until `now`. Several that came and were answered together
-    /// count as `requests`. Only for the thread that serves the user.
+    /// Counts an answered request: how long it was queued, and how long it ran until `now`.
+    /// `requests` is more than one for requests that arrived together and were answered together.
+    /// Only for the thread that serves the session.
     pub fn record(
         &self,
-        user: u32,
-        slot: &UserSlot,
+        session: u32,
+        slot: &SessionSlot,
         wait: Nanos,
         (admitted, now): (Nanos, Nanos),
         requests: u32,
@@ -75,44 +75,45 @@ impl Region {
         slot.served.record(wait, run, requests);
         slot.note_run(run);
         if wait.0 > 0 {
-            self.note_held(user, wait, admitted, now);
+            self.note_held(session, wait, admitted, now);
         }
         let class = slot.class.load(Ordering::Relaxed);
-        let users = (user, self.high_water());
-        self.histograms.record(class, users, wait, wait + run, requests);
+        let sessions = (session, self.high_water());
+        self.histograms.record(class, sessions, wait, wait + run, requests);
     }
 
-    /// Gives back everything a user holds and its slot; its counters go to its class.
-    pub fn unregister(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// Gives back everything that a session holds, and its slot. Its counters are added to its
+    /// class.
+    pub fn unregister(&self, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         if slot.state() == State::Free {
             return;
         }
-        self.leave(user);
+        self.leave(session);
         let late = self.locked(|gate, wakes| {
-            gate.wrr.withdraw(user);
-            gate.forgive(user);
-            self.bury(slot);
-            let token = self.take_back(user, slot);
-            self.hand_over(gate, wakes, token);
-            token.is_some()
+            gate.wrr.withdraw(session);
+            gate.clear_debt(session);
+            self.fold_into_class_totals(slot);
+            let permit = self.take_back(session, slot);
+            self.hand_over(gate, wakes, permit);
+            permit.is_some()
         });
-        // A granter that was killed has booked one on it late: perhaps more was left undone.
+        // A killed granter had granted this session a permit: it may have left more undone.
         if late == Some(true) {
-            self.sweep();
+            self.scan_permits();
         }
         slot.thread.store(0, Ordering::Relaxed);
         slot.set_state(State::Free);
-        self.free_slot(user);
+        self.free_slot(session);
     }
 
-    fn bury(&self, slot: &UserSlot) {
+    fn fold_into_class_totals(&self, slot: &SessionSlot) {
         let class = (slot.class.load(Ordering::Relaxed) as usize).min(CLASSES - 1);
         let departed = &self.classes[class].departed;
         let add = |to: &AtomicU64, by: u64| {
             to.store(to.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
         };
-        add(&departed.users, 1);
+        add(&departed.sessions, 1);
         let served = &slot.served;
         for (to, from) in [
             (&departed.requests, &served.requests),
@@ -127,45 +128,46 @@ impl Region {
         }
     }
 
-    /// Puts a user into a class and marks whether it is ever held.
-    pub fn classify(&self, user: u32, class: u32, bypass: bool, epoch: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// Puts a session into a class and sets whether it bypasses the gate.
+    pub fn classify(&self, session: u32, class: u32, bypass: bool, epoch: u32) {
+        let Some(slot) = self.session(session) else { return };
         slot.class.store(class.min(CLASSES as u32 - 1), Ordering::Relaxed);
         slot.class_epoch.store(epoch, Ordering::Relaxed);
         let flags = slot.flags.load(Ordering::Relaxed) & !FLAG_BYPASS;
         slot.flags.store(flags | (u32::from(bypass) * FLAG_BYPASS), Ordering::Relaxed);
-        self.locked(|gate, _| gate.wrr.reclassify(user, class));
+        self.locked(|gate, _| gate.wrr.reclassify(session, class));
     }
 
-    /// Marks a user whose conversation cannot be followed: never held, whatever the rules say.
-    pub fn leave_alone(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// Marks a session whose protocol cannot be followed. It bypasses the gate, whatever the rules
+    /// say.
+    pub fn stop_following(&self, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         let flags = slot.flags.load(Ordering::Relaxed);
         slot.flags.store(flags | FLAG_UNFOLLOWED, Ordering::Relaxed);
-        // Its own thread may be held, and ends its wait itself.
-        if slot.move_state(State::Waiting, State::Cancelled) {
+        // Its own thread may be queued. It then ends its wait itself.
+        if slot.move_state(State::Queued, State::Cancelled) {
             futex::wake(&slot.state, 1);
         } else {
-            self.leave(user);
+            self.leave(session);
         }
     }
 
-    /// Follows a user again that was [left alone](Region::leave_alone) for a while.
-    pub fn follow_again(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// Follows a session again after [`Region::stop_following`].
+    pub fn resume_following(&self, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         let flags = slot.flags.load(Ordering::Relaxed);
         slot.flags.store(flags & !FLAG_UNFOLLOWED, Ordering::Relaxed);
     }
 
-    /// A request of `user`, which holds nothing, wants to start its turn. Returns when it may,
-    /// at the latest when the longest hold is over.
-    pub fn enter(&self, user: u32, arrived: Nanos) -> Entered {
-        let Some(slot) = self.user(user) else { return Entered::Passed(PassReason::Bypass) };
-        self.try_enter(slot).unwrap_or_else(|| self.wait_for_turn(user, slot, arrived))
+    /// Admits a request of a session that holds no permit. Returns when the request may run, at the
+    /// latest after the longest hold.
+    pub fn enter(&self, session: u32, arrived: Nanos) -> Entered {
+        let Some(slot) = self.session(session) else { return Entered::Passed(PassReason::Bypass) };
+        self.try_enter(slot).unwrap_or_else(|| self.wait_for_turn(session, slot, arrived))
     }
 
-    /// What needs no waiting.
-    pub(crate) fn try_enter(&self, slot: &UserSlot) -> Option<Entered> {
+    /// Admits at once, if it can.
+    pub(crate) fn try_enter(&self, slot: &SessionSlot) -> Option<Entered> {
         slot.used.store(0, Ordering::Relaxed);
         slot.quota.store(1, Ordering::Relaxed);
         slot.accounted.store(0, Ordering::Relaxed);
@@ -175,22 +177,23 @@ impl Region {
         if slot.flags.load(Ordering::Relaxed) != 0 {
             return Some(self.pass(slot, PassReason::Bypass));
         }
-        if self.is_quiet() && self.go_inside(slot) {
+        if self.is_quiet() && self.take_free_permit(slot) {
             return Some(Entered::AtOnce);
         }
         None
     }
 
-    /// The turn is over: gives the token back and accounts for what was used. Also right for a
-    /// user that holds no token.
-    pub fn leave(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// The turn is over: gives the permit back and charges the session for its requests. Harmless
+    /// for a session that holds no permit.
+    pub fn leave(&self, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         if slot.state() == State::Idle {
             return;
         }
         slot.end_pause();
-        let overdraft = slot.state() == State::Overdraft;
-        // Written by this thread, or by the granter while this thread waits: no swap is needed.
+        let overdraft = slot.state() == State::Owed;
+        // Only this thread writes it, or the granter while this thread waits: a plain load and
+        // store do.
         let accounted = slot.accounted.load(Ordering::Relaxed) != 0;
         slot.accounted.store(0, Ordering::Relaxed);
         let used = slot.used.load(Ordering::Relaxed);
@@ -198,112 +201,115 @@ impl Region {
         let contended = self.pending.count.load(Ordering::Relaxed) != 0;
         if accounted || contended || overdraft {
             let done = self.locked(|gate, wakes| {
-                gate.wrr.withdraw(user);
-                gate.forgive(user);
-                gate.wrr.end_turn(user, used);
-                let token = self.take_back(user, slot);
+                gate.wrr.withdraw(session);
+                gate.clear_debt(session);
+                gate.wrr.end_turn(session, used);
+                let permit = self.take_back(session, slot);
                 slot.set_state(State::Idle);
-                self.hand_over(gate, wakes, token);
+                self.hand_over(gate, wakes, permit);
             });
             if done.is_some() {
                 return;
             }
         }
-        let token = slot.token.swap(0, Ordering::AcqRel);
+        let permit = slot.permit.swap(0, Ordering::AcqRel);
         slot.set_state(State::Idle);
-        if let Some(token) = named(token) {
-            self.free_token(user, token);
+        if let Some(permit) = named(permit) {
+            self.free_permit(session, permit);
         }
     }
 
-    /// The socket of `user` was shut down or closed, perhaps by another thread: it is not held
-    /// any longer, now or later.
-    pub fn cancel(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// The session's socket was shut down or closed, perhaps by another thread. It is never queued
+    /// again, and a wait ends at once.
+    pub fn cancel(&self, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         slot.closing.store(1, Ordering::SeqCst);
-        if slot.move_state(State::Waiting, State::Cancelled) {
+        if slot.move_state(State::Queued, State::Cancelled) {
             self.count(Counter::Cancelled);
             futex::wake(&slot.state, 1);
         }
     }
 
-    /// Gives free tokens to those who wait. Called by the daemon twenty times a second: see "Nobody is
-    /// forgotten".
-    pub fn pump_all(&self) {
+    /// Grants free permits to queued sessions. Called by the daemon at each heartbeat: see "Nobody
+    /// is forgotten".
+    pub fn dispatch_all(&self) {
         if self.pending.count.load(Ordering::SeqCst) > 0 {
-            // Whoever had the lock may be dead, and the tokens that it had in hand with it.
+            // Taking the lock recovers the permits in transfer, if the previous owner died with it.
             self.locked(|_, _| ());
-            self.sweep();
+            self.scan_permits();
         }
     }
 
-    /// Gives back what the users of an earlier process with this number held, for the process that has it now.
-    pub fn succeed(&self, pid: u32) {
-        for user in 0..self.high_water() {
-            let slot = &self.users[user as usize];
+    /// Gives back what an earlier process with this number held. The process that has the number
+    /// calls it at its start.
+    pub fn reclaim_from_previous_process(&self, pid: u32) {
+        for session in 0..self.high_water() {
+            let slot = &self.sessions[session as usize];
             if slot.pid.load(Ordering::Relaxed) == pid {
-                self.reap(user, pid);
+                self.release_dead_session(session, pid);
             }
         }
     }
 
-    /// Gives back what a user of the process `pid` holds, which is gone. Not if the slot is somebody else's by now; of
-    /// several that do it one succeeds, and if that one dies over it, the slot says so.
-    pub fn reap(&self, user: u32, pid: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// Gives back what a session of the dead process `pid` holds. Does nothing if the slot belongs
+    /// to another process by now. Of several callers one succeeds; if that one dies meanwhile, its
+    /// number in the slot says so.
+    pub fn release_dead_session(&self, session: u32, pid: u32) {
+        let Some(slot) = self.session(session) else { return };
         let own = std::process::id();
         if slot.pid.compare_exchange(pid, own, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return;
         }
         if slot.state() == State::Free {
-            // It was claimed, and no more.
-            self.free_slot(user);
+            // The process died while it claimed the slot.
+            self.free_slot(session);
             return;
         }
         self.count(Counter::Reaped);
-        self.unregister(user);
+        self.unregister(session);
     }
 
-    /// Writes new settings and lets those in or pass whom they concern. `false` if the lock was
-    /// not to be had: ζ then counts from the next time on. Leaves `off` as it is.
+    /// Writes new settings, and admits or passes the sessions that they concern. `false` if the
+    /// lock was busy: ζ then counts from the next time on. Does not change `off`.
     pub fn apply(&self, settings: &crate::control::Settings) -> bool {
         self.control.store(settings);
         let done = self.locked(|gate, _| {
             gate.wrr.set_zeta(settings.zeta);
             self.count_excess();
         });
-        self.sweep();
+        self.scan_permits();
         if !self.control.enforcing() {
             self.wake_everybody();
         }
         done.is_some()
     }
 
-    /// Sets P, unless somebody has set it, fixed it or left it to the search since the settings were `seen`; says whether
-    /// it did. Nobody is held who was inside: with a smaller P, places are not given again as they become free.
-    pub fn retune(&self, seen: &crate::control::Settings, parallelism: u32) -> bool {
+    /// Sets P, unless P or the search for it was changed since the settings were `seen`. Returns
+    /// whether it did. A smaller P takes no permit from a running session: permits beyond P are not
+    /// granted again once they are free.
+    pub fn tune_parallelism(&self, seen: &crate::control::Settings, parallelism: u32) -> bool {
         if !self.control.exchange_parallelism(seen, parallelism) {
             return false;
         }
         self.locked(|_, _| self.count_excess());
-        self.sweep();
+        self.scan_permits();
         true
     }
 
-    /// Sets ζ. `false` if the lock was not to be had: it then counts from the next time on.
+    /// Sets ζ. `false` if the lock was busy: it then counts from the next time on.
     pub fn tune_quota(&self, zeta: u32) -> bool {
         self.control.store_zeta(zeta);
         self.locked(|gate, _| gate.wrr.set_zeta(zeta)).is_some()
     }
 
-    /// Sets how many users beyond P may be inside, for the stall detector.
+    /// Sets the stall detector's bonus: how many sessions may run beyond P.
     pub fn set_bonus(&self, bonus: u32) {
         self.control.store_bonus(bonus);
         self.locked(|_, _| self.count_excess());
-        self.sweep();
+        self.scan_permits();
     }
 
-    /// Opens the gate for everybody, or closes it. Those who wait leave in turn, over 0.2 s.
+    /// Opens the gate, or closes it. When it opens, queued sessions leave over 0.2 s.
     pub fn set_off(&self, off: bool) {
         self.control.store_off(off);
         if off {
@@ -336,16 +342,16 @@ impl Region {
         slot.target_us.store(us, Ordering::Relaxed);
     }
 
-    /// Wakes every held thread, so that it looks around.
+    /// Wakes every queued session, so that it checks whether it may pass.
     pub fn wake_everybody(&self) {
-        for slot in &self.users[..self.high_water() as usize] {
-            if slot.state() == State::Waiting {
+        for slot in &self.sessions[..self.high_water() as usize] {
+            if slot.state() == State::Queued {
                 futex::wake(&slot.state, 1);
             }
         }
     }
 
-    pub(crate) fn pass(&self, slot: &UserSlot, reason: PassReason) -> Entered {
+    pub(crate) fn pass(&self, slot: &SessionSlot, reason: PassReason) -> Entered {
         slot.set_state(State::Passing);
         slot.pass_reason.store(reason as u32, Ordering::Relaxed);
         if reason != PassReason::NotEnforcing {
@@ -361,21 +367,22 @@ impl Region {
         Entered::Passed(reason)
     }
 
-    /// Counts one request in the user's turn and says whether it still has quota for another.
-    pub fn spend(&self, slot: &UserSlot) -> bool {
+    /// Counts one request of the session's turn. Returns whether quota is left for another.
+    pub fn spend(&self, slot: &SessionSlot) -> bool {
         self.spend_many(slot, 1)
     }
 
     /// The same for several requests.
-    pub fn spend_many(&self, slot: &UserSlot, requests: u32) -> bool {
+    pub fn spend_many(&self, slot: &SessionSlot, requests: u32) -> bool {
         bump(&slot.used, requests);
-        if matches!(slot.state(), State::Inside | State::Overdraft) {
+        if matches!(slot.state(), State::Running | State::Owed) {
             bump(&slot.progress, requests);
         }
         slot.used.load(Ordering::Relaxed) < slot.quota.load(Ordering::Relaxed)
     }
 
-    /// For tests: takes the lock and never gives it back, as a thread does that is killed inside.
+    /// For tests: takes the lock and never releases it, like a thread that is killed while it holds
+    /// it.
     #[doc(hidden)]
     pub fn die_with_the_lock(&self) {
         core::mem::forget(self.lock.lock.acquire(|_| false));

@@ -1,41 +1,45 @@
-//! For whom a thread works, as the gate knows it: the cause of its reads and of the pages that it dirties.
+//! For whom a thread works, as the gate knows it: the cause of its reads and of the pages that it
+//! dirties.
 //!
 //! # Problem
-//! A storage engine that orders its I/O by user must know at each miss and at each change of a page whose
-//! request the calling thread serves. The gate knows: whoever serves a connection writes its thread's number
-//! into the connection's slot when a request comes ([`UserSlot::thread`]), and the slot's state says whether
-//! that request is still in hand. What is missing is the way back, from the thread to the slot.
+//! A storage engine that orders its I/O by session must know at each miss and at each change of a
+//! page whose request the calling thread serves. The gate knows: whoever serves a connection writes
+//! its thread's number into the connection's slot when a request comes ([`SessionSlot::thread`]),
+//! and the slot's state says whether that request is still in hand. What is missing is the way
+//! back, from the thread to the slot.
 //!
 //! # The primitive
-//! [`Causes::current`] remembers the slot that it found for this thread last. While that slot still names the
-//! thread and a request is in hand, it costs loads of one cache line which the thread itself wrote. Else it
-//! looks through the slots that were ever used. A thread for which nothing is found (a flusher, a thread of a
-//! pool, whose slots name none) is not looked for again until 50 times the duration of that search has
-//! passed, so that such threads spend 2 % of their time here at most.
+//! [`Causes::current`] remembers the slot that it found for this thread last. While that slot still
+//! names the thread and a request is in hand, it costs loads of one cache line which the thread
+//! itself wrote. Else it looks through the slots that were ever used. A thread for which nothing is
+//! found (a flusher, a thread of a pool, whose slots name none) is not looked for again until 50
+//! times the duration of that search has passed, so that such threads spend 2 % of their time here
+//! at most.
 //!
 //! # What a cause is
-//! Slot and generation in one number, never 0: a dirty page may outlive the connection that dirtied it, and
-//! must not be charged to the next one in that slot.
+//! Slot and generation in one number, never 0: a dirty page may outlive the connection that dirtied
+//! it, and must not be charged to the next one in that slot.
 
 use crate::clock;
 use crate::layout::Region;
 use crate::lock::thread_id;
-use crate::user::{State, UserSlot};
+use crate::session::{SessionSlot, State};
 use core::cell::Cell;
 use core::sync::atomic::Ordering::Relaxed;
-use headworks_policy::{CLASSES, USERS};
+use headworks_policy::{CLASSES, SESSIONS};
 
 /// Bits of a slot's number.
-const SLOT_BITS: u32 = USERS.trailing_zeros();
+const SLOT_BITS: u32 = SESSIONS.trailing_zeros();
 /// Generations told apart: the rest of the number, less the one for "nobody".
 const GENERATIONS: u32 = (1 << (32 - SLOT_BITS)) - 1;
-const _: () = assert!(USERS.is_power_of_two());
+const _: () = assert!(SESSIONS.is_power_of_two());
 
 /// A search for nothing is not repeated for so many times its duration.
 const PAUSE: u64 = 50;
 
 thread_local! {
-    /// The slot found last, and when to look again after nothing was found. No slot has the first number.
+    /// The slot found last, and when to look again after nothing was found. No slot has the first
+    /// number.
     static FOUND: Cell<(u32, u64)> = const { Cell::new((u32::MAX, 0)) };
 }
 
@@ -57,7 +61,7 @@ impl Causes {
     pub fn current(&self) -> u32 {
         let me = thread_id();
         let (last, not_before_ns) = FOUND.get();
-        if let Some(slot) = self.region.user(last)
+        if let Some(slot) = self.region.session(last)
             && serves(slot, me)
         {
             return cause_of(last, slot);
@@ -67,9 +71,9 @@ impl Causes {
             return 0;
         }
         match self.search(me) {
-            Some((user, slot)) => {
-                FOUND.set((user, 0));
-                cause_of(user, slot)
+            Some((session, slot)) => {
+                FOUND.set((session, 0));
+                cause_of(session, slot)
             }
             None => {
                 let took_ns = clock::now().since(start).0;
@@ -81,33 +85,34 @@ impl Causes {
     }
 
     /// The slot that names the thread with a request in hand; of several the one admitted last.
-    fn search(&self, me: u32) -> Option<(u32, &'static UserSlot)> {
+    fn search(&self, me: u32) -> Option<(u32, &'static SessionSlot)> {
         let pid = std::process::id();
         (0..self.region.high_water())
-            .filter_map(|user| Some((user, self.region.user(user)?)))
+            .filter_map(|session| Some((session, self.region.session(session)?)))
             .filter(|(_, slot)| serves(slot, me) && slot.pid.load(Relaxed) == pid)
             .max_by_key(|(_, slot)| slot.admitted_ns.load(Relaxed))
     }
 
-    /// The cause of a user's requests, as [`Causes::current`] gives it.
+    /// The cause of a session's requests, as [`Causes::current`] gives it.
     #[must_use]
-    pub fn of_user(&self, user: u32) -> u32 {
-        self.region.user(user).map_or(0, |slot| cause_of(user, slot))
+    pub fn of_session(&self, session: u32) -> u32 {
+        self.region.session(session).map_or(0, |slot| cause_of(session, slot))
     }
 
-    /// The user behind a cause, if it is still connected.
+    /// The session behind a cause, if it is still connected.
     #[must_use]
-    pub fn user(&self, cause: u32) -> Option<u32> {
-        let user = cause.checked_sub(1)? & (USERS as u32 - 1);
-        let slot = self.region.user(user)?;
-        (slot.state() != State::Free && cause_of(user, slot) == cause).then_some(user)
+    pub fn session(&self, cause: u32) -> Option<u32> {
+        let session = cause.checked_sub(1)? & (SESSIONS as u32 - 1);
+        let slot = self.region.session(session)?;
+        (slot.state() != State::Free && cause_of(session, slot) == cause).then_some(session)
     }
 
-    /// What a cause weighs among those connected, as a level of the block schedulers: 0 (weight 8) for the
-    /// classes that weigh most, 7 (weight 1) for an eighth of that or less. Causes that nobody knows any
-    /// more weigh as the first class, which is everybody's who has no other.
+    /// What a cause weighs among those connected, as a level of the block schedulers: 0 (weight 8)
+    /// for the classes that weigh most, 7 (weight 1) for an eighth of that or less. Causes that
+    /// nobody knows any more weigh as the first class, which is everybody's who has no other.
     ///
-    /// Where the users of a class share its weight, each weighs as the class: the schedulers have no groups.
+    /// Where the sessions of a class share its weight, each weighs as the class: the schedulers
+    /// have no groups.
     #[must_use]
     pub fn level(&self, cause: u32) -> u8 {
         let weight_of = |class: usize| match self.region.classes.get(class) {
@@ -115,7 +120,7 @@ impl Causes {
             Some(slot) => slot.weight.load(Relaxed).max(1),
             None => 1,
         };
-        let class = self.user(cause).and_then(|user| self.region.user(user));
+        let class = self.session(cause).and_then(|session| self.region.session(session));
         let class = class.map_or(0, |slot| slot.class.load(Relaxed) as usize);
         let most = (0..CLASSES).map(weight_of).max().unwrap_or(1);
         level_for(weight_of(class), most)
@@ -131,16 +136,16 @@ fn level_for(weight: u32, most: u32) -> u8 {
 }
 
 /// Whether the slot's request in hand is served by this thread.
-fn serves(slot: &UserSlot, thread: u32) -> bool {
+fn serves(slot: &SessionSlot, thread: u32) -> bool {
     slot.thread.load(Relaxed) == thread
         && matches!(
             slot.state(),
-            State::Inside | State::Overdraft | State::Passing | State::Lent | State::Long
+            State::Running | State::Owed | State::Passing | State::Lent | State::Long
         )
 }
 
-fn cause_of(user: u32, slot: &UserSlot) -> u32 {
-    ((slot.generation.load(Relaxed) % GENERATIONS) << SLOT_BITS | user) + 1
+fn cause_of(session: u32, slot: &SessionSlot) -> u32 {
+    ((slot.generation.load(Relaxed) % GENERATIONS) << SLOT_BITS | session) + 1
 }
 
 #[cfg(test)]

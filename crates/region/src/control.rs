@@ -11,7 +11,7 @@ pub enum Mode {
     Observe = 0,
     /// Measure, hold nobody, and replay what the gate would have done.
     DryRun = 1,
-    /// Hold users so that at most P are inside.
+    /// Hold sessions so that at most P are inside.
     Enforce = 2,
 }
 
@@ -57,8 +57,8 @@ impl Count {
     }
 }
 
-/// Most users that P and the stall detector's bonus together let inside.
-pub const TOKENS: usize = 1024;
+/// Most sessions that P and the stall detector's bonus together let inside.
+pub const PERMITS: usize = 1024;
 
 /// No request is held for longer, whatever the region says.
 pub const HOLD_CEILING: Nanos = Nanos::from_millis(3_600_000);
@@ -66,7 +66,7 @@ pub const HOLD_CEILING: Nanos = Nanos::from_millis(3_600_000);
 /// A heartbeat older than this is no heartbeat: everybody passes.
 pub const STALE_AFTER: Nanos = Nanos::from_millis(600);
 
-/// Read often, written seldom: its cache line stays shared.
+/// Read often, written rarely: its cache line stays shared.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Control {
@@ -111,11 +111,11 @@ pub struct Settings {
     pub mode: Mode,
     /// The gate is open for everybody, whatever the mode.
     pub off: bool,
-    /// P: users inside at once.
+    /// P: sessions inside at once.
     pub parallelism: u32,
     /// The daemon looks for the best P and sets it.
     pub auto: bool,
-    /// ζ: requests of a round over all users; zero for its minimum.
+    /// ζ: requests of a round over all sessions; zero for its minimum.
     pub zeta: u32,
     /// Bound of unfairness under which the daemon makes ζ as large as it can, in thousandths;
     /// zero for none.
@@ -124,11 +124,11 @@ pub struct Settings {
     pub latency_cv_max_mille: u32,
     /// Longest hold of a request.
     pub hold_max: Nanos,
-    /// How long a client may idle inside a transaction before its token is lent out.
+    /// How long a client may idle inside a transaction before its permit is lent out.
     pub idle_limit: Nanos,
-    /// How long a user inside its quota is waited for.
+    /// How long a session inside its quota is waited for.
     pub anticipation: Nanos,
-    /// How long nothing may complete before one more user is admitted.
+    /// How long nothing may complete before one more session is admitted.
     pub stall: Nanos,
     /// Which sessions P counts.
     pub count: Count,
@@ -165,16 +165,16 @@ impl Control {
         Mode::from_word(self.mode.load(Ordering::Relaxed))
     }
 
-    /// Tokens in use: P and the stall detector's bonus.
+    /// Permits in use: P and the stall detector's bonus.
     pub fn limit(&self) -> u32 {
         let sum = self
             .parallelism
             .load(Ordering::Relaxed)
             .saturating_add(self.bonus.load(Ordering::Relaxed));
-        sum.clamp(1, TOKENS as u32)
+        sum.clamp(1, PERMITS as u32)
     }
 
-    /// Users beyond P that the stall detector lets in.
+    /// Sessions beyond P that the stall detector lets in.
     pub fn bonus(&self) -> u32 {
         self.bonus.load(Ordering::Relaxed)
     }
@@ -216,7 +216,7 @@ impl Control {
         self.saturated.store(u32::from(saturated), Ordering::Relaxed);
     }
 
-    /// How long a user inside its quota is waited for.
+    /// How long a session inside its quota is waited for.
     pub fn anticipation(&self) -> Nanos {
         Nanos(self.anticipation_ns.load(Ordering::Relaxed))
     }
@@ -239,9 +239,10 @@ impl Control {
         }
     }
 
-    /// Writes all settings but two. `off` only `store_off` writes: whoever opens the gate while
-    /// another writes settings has the last word. P stays as it is while it is looked for before and after: the search
-    /// may have set another one since the settings were read. The region's `apply` also wakes those whom they concern.
+    /// Writes all settings but two. Only `store_off` writes `off`: whoever opens the gate while
+    /// another writes settings has the last word. P is kept if the search for it was on before and
+    /// is on afterwards, as it may have set another P since the settings were read. The region's
+    /// `apply` also wakes the sessions that the settings concern.
     pub(crate) fn store(&self, settings: &Settings) {
         self.store_zeta(settings.zeta);
         self.unfairness_max_mille.store(settings.unfairness_max_mille, Ordering::Relaxed);
@@ -254,7 +255,7 @@ impl Control {
         let looked_for = self.auto.swap(u32::from(settings.auto), Ordering::SeqCst) != 0;
         // Zero is none that a search has found: nobody has set P yet.
         if !(looked_for && settings.auto) || self.parallelism.load(Ordering::SeqCst) == 0 {
-            self.parallelism.store(settings.parallelism.clamp(1, TOKENS as u32), Ordering::SeqCst);
+            self.parallelism.store(settings.parallelism.clamp(1, PERMITS as u32), Ordering::SeqCst);
         }
         self.mode.store(settings.mode as u32, Ordering::SeqCst);
     }
@@ -264,10 +265,10 @@ impl Control {
         self.zeta.store(zeta, Ordering::Relaxed);
     }
 
-    /// Writes P alone, unless P or whether it is looked for differ from what was `seen`. The region's `retune` also lets
-    /// those in whom it concerns.
+    /// Writes P alone, unless P or the search for it differs from what was `seen`. The region's
+    /// `tune_parallelism` also admits sessions.
     pub(crate) fn exchange_parallelism(&self, seen: &Settings, parallelism: u32) -> bool {
-        let (from, to) = (seen.parallelism, parallelism.clamp(1, TOKENS as u32));
+        let (from, to) = (seen.parallelism, parallelism.clamp(1, PERMITS as u32));
         let order = Ordering::SeqCst;
         // Whoever fixes P says so before writing it: one of the two tells.
         (self.auto.load(order) != 0) == seen.auto
@@ -280,36 +281,37 @@ impl Control {
     }
 }
 
-/// A P that is in force for a moment only: a sample, a probe, an operator's trial.
+/// A P that is in force for a short time: a sample, a probe, an operator's trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passing {
+pub struct TemporaryP {
     /// P in force.
     pub parallelism: u32,
-    /// P that shall be in force afterwards.
-    pub back: u32,
+    /// The P that is to follow.
+    pub permanent: u32,
 }
 
-/// The daemon's sign of life, on a line of its own.
+/// The daemon's heartbeat, on a cache line of its own.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Beat {
-    /// Time of the last sign.
+pub struct Heartbeat {
+    /// Time of the last heartbeat.
     pub alive_ns: AtomicU64,
     /// Process of the daemon.
     pub daemon: AtomicU32,
     /// Process of the database.
     pub server: AtomicU32,
-    /// [`Passing`]: P in the low half, the one afterwards in the high half; zero if the P in force is there to stay.
-    passing: AtomicU64,
-    /// A server that uses the region of another version, which an upgrade has left it. Nothing
-    /// here concerns it.
+    /// A [`TemporaryP`]: P in the low half, the permanent one in the high half. Zero if the P in
+    /// force is permanent.
+    temporary: AtomicU64,
+    /// A server that uses the region of another version, after an upgrade. Nothing here concerns
+    /// it.
     ungoverned: AtomicU32,
 }
 
-headworks_policy::layout!(Beat { alive_ns, daemon, server, passing, ungoverned });
+headworks_policy::layout!(Heartbeat { alive_ns, daemon, server, temporary, ungoverned });
 
-impl Beat {
-    /// For how much longer the last sign counts at `now`.
+impl Heartbeat {
+    /// For how much longer the last heartbeat counts at `now`.
     pub fn fresh_for(&self, now: Nanos) -> Nanos {
         let alive = Nanos(self.alive_ns.load(Ordering::Relaxed));
         (alive + STALE_AFTER).since(now)
@@ -327,26 +329,26 @@ impl Beat {
         self.ungoverned.store(server, Ordering::Relaxed);
     }
 
-    /// Whether the last sign is too old at `now`. One from the future is none: it would hold
-    /// users for ever.
+    /// Whether the last heartbeat is too old at `now`. One from the future does not count: it would
+    /// queue sessions for ever.
     pub fn stale(&self, now: Nanos) -> bool {
         let alive = Nanos(self.alive_ns.load(Ordering::Relaxed));
         now.since(alive) > STALE_AFTER || alive.since(now) > STALE_AFTER
     }
 
-    /// The P that is in force for a moment only, if one is. A daemon that is killed meanwhile leaves it behind for the
-    /// next one.
-    pub fn passing(&self) -> Option<Passing> {
-        let word = self.passing.load(Ordering::SeqCst);
-        let passing = Passing { parallelism: word as u32, back: (word >> 32) as u32 };
-        (word != 0).then_some(passing)
+    /// The temporary P in force, if any. A daemon that is killed meanwhile leaves it to the next
+    /// one.
+    pub fn temporary_p(&self) -> Option<TemporaryP> {
+        let word = self.temporary.load(Ordering::SeqCst);
+        let temporary = TemporaryP { parallelism: word as u32, permanent: (word >> 32) as u32 };
+        (word != 0).then_some(temporary)
     }
 
-    /// Writes that a P is there for a moment, which is done before it is; or, with `None`, that the one in force stays.
-    pub fn set_passing(&self, passing: Option<Passing>) {
-        let word =
-            passing.map_or(0, |each| u64::from(each.parallelism) | u64::from(each.back) << 32);
-        self.passing.store(word, Ordering::SeqCst);
+    /// Records a temporary P, before it is put into force. `None`: the P in force is permanent.
+    pub fn set_temporary_p(&self, temporary: Option<TemporaryP>) {
+        let word = temporary
+            .map_or(0, |each| u64::from(each.parallelism) | u64::from(each.permanent) << 32);
+        self.temporary.store(word, Ordering::SeqCst);
     }
 }
 
@@ -392,19 +394,19 @@ mod tests {
         assert!(!control.exchange_parallelism(&seen, 32), "fixed meanwhile, at the same number");
         assert_eq!(control.settings().parallelism, 24);
         assert!(control.exchange_parallelism(&control.settings(), 2_000));
-        assert_eq!(control.settings().parallelism, TOKENS as u32);
+        assert_eq!(control.settings().parallelism, PERMITS as u32);
     }
 
     #[test]
     fn both_halves_of_a_passing_p_come_back() {
         // SAFETY: as above.
-        let beat: Beat = unsafe { core::mem::zeroed() };
-        assert_eq!(beat.passing(), None);
-        let passing = Passing { parallelism: 256, back: 16 };
-        beat.set_passing(Some(passing));
-        assert_eq!(beat.passing(), Some(passing));
-        beat.set_passing(None);
-        assert_eq!(beat.passing(), None);
-        assert_eq!(size_of::<Beat>(), 64);
+        let beat: Heartbeat = unsafe { core::mem::zeroed() };
+        assert_eq!(beat.temporary_p(), None);
+        let temporary = TemporaryP { parallelism: 256, permanent: 16 };
+        beat.set_temporary_p(Some(temporary));
+        assert_eq!(beat.temporary_p(), Some(temporary));
+        beat.set_temporary_p(None);
+        assert_eq!(beat.temporary_p(), None);
+        assert_eq!(size_of::<Heartbeat>(), 64);
     }
 }

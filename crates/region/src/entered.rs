@@ -1,39 +1,39 @@
-//! How an attempt to enter ended, and why a request passes.
+//! How an admission ended, and why a request passes.
 
-/// How an attempt to enter ended. In every case the user is inside.
+/// How an admission ended. In every case the request may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entered {
-    /// A token was free.
+    /// A permit was free.
     AtOnce,
-    /// After waiting for one.
+    /// It was queued, and got one.
     Waited,
-    /// Without a token, for this reason.
+    /// It passed without a permit, for this reason.
     Passed(PassReason),
 }
 
-/// Why a request passes without a token.
+/// Why a request passes without a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum PassReason {
     /// The gate only observes, or is off.
     NotEnforcing = 1,
-    /// The connection is never held.
+    /// The connection bypasses the gate.
     Bypass = 2,
-    /// The daemon gave no sign of life.
+    /// The daemon sent no heartbeat.
     Stale = 3,
-    /// Held for the longest time.
+    /// It was queued for the longest hold.
     HoldLimit = 4,
     /// The gate was opened.
     GateOpened = 5,
     /// The connection was shut down.
     Cancelled = 6,
-    /// The lock was not to be had.
+    /// The region's lock was busy for too long.
     LockBusy = 7,
     /// The statement is one that always passes.
     Statement = 8,
     /// It owns a transaction or a lock.
     Owner = 9,
-    /// The thread that serves it serves others, too.
+    /// Its thread serves other sessions, too.
     SharedThread = 10,
 }
 
@@ -60,11 +60,11 @@ impl PassReason {
         match self {
             PassReason::NotEnforcing => "the gate does not hold anybody",
             PassReason::Bypass => "this connection is never held",
-            PassReason::Stale => "the daemon gave no sign of life",
+            PassReason::Stale => "the daemon sent no heartbeat",
             PassReason::HoldLimit => "it was held for the longest time allowed",
             PassReason::GateOpened => "the gate was opened",
             PassReason::Cancelled => "its connection was shut down",
-            PassReason::LockBusy => "the region's lock was not to be had",
+            PassReason::LockBusy => "the region's lock was busy for too long",
             PassReason::Statement => "its statement always passes",
             PassReason::Owner => "it owns a transaction or a lock",
             PassReason::SharedThread => "its thread serves others, too, who would be held with it",

@@ -1,44 +1,44 @@
-//! Records of requests that were held: behind whom, for how long, and what came of it.
+//! Records of requests that were queued: behind which sessions, for how long, and how it ended.
 //!
-//! A request that is not held leaves nothing here, so below P nothing is written. The records are a
-//! ring that overwrites its oldest; readers may miss some, and never meet half of one.
+//! A request that is not queued leaves no record, so below P nothing is written. The records are a
+//! ring that overwrites its oldest. A reader may miss some, but never reads half of one.
 
 use crate::entered::PassReason;
 use crate::layout::Region;
-use crate::tokens::holder;
-use crate::user::{State, UserSlot};
+use crate::permits::holder;
+use crate::session::{SessionSlot, State};
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use headworks_policy::Nanos;
 
 /// Records that the ring keeps.
 pub const HELD: usize = 4096;
 
-/// Users inside that a record names: those that had been inside for longest.
+/// Running sessions that a record names: those that had been running for longest.
 pub const BEHIND: usize = 4;
 
-/// Tokens that are looked at for them.
+/// Permits that are read to find them.
 const LOOKED_AT: u32 = 64;
 
-/// One held request.
+/// One queued request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldRequest {
-    /// Its number: how many were held before it, over all users.
+    /// Its number: how many were queued before it, over all sessions.
     pub number: u64,
-    /// Whose it was, and which user of that slot.
-    pub user: u32,
-    /// See `user`.
+    /// Whose it was, and which session of that slot.
+    pub session: u32,
+    /// See `session`.
     pub generation: u32,
     /// Index of the class.
     pub class: u32,
-    /// Users that waited or were owed a place when it began to wait, beside it.
+    /// Other sessions that were queued or owed a permit when it was queued.
     pub ahead: u32,
-    /// Users inside at that moment, those first that had been there for longest.
+    /// Sessions that ran at that moment, the longest-running ones first.
     pub behind: [Option<u32>; BEHIND],
-    /// Why it was let pass, if it did not get its turn.
+    /// Why it passed, if it was not admitted.
     pub passed: Option<PassReason>,
     /// When it arrived.
     pub arrived: Nanos,
-    /// When it was let in.
+    /// When it was admitted or passed.
     pub admitted: Nanos,
     /// When the server came back for the next one.
     pub ended: Nanos,
@@ -48,7 +48,7 @@ pub struct HeldRequest {
 #[repr(C)]
 struct Entry {
     stamp: AtomicU64,
-    user: AtomicU32,
+    session: AtomicU32,
     generation: AtomicU32,
     class: AtomicU32,
     ahead: AtomicU32,
@@ -70,7 +70,7 @@ pub struct HeldRing {
 
 headworks_policy::layout!(Entry {
     stamp,
-    user,
+    session,
     generation,
     class,
     ahead,
@@ -87,14 +87,14 @@ fn word(cell: &AtomicU32) -> u32 {
     cell.load(Ordering::Relaxed)
 }
 
-// A user's number, and zero for none, fit into 16 bits: slots are small.
-const _: () = assert!(headworks_policy::USERS < u16::MAX as usize);
+// A session's number, and zero for none, fit into 16 bits: slots are small.
+const _: () = assert!(headworks_policy::SESSIONS < u16::MAX as usize);
 
 fn named(cells: &[AtomicU16; BEHIND]) -> [Option<u32>; BEHIND] {
     core::array::from_fn(|at| u32::from(cells[at].load(Ordering::Relaxed)).checked_sub(1))
 }
 
-impl UserSlot {
+impl SessionSlot {
     /// Behind whom its latest held request waits or waited, and how many waited beside it.
     pub fn waits_behind(&self) -> ([Option<u32>; BEHIND], u32) {
         (named(&self.behind), word(&self.ahead))
@@ -102,37 +102,38 @@ impl UserSlot {
 }
 
 impl Region {
-    /// A request of this user begins to wait: notes who is inside. Called by its thread before it
-    /// sleeps.
+    /// A request of this session is queued: notes which sessions run. Called by its thread before
+    /// it sleeps.
     #[cold]
-    pub(crate) fn note_wait(&self, slot: &UserSlot) {
+    pub(crate) fn note_wait(&self, slot: &SessionSlot) {
         let mut oldest = [(u64::MAX, 0u32); BEHIND];
-        for token in 0..self.control.limit().min(LOOKED_AT) {
-            let Some(user) = holder(self, token) else { continue };
-            let Some(other) = self.user(user).filter(|other| other.state() != State::Free) else {
+        for permit in 0..self.control.limit().min(LOOKED_AT) {
+            let Some(session) = holder(self, permit) else { continue };
+            let Some(other) = self.session(session).filter(|other| other.state() != State::Free)
+            else {
                 continue;
             };
             // Inside for longest first.
-            let mut entry = (other.admitted_ns.load(Ordering::Relaxed), user + 1);
+            let mut entry = (other.admitted_ns.load(Ordering::Relaxed), session + 1);
             for place in &mut oldest {
                 if entry.0 < place.0 {
                     core::mem::swap(place, &mut entry);
                 }
             }
         }
-        for (to, (_, user)) in slot.behind.iter().zip(oldest) {
+        for (to, (_, session)) in slot.behind.iter().zip(oldest) {
             // It fits: see above.
-            to.store(user as u16, Ordering::Relaxed);
+            to.store(session as u16, Ordering::Relaxed);
         }
         slot.ahead.store(self.pending().saturating_sub(1), Ordering::Relaxed);
         slot.waits.store(1, Ordering::Relaxed);
         slot.pass_reason.store(0, Ordering::Relaxed);
     }
 
-    /// A request is over that may have been held: one that was let pass at once was not.
+    /// A request is over: records it if it was queued. One that passed at once was not.
     #[cold]
-    pub fn note_held(&self, user: u32, wait: Nanos, admitted: Nanos, ended: Nanos) {
-        let Some(slot) = self.user(user) else { return };
+    pub fn note_held(&self, session: u32, wait: Nanos, admitted: Nanos, ended: Nanos) {
+        let Some(slot) = self.session(session) else { return };
         if word(&slot.waits) == 0 {
             return;
         }
@@ -142,7 +143,7 @@ impl Region {
         entry.stamp.store(0, Ordering::Relaxed);
         fence(Ordering::Release);
         for (to, from) in [
-            (&entry.user, user),
+            (&entry.session, session),
             (&entry.generation, word(&slot.generation)),
             (&entry.class, word(&slot.class)),
             (&entry.ahead, word(&slot.ahead)),
@@ -159,12 +160,12 @@ impl Region {
         entry.stamp.store(number + 1, Ordering::Release);
     }
 
-    /// Requests that were held since the start.
+    /// Requests that were queued since the start.
     pub fn held_requests(&self) -> u64 {
         self.held.head.load(Ordering::Relaxed)
     }
 
-    /// The record of a held request; `None` if it was overwritten, or never was.
+    /// The record of a queued request. `None` if it was overwritten or never existed.
     pub fn held_request(&self, number: u64) -> Option<HeldRequest> {
         let entry = &self.held.entries[number as usize % HELD];
         if entry.stamp.load(Ordering::Acquire) != number + 1 {
@@ -173,7 +174,7 @@ impl Region {
         let time = |cell: &AtomicU64| Nanos(cell.load(Ordering::Relaxed));
         let record = HeldRequest {
             number,
-            user: word(&entry.user),
+            session: word(&entry.session),
             generation: word(&entry.generation),
             class: word(&entry.class),
             ahead: word(&entry.ahead),
@@ -187,7 +188,7 @@ impl Region {
         (entry.stamp.load(Ordering::Relaxed) == number + 1).then_some(record)
     }
 
-    /// Records that are there, the latest first.
+    /// All records, the latest first.
     pub fn held_records(&self) -> impl Iterator<Item = HeldRequest> {
         let head = self.held_requests();
         (head.saturating_sub(HELD as u64)..head)

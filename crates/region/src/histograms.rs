@@ -2,8 +2,8 @@
 //!
 //! A histogram is 1.7 KiB, too much to have for each connection, and only the classes' are ever
 //! asked for. But two threads that count in the same cache line slow each other down, so each
-//! class has [`SHARDS`] of them and a user counts in the one of its own number: the first
-//! [`SHARDS`] users write no line that another writes, and of those beyond, only those inside at
+//! class has [`SHARDS`] of them and a session counts in the one of its own number: the first
+//! [`SHARDS`] sessions write no line that another writes, and of those beyond, only those inside at
 //! the same time could meet. A class that is not used costs no memory: nobody touches its pages.
 
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -34,19 +34,19 @@ headworks_policy::layout!(Shard { latency, wait });
 headworks_policy::layout!(Histograms { 0 });
 
 impl Histograms {
-    /// Counts requests of `user`; no user's number was ever as large as `users`. A class that
-    /// cannot be is taken for the last.
+    /// Counts requests of `session`; no session's number was ever as large as `sessions`. A class
+    /// that cannot be is taken for the last.
     pub(crate) fn record(
         &self,
         class: u32,
-        (user, users): (u32, u32),
+        (session, sessions): (u32, u32),
         wait: Nanos,
         latency: Nanos,
         requests: u32,
     ) {
         let class = (class as usize).min(CLASSES - 1);
-        let shard = &self.0[class][user as usize % SHARDS];
-        let shared = users as usize > SHARDS;
+        let shard = &self.0[class][session as usize % SHARDS];
+        let shared = sessions as usize > SHARDS;
         count(&shard.latency, latency, requests, shared);
         if wait.0 > 0 {
             count(&shard.wait, wait, requests, shared);
@@ -54,18 +54,18 @@ impl Histograms {
     }
 
     /// Adds the counts of a class to the sums; requests that did not wait go to the first bucket
-    /// of `wait`. No user's number was ever as large as `users`.
+    /// of `wait`. No session's number was ever as large as `sessions`.
     pub(crate) fn add_to(
         &self,
         class: usize,
-        users: u32,
+        sessions: u32,
         wait: &mut [u64; BUCKETS],
         latency: &mut [u64; BUCKETS],
     ) {
         let Some(shards) = self.0.get(class) else { return };
         let (mut requests, mut waited) = (0u64, 0u64);
         // Looking at a page of the region makes the kernel provide it.
-        for shard in shards.iter().take(users as usize) {
+        for shard in shards.iter().take(sessions as usize) {
             requests = requests.saturating_add(add(&shard.latency, latency));
             waited = waited.saturating_add(add(&shard.wait, wait));
         }
@@ -74,7 +74,7 @@ impl Histograms {
 }
 
 /// A locked instruction waits until all that the server stored before has reached its cache, so it
-/// is left to those who need it. When the first user beyond [`SHARDS`] comes, one that counts at
+/// is left to those who need it. When the first session beyond [`SHARDS`] comes, one that counts at
 /// that moment may take back what the newcomer counts meanwhile: a statistic may be off by that.
 fn count(counts: &Counts, value: Nanos, times: u32, shared: bool) {
     let count = &counts[bucket_of(value)];

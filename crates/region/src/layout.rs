@@ -1,32 +1,32 @@
-//! What lies where in the region.
+//! Layout of the region.
 //!
-//! All zero bytes are a valid, empty region, so that a fresh file needs only its header. Whoever
-//! maps a region checks magic, version and size first; two builds that disagree on the layout
-//! never touch each other's memory.
+//! All zero bytes are a valid, empty region, so a new file needs only its header. Whoever maps a
+//! region checks magic, version and size first. Builds with different layouts never touch each
+//! other's memory.
 
-use crate::control::{Beat, Control, TOKENS};
+use crate::control::{Control, Heartbeat, PERMITS};
+use crate::declared_locks::DeclaredLockTable;
 use crate::held::HeldRing;
 use crate::histograms::Histograms;
 use crate::lock::RobustLock;
 use crate::rules::RuleTable;
+use crate::session::SessionSlot;
 use crate::text::SharedText;
-use crate::user::UserSlot;
-use crate::words::WordTable;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headworks_policy::counterfactual::ObservedTurn;
 use headworks_policy::gate::Gate;
 use headworks_policy::layout::{Layout, mix};
 use headworks_policy::ramp::Ramp;
-use headworks_policy::{CLASSES, Nanos, USERS};
+use headworks_policy::{CLASSES, Nanos, SESSIONS};
 
 /// First bytes of every region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"hdwrks\x00\x01");
 
-/// To be raised when a field means something else although it lies where it lay.
+/// Raise it when a field changes its meaning but not its position.
 const MEANING: u64 = 11;
 
-/// Follows from the layout ([`headworks_policy::layout`]) and from what its fields mean.
+/// Computed from the layout ([`headworks_policy::layout`]) and from the meaning of its fields.
 pub const VERSION: u32 = {
     let hash = mix(<Region as Layout>::HASH, MEANING);
     (hash ^ (hash >> 32)) as u32
@@ -52,8 +52,8 @@ pub struct Header {
     pub(crate) pid_ns: AtomicU64,
 }
 
-/// Events and reasons that are counted for the whole gate. They happen rarely or only while users
-/// queue, so a shared counter costs nothing on the path below P.
+/// Events and reasons that are counted for the whole gate. They are rare, or happen only while
+/// sessions are queued. So a shared counter costs nothing on the path below P.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 #[allow(missing_docs)] // the texts are in COUNTERS
@@ -94,19 +94,19 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::SlotTableFull,
         "slot_table_full",
-        "connections that pass because the table of users is full",
+        "connections that pass because the table of sessions is full",
     ),
     (
         Counter::HoldLimit,
         "hold_limit",
-        "requests let pass because they were held for the configured maximum",
+        "requests that passed because they were queued for the longest hold",
     ),
-    (Counter::Stale, "stale", "requests let pass because the daemon gave no sign of life"),
-    (Counter::GateOpen, "gate_open", "waiting requests let pass because the gate was opened"),
+    (Counter::Stale, "stale", "requests that passed because the daemon sent no heartbeat"),
+    (Counter::GateOpen, "gate_open", "queued requests that passed because the gate was opened"),
     (
         Counter::LockBusy,
         "lock_busy",
-        "requests let pass because the region's lock was not to be had",
+        "requests that passed because the region's lock was busy for too long",
     ),
     (
         Counter::LockInherited,
@@ -116,53 +116,49 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::Cancelled,
         "cancelled",
-        "waiting requests released because their connection was shut down",
+        "queued requests released because their connection was shut down",
     ),
     (
         Counter::Lent,
         "lent",
-        "times a token was lent out because its owner's client thought inside a transaction",
+        "permits lent because the session's client was thinking inside a transaction",
     ),
     (
         Counter::LentBlocked,
         "lent_blocked",
-        "times a token was lent out because its owner was blocked, by a lock for example",
+        "permits lent because the session was blocked, by a lock for example",
     ),
     (
         Counter::Outgrown,
         "outgrown",
-        "turns that ran for many times the usual length and are not counted in P any more",
+        "turns that ran for many times the usual length and gave up their permit",
     ),
     (
         Counter::Overdraft,
         "overdraft",
-        "times a transaction went on without a token because none was free",
+        "transactions that went on above P because no permit was free",
     ),
-    (
-        Counter::Ahead,
-        "ahead",
-        "times somebody went ahead without a token because its turn was due and nobody of its class was inside",
-    ),
+    (Counter::Ahead, "ahead", "sessions admitted above P because their class had none running"),
     (
         Counter::Stalls,
         "stalls",
-        "times nothing completed although users waited, so that one more was admitted",
+        "times nothing completed although sessions were queued, so that one more was admitted",
     ),
     (
         Counter::Reaped,
         "reaped",
-        "users whose thread or process vanished without closing the connection",
+        "sessions whose thread or process ended without closing the connection",
     ),
     (
         Counter::Reclaimed,
         "reclaimed",
-        "places that were lost when somebody was killed while handing them over, and found again",
+        "permits recovered after a thread was killed while it granted them",
     ),
     (Counter::OpaqueTls, "opaque_tls", "connections that pass because they are encrypted"),
     (
         Counter::TlsUnread,
         "tls_unread",
-        "encrypted connections whose requests are told by the lengths of records alone, because the TLS library is part of the server",
+        "encrypted connections followed by the lengths of TLS records alone, because the TLS library is part of the server",
     ),
     (
         Counter::OpaqueCompressed,
@@ -183,7 +179,7 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::FdTooLarge,
         "fd_too_large",
-        "connections that pass because their descriptor is beyond the table",
+        "connections that pass because their descriptor is too large for the table",
     ),
     (
         Counter::ConcurrentUse,
@@ -198,7 +194,7 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::SharedThreads,
         "shared_threads",
-        "times a thread was seen to serve several connections at once, so that nobody is held any more (generic framing)",
+        "times a thread served several connections at once, so that no request is queued any more (generic framing)",
     ),
     (
         Counter::UnseenAnswers,
@@ -213,7 +209,7 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     (
         Counter::Panic,
         "panic",
-        "errors inside the library; the connection or process in which one happened passes",
+        "errors inside the library; the connection or process with the error passes from then on",
     ),
     (
         Counter::PanicOpened,
@@ -222,23 +218,23 @@ pub const COUNTERS: &[(Counter, &str, &str)] = &[
     ),
 ];
 
-/// A free or held place inside, on a cache line of its own.
+/// A free or held permit, on a cache line of its own.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Token {
+pub struct Permit {
     pub(crate) word: AtomicU32,
 }
 
-/// The word that all users look at: how many tokens are spoken for (by those who wait, those who
-/// are owed one, and those who hold one beyond P). Nothing else lies on its cache line.
+/// The word that every session reads: how many permits are needed, by queued sessions, by owed
+/// ones, and for those beyond P. Nothing else is on its cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Pending {
     pub(crate) count: AtomicU32,
 }
 
-/// Which slots are in use, roughly: written by whoever connects or leaves, and therefore not beside
-/// what those who are connected look at.
+/// An upper bound of the slots in use. Written by connections that begin or end, so it does not
+/// share a cache line with what sessions read.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Extent {
@@ -249,18 +245,18 @@ pub struct Extent {
     pub(crate) panicked_ns: [AtomicU64; 2],
 }
 
-/// Which slots are taken, a bit each: what a newcomer looks at instead of the slots. Only a hint, as
-/// a slot's own words decide; the daemon puts it right.
+/// Which slots are taken, one bit each: read by newcomers instead of the slots. Only a hint, as a
+/// slot's own words decide; the daemon corrects it.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Taken(pub(crate) [AtomicU64; USERS / 64]);
+pub struct Taken(pub(crate) [AtomicU64; SESSIONS / 64]);
 
-/// Sums of the users that left a class, written under the lock.
+/// Sums of the sessions that left a class, written under the lock.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Departed {
-    /// Users.
-    pub users: AtomicU64,
+    /// Sessions.
+    pub sessions: AtomicU64,
     /// As in `Served`.
     pub requests: AtomicU64,
     /// As in `Served`.
@@ -277,7 +273,7 @@ pub struct Departed {
     pub blocked_ns: AtomicU64,
 }
 
-/// One class of users.
+/// One class of sessions.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct ClassSlot {
@@ -285,20 +281,20 @@ pub struct ClassSlot {
     pub name: SharedText,
     /// Weight in thousandths.
     pub weight: AtomicU32,
-    /// Not zero: its users share the weight.
+    /// Not zero: its sessions share the weight.
     pub shared: AtomicU32,
     /// Latency that a percentile of its requests may have, in microseconds; zero for no target.
     pub target_us: AtomicU32,
     /// That percentile, in millionths.
     pub target_ppm: AtomicU32,
-    /// Of users that left.
+    /// Of sessions that left.
     pub departed: Departed,
 }
 
 #[derive(Debug)]
 #[repr(C)]
 struct RingEntry {
-    user: AtomicU32,
+    session: AtomicU32,
     class: AtomicU32,
     requests: AtomicU32,
     /// Low half of the position, plus one: tells a reader whether the entry is the one it wants.
@@ -322,7 +318,7 @@ impl Ring {
         let at = self.head.fetch_add(1, Ordering::Relaxed);
         let entry = &self.entries[at as usize % RING];
         entry.stamp.store(0, Ordering::Release);
-        entry.user.store(turn.user, Ordering::Relaxed);
+        entry.session.store(turn.session, Ordering::Relaxed);
         entry.class.store(turn.class, Ordering::Relaxed);
         entry.requests.store(turn.requests, Ordering::Relaxed);
         entry.arrived_ns.store(turn.arrived.0, Ordering::Relaxed);
@@ -342,7 +338,7 @@ impl Ring {
                 continue;
             }
             let turn = ObservedTurn {
-                user: entry.user.load(Ordering::Relaxed),
+                session: entry.session.load(Ordering::Relaxed),
                 class: entry.class.load(Ordering::Relaxed),
                 requests: entry.requests.load(Ordering::Relaxed),
                 arrived: Nanos(entry.arrived_ns.load(Ordering::Relaxed)),
@@ -364,25 +360,25 @@ pub struct Region {
     pub(crate) header: Header,
     /// Settings.
     pub control: Control,
-    /// The daemon's sign of life.
-    pub beat: Beat,
+    /// The daemon's heartbeat.
+    pub heartbeat: Heartbeat,
     pub(crate) pending: Pending,
     pub(crate) lock: LockLine,
     pub(crate) extent: Extent,
     counters: Counters,
     /// Rules that map connections to classes.
     pub rules: RuleTable,
-    /// Words of the profile.
-    pub words: WordTable,
+    /// Locks that the profile declares.
+    pub declared_locks: DeclaredLockTable,
     /// Classes.
     pub classes: [ClassSlot; CLASSES],
-    pub(crate) tokens: [Token; TOKENS],
+    pub(crate) permits: [Permit; PERMITS],
     pub(crate) gate: GateCell,
     /// Turns for the replay of a dry run.
     pub ring: Ring,
     pub(crate) held: HeldRing,
     pub(crate) taken: Taken,
-    pub(crate) users: [UserSlot; USERS],
+    pub(crate) sessions: [SessionSlot; SESSIONS],
     pub(crate) histograms: Histograms,
 }
 
@@ -395,9 +391,9 @@ struct Counters([AtomicU64; COUNTERS.len()]);
 #[repr(C, align(64))]
 pub struct LockLine {
     pub(crate) lock: RobustLock,
-    /// Busy tokens beyond P, after P was lowered; read and written under the lock.
+    /// Busy permits beyond P, after P was lowered; read and written under the lock.
     pub(crate) excess: AtomicU32,
-    /// No token beyond P and below this one is busy, or it is being given back.
+    /// No permit beyond P and below this one is busy, or it is being given back.
     pub(crate) excess_from: AtomicU32,
     /// A [`Ramp`]: how those leave who wait when the gate opens.
     ramp: AtomicU64,
@@ -409,12 +405,12 @@ pub struct LockLine {
 pub(crate) struct GateCell(pub(crate) UnsafeCell<Gate>);
 
 headworks_policy::layout!(Header { magic, version, protocol, bytes, created_ns, pooled, pid_ns });
-headworks_policy::layout!(Token { word });
+headworks_policy::layout!(Permit { word });
 headworks_policy::layout!(Taken { 0 });
 headworks_policy::layout!(Pending { count });
 headworks_policy::layout!(Extent { high_water, panics, panicked_ns });
 headworks_policy::layout!(Departed {
-    users,
+    sessions,
     requests,
     turns,
     queued,
@@ -425,7 +421,7 @@ headworks_policy::layout!(Departed {
 });
 headworks_policy::layout!(ClassSlot { name, weight, shared, target_us, target_ppm, departed });
 headworks_policy::layout!(RingEntry {
-    user,
+    session,
     class,
     requests,
     stamp,
@@ -440,20 +436,20 @@ headworks_policy::layout!(GateCell { 0 });
 headworks_policy::layout!(Region {
     header,
     control,
-    beat,
+    heartbeat,
     pending,
     lock,
     extent,
     counters,
     rules,
-    words,
+    declared_locks,
     classes,
-    tokens,
+    permits,
     gate,
     ring,
     held,
     taken,
-    users,
+    sessions,
     histograms,
 });
 
@@ -481,14 +477,14 @@ impl Region {
         self.counters.0[counter as usize].load(Ordering::Relaxed)
     }
 
-    /// The slot of a user; `None` for an index that no region can have.
-    pub fn user(&self, user: u32) -> Option<&UserSlot> {
-        self.users.get(user as usize)
+    /// The slot of a session; `None` for an index that no region can have.
+    pub fn session(&self, session: u32) -> Option<&SessionSlot> {
+        self.sessions.get(session as usize)
     }
 
     /// Slots that were ever used, as an upper bound of where to look.
     pub fn high_water(&self) -> u32 {
-        self.extent.high_water.load(Ordering::Relaxed).min(USERS as u32)
+        self.extent.high_water.load(Ordering::Relaxed).min(SESSIONS as u32)
     }
 
     /// How long a session still waits that leaves with all who wait at `now`.
@@ -506,7 +502,7 @@ impl Region {
         }
     }
 
-    /// Tokens that are spoken for: zero means that a free one may be taken at once.
+    /// Permits that are needed: if zero, a free one may be taken at once.
     pub fn pending(&self) -> u32 {
         self.pending.count.load(Ordering::Relaxed)
     }
@@ -539,12 +535,12 @@ mod tests {
 
     #[test]
     fn lines_that_are_written_apart_lie_apart() {
-        assert_eq!(size_of::<Token>(), 64);
-        assert_eq!(size_of::<UserSlot>() % 64, 0);
-        let policy = size_of::<Gate>().div_ceil(USERS);
-        assert!(size_of::<UserSlot>() + policy <= 576, "memory for each connection: {policy}");
+        assert_eq!(size_of::<Permit>(), 64);
+        assert_eq!(size_of::<SessionSlot>() % 64, 0);
+        let policy = size_of::<Gate>().div_ceil(SESSIONS);
+        assert!(size_of::<SessionSlot>() + policy <= 576, "memory for each connection: {policy}");
         let starts = [
-            core::mem::offset_of!(Region, beat),
+            core::mem::offset_of!(Region, heartbeat),
             core::mem::offset_of!(Region, pending),
             core::mem::offset_of!(Region, lock),
             core::mem::offset_of!(Region, extent),

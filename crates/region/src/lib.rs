@@ -1,13 +1,12 @@
-//! The shared-memory region: the one place where the preloaded library, the daemon and the
-//! command line meet.
+//! The shared-memory region: where the preloaded library, the daemon and the command line meet.
 //!
-//! The region is a file in memory that each process maps. It holds the policy's state, one slot
-//! for each user, the tokens that bound how many users are inside, settings, and counters. What
-//! is here is mechanism: the order of admission is decided in `headworks-policy`.
+//! The region is a file in memory that each process maps. It holds the policy's state, one slot for
+//! each session, the permits that bound how many sessions run, settings, and counters. This crate
+//! is mechanism: `headworks-policy` decides the order of admission.
 //!
-//! Rules that every function here keeps, because it runs inside somebody else's database:
-//! no allocation, no unbounded wait, no trust in what the memory says (indices are checked), and
-//! no shared cache line is written on the path that a user takes while fewer than P are inside.
+//! Every function here runs inside somebody else's database and keeps these rules: no allocation,
+//! no unbounded wait, no trust in what the memory says (indices are checked). Below P, a session's
+//! path writes no shared cache line.
 
 // The tests' regions are made by code that the tests in `tests` share.
 #[cfg(test)]
@@ -21,6 +20,7 @@ pub mod admission;
 pub mod cause;
 pub mod clock;
 pub mod control;
+pub mod declared_locks;
 pub mod entered;
 pub mod futex;
 pub mod held;
@@ -30,23 +30,22 @@ pub mod layout;
 pub mod lock;
 pub mod map;
 pub mod pause;
+mod permits;
 pub mod protocol;
 mod repair;
 pub mod rules;
+pub mod session;
 mod slots;
 pub mod snapshot;
 pub mod text;
 pub mod thread;
-mod tokens;
-pub mod user;
 mod waiting;
-pub mod words;
 
 pub use control::Mode;
 pub use entered::{Entered, PassReason};
 pub use layout::Region;
 pub use map::{Mapping, RegionError, View};
+pub use permits::{Waker, set_waker};
 pub use protocol::Protocol;
-pub use tokens::{Waker, set_waker};
-pub use user::{Pause, State, UserSlot};
+pub use session::{Pause, SessionSlot, State};
 pub use waiting::Wait;

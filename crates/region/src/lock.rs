@@ -1,10 +1,10 @@
 //! A lock in shared memory that survives the death of its owner.
 //!
-//! The word holds the owner's thread id and a bit that says whether somebody sleeps. The critical
-//! sections are a fraction of a microsecond, so a waiter spins a little, then sleeps in short
-//! naps. If the owner's thread is gone, the lock is taken over and the new owner learns that the
-//! state under it may be half changed. Nobody waits for long: after `PATIENCE` the attempt ends
-//! without the lock, and the caller lets its user pass.
+//! The word holds the owner's thread id, and a bit that says whether a thread sleeps. The critical
+//! sections take a fraction of a microsecond, so a waiter spins a little and then sleeps briefly.
+//! If the owner's thread is gone, the lock is taken over, and the new owner learns that the state
+//! may be half changed. After `TIMEOUT` an attempt ends without the lock, and the caller lets its
+//! session pass.
 
 use crate::{clock, futex, thread};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -12,12 +12,12 @@ use headworks_policy::Nanos;
 
 const SLEEPERS: u32 = 1 << 31;
 const SPINS: u32 = 200;
-const NAP: Nanos = Nanos::from_micros(500);
-const PATIENCE: Nanos = Nanos::from_millis(100);
+const MAX_SLEEP: Nanos = Nanos::from_micros(500);
+const TIMEOUT: Nanos = Nanos::from_millis(100);
 
-/// Patience when the daemon gives no sign of life: it may stand still with the lock in its hand.
-/// Long enough to notice an owner that is dead.
-const PATIENCE_STALE: Nanos = Nanos::from_millis(2);
+/// Timeout when the daemon sends no heartbeat: it may have been stopped while it held the lock.
+/// Long enough to notice a dead owner.
+const TIMEOUT_STALE: Nanos = Nanos::from_millis(2);
 
 /// This thread's id, cached.
 pub fn thread_id() -> u32 {
@@ -67,7 +67,7 @@ pub struct Held<'a> {
 
 impl RobustLock {
     /// Takes the lock, or gives up after a tenth of a second; much sooner if `stale` says that the
-    /// daemon gives no sign of life, which is only asked when the lock is not free.
+    /// daemon sends no heartbeat, which is only asked when the lock is not free.
     pub fn acquire(&self, stale: impl Fn(Nanos) -> bool) -> Option<Held<'_>> {
         let me = thread_id();
         for _ in 0..SPINS {
@@ -87,7 +87,7 @@ impl RobustLock {
     #[cold]
     fn acquire_slowly(&self, me: u32, stale: &dyn Fn(Nanos) -> bool) -> Option<Held<'_>> {
         let start = clock::now();
-        let patience = if stale(start) { PATIENCE_STALE } else { PATIENCE };
+        let timeout = if stale(start) { TIMEOUT_STALE } else { TIMEOUT };
         loop {
             // A sleeper that gets the lock leaves the bit set: there may be more of its kind.
             let word = self.0.load(Ordering::Relaxed);
@@ -103,11 +103,11 @@ impl RobustLock {
             }
             let owner = word & !SLEEPERS;
             let waited = clock::now().since(start);
-            if owner == me || waited >= patience {
+            if owner == me || waited >= timeout {
                 return None;
             }
             // Nobody has the number zero: somebody wrote over the word.
-            if waited > NAP && (owner == 0 || !thread_exists(owner)) {
+            if waited > MAX_SLEEP && (owner == 0 || !thread_exists(owner)) {
                 if self
                     .0
                     .compare_exchange(word, me | SLEEPERS, Ordering::Acquire, Ordering::Relaxed)
@@ -124,7 +124,7 @@ impl RobustLock {
                     .compare_exchange(word, asleep, Ordering::Relaxed, Ordering::Relaxed)
                     .is_ok()
             {
-                futex::wait(&self.0, asleep, NAP);
+                futex::wait(&self.0, asleep, MAX_SLEEP);
             }
         }
     }
@@ -133,8 +133,8 @@ impl RobustLock {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // What it guards may be half changed. The next one finds a word that names no owner, and
-            // takes the lock over as from one that died.
+            // What it guards may be half changed. The next one finds a word that names no owner,
+            // and takes the lock over as from one that died.
             self.lock.0.store(SLEEPERS, Ordering::Release);
             futex::wake(&self.lock.0, 1);
             return;

@@ -1,7 +1,7 @@
 //! Making, finding and mapping a region.
 
 use crate::clock;
-use crate::control::Beat;
+use crate::control::Heartbeat;
 use crate::held::HeldRequest;
 use crate::layout::{Header, MAGIC, Region, VERSION};
 use crate::snapshot::Snapshot;
@@ -136,9 +136,9 @@ impl View {
         self.0.held_records()
     }
 
-    /// The daemon's sign of life.
-    pub fn beat(&self) -> &Beat {
-        &self.0.beat
+    /// The daemon's heartbeat.
+    pub fn heartbeat(&self) -> &Heartbeat {
+        &self.0.heartbeat
     }
 }
 
@@ -178,8 +178,8 @@ impl Mapping {
     /// Makes a new region, readable and writable by its owner only.
     pub fn create(path: &CStr, owner: Option<(u32, u32)>) -> Result<Mapping, RegionError> {
         let file = create_file(path, size_of::<Region>(), owner)?;
-        // SAFETY: the file is as long as a `Region`, and every byte pattern is a valid one: it is made
-        // of integers, atomics and cells.
+        // SAFETY: the file is as long as a `Region`, and every byte pattern is a valid one: it is
+        // made of integers, atomics and cells.
         let region: &Region = unsafe { map(&file, libc::PROT_READ | libc::PROT_WRITE)? };
         let header = &region.header;
         header.pid_ns.store(own_pid_ns(), Ordering::Relaxed);

@@ -1,9 +1,8 @@
 //! Permits of sessions that do not work.
 //!
-//! P bounds the sessions that *work*: on a processor or in storage I/O. A session that is
-//! blocked, whose client thinks inside a transaction, or that runs for many times the usual
-//! length does not need its permit. It lends the permit, and another session is admitted. (The
-//! code calls a permit a token.)
+//! P bounds the sessions that *work*: on a processor or in storage I/O. A session that is blocked,
+//! whose client thinks inside a transaction, or that runs for many times the usual length does not
+//! need its permit. It lends the permit, and another session is admitted.
 //!
 //! * *Blocked* ([`Region::block`], from the hook that sees the wait begin): at once if a processor
 //!   is idle that others could use, else once the wait gets long. When the wait is over the
@@ -17,8 +16,8 @@
 use crate::clock;
 use crate::control::Mode;
 use crate::layout::{Counter, Region};
-use crate::tokens::{holder, named};
-use crate::user::{Pause, State, UserSlot};
+use crate::permits::{holder, named};
+use crate::session::{Pause, SessionSlot, State};
 use core::sync::atomic::{AtomicU16, Ordering};
 use headworks_policy::{Nanos, permit};
 
@@ -32,96 +31,96 @@ const CLIENT_IS_QUICK: Nanos = Nanos::from_millis(2);
 const ASLEEP_MAX: Nanos = Nanos::from_millis(20);
 
 impl Region {
-    /// A session whose token was lent goes on: at once, with a token if one is free, else without
+    /// A session whose permit was lent goes on: at once, with a permit if one is free, else without
     /// and owed one.
-    pub fn reenter(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    pub fn reenter(&self, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         if !self.control.enforcing() {
             slot.set_state(State::Passing);
             return;
         }
-        if self.is_quiet() && self.go_inside(slot) {
+        if self.is_quiet() && self.take_free_permit(slot) {
             return;
         }
-        slot.set_state(State::Overdraft);
+        slot.set_state(State::Owed);
         let first = self.locked(|gate, _| {
             // The thread that had the lock before may have rebuilt the queue and given the session
-            // a token.
-            if slot.state() != State::Overdraft {
+            // a permit.
+            if slot.state() != State::Owed {
                 return false;
             }
-            gate.owe(user);
+            gate.grant_next_first(session);
             self.is_quiet()
         });
         match first {
-            Some(true) => self.sweep(),
+            Some(true) => self.scan_permits(),
             Some(false) => {}
-            None => drop(slot.move_state(State::Overdraft, State::Passing)),
+            None => drop(slot.move_state(State::Owed, State::Passing)),
         }
-        if slot.state() == State::Overdraft {
+        if slot.state() == State::Owed {
             self.count(Counter::Overdraft);
         }
     }
 
-    /// A session is blocked in the middle of a request: it lends its token, at once or, while the
+    /// A session is blocked in the middle of a request: it lends its permit, at once or, while the
     /// processors are saturated, once the daemon finds that it takes long. It goes on through
     /// [`Region::unblock`]. Only for the thread that serves the session.
-    pub fn block(&self, user: u32, why: Pause) {
-        let Some(slot) = self.user(user) else { return };
+    pub fn block(&self, session: u32, why: Pause) {
+        let Some(slot) = self.session(session) else { return };
         slot.begin_pause(why, clock::now());
-        // One that is owed a token has none to keep, and is owed it again afterwards.
-        let owed = self.control.counts_working() && slot.state() == State::Overdraft;
+        // One that is owed a permit has none to keep, and is owed it again afterwards.
+        let owed = self.control.counts_working() && slot.state() == State::Owed;
         if self.control.lends_at_once() || owed {
-            self.lend(user, why);
+            self.lend(session, why);
         }
     }
 
     /// A session waits for what belongs to its request, in a call that its hook cannot cut in two:
-    /// the daemon lends its token if that takes long. It goes on through [`Region::unblock`]. Only
+    /// the daemon lends its permit if that takes long. It goes on through [`Region::unblock`]. Only
     /// for the thread that serves the session.
-    pub fn await_client(&self, slot: &UserSlot, now: Nanos) {
+    pub fn await_client(&self, slot: &SessionSlot, now: Nanos) {
         slot.begin_pause(Pause::Client, now);
     }
 
-    /// The token of a session that pauses, if it has one, is lent to others. The session goes on
+    /// The permit of a session that pauses, if it has one, is lent to others. The session goes on
     /// through [`Region::reenter`] or [`Region::unblock`]. Says whether it was working so far. Any
     /// thread may call it; the daemon does.
-    pub fn lend(&self, user: u32, why: Pause) -> bool {
-        let Some(slot) = self.user(user) else { return false };
+    pub fn lend(&self, session: u32, why: Pause) -> bool {
+        let Some(slot) = self.session(session) else { return false };
         if why == Pause::Client {
             slot.begin_pause(why, clock::now());
         }
-        let token = slot.token.load(Ordering::Acquire);
-        let was_owed = slot.state() == State::Overdraft;
-        let from = if was_owed { State::Overdraft } else { State::Inside };
+        let permit = slot.permit.load(Ordering::Acquire);
+        let was_owed = slot.state() == State::Owed;
+        let from = if was_owed { State::Owed } else { State::Running };
         if !slot.move_state(from, State::Lent) {
             return false;
         }
         if was_owed {
-            self.locked(|gate, _| gate.forgive(user));
+            self.locked(|gate, _| gate.clear_debt(session));
         }
         let counter = if why.is_blocked() { Counter::LentBlocked } else { Counter::Lent };
-        self.take_from(user, slot, token, counter);
+        self.take_from(session, slot, permit, counter);
         true
     }
 
-    /// Frees the token that a session had when it was last looked at, unless it has given that
+    /// Frees the permit that a session had when it was last looked at, unless it has given that
     /// one back itself.
-    fn take_from(&self, user: u32, slot: &UserSlot, word: u32, counter: Counter) -> bool {
-        let Some(token) = named(word) else { return false };
+    fn take_from(&self, session: u32, slot: &SessionSlot, word: u32, counter: Counter) -> bool {
+        let Some(permit) = named(word) else { return false };
         let taken =
-            slot.token.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        let freed = taken && self.free_token(user, token);
+            slot.permit.compare_exchange(word, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let freed = taken && self.free_permit(session, permit);
         if freed {
             self.count(counter);
         }
         freed
     }
 
-    /// What blocked a session is over: the time is counted, and if its token was lent it goes on at
-    /// once. Only for the thread that serves the session.
-    pub fn unblock(&self, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// What blocked a session is over: the time is counted, and if its permit was lent it goes on
+    /// at once. Only for the thread that serves the session.
+    pub fn unblock(&self, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         if slot.pause().is_blocked() {
             let since = Nanos(slot.paused_ns.swap(0, Ordering::Relaxed));
             if since > Nanos(0) {
@@ -131,30 +130,31 @@ impl Region {
             }
         }
         if slot.state() == State::Lent {
-            self.reenter(user);
+            self.reenter(session);
         }
     }
 
     /// A session runs for so long that it is not counted any more, until its turn ends. Says
-    /// whether it had a token. For the daemon.
-    pub fn outgrow(&self, user: u32) -> bool {
-        let Some(slot) = self.user(user) else { return false };
-        let token = slot.token.load(Ordering::Acquire);
-        slot.move_state(State::Inside, State::Long)
-            && self.take_from(user, slot, token, Counter::Outgrown)
+    /// whether it had a permit. For the daemon.
+    pub fn outgrow(&self, session: u32) -> bool {
+        let Some(slot) = self.session(session) else { return false };
+        let permit = slot.permit.load(Ordering::Acquire);
+        slot.move_state(State::Running, State::Long)
+            && self.take_from(session, slot, permit, Counter::Outgrown)
     }
 
-    /// Takes the tokens of sessions that hold one without using it, and of requests that run for
-    /// longer than `long`. For the daemon; it looks at no session that holds no token, and at
+    /// Takes the permits of sessions that hold one without using it, and of requests that run for
+    /// longer than `long`. For the daemon; it looks at no session that holds no permit, and at
     /// none unless others wait.
     pub fn lend_unused(&self, now: Nanos, long: Nanos) {
         if self.is_quiet() {
             return;
         }
         let counts_working = self.control.counts_working();
-        for token in 0..self.control.limit() {
-            let Some(user) = holder(self, token) else { continue };
-            let Some(slot) = self.user(user).filter(|slot| slot.state() == State::Inside) else {
+        for permit in 0..self.control.limit() {
+            let Some(session) = holder(self, permit) else { continue };
+            let Some(slot) = self.session(session).filter(|slot| slot.state() == State::Running)
+            else {
                 continue;
             };
             let pause = slot.pause();
@@ -164,41 +164,41 @@ impl Region {
             match pause {
                 // Its own hooks do this; they cannot where the server waits in a call that is not
                 // hooked, or that cannot be cut in two.
-                Pause::Thinking if paused > self.keeps_for(slot) => drop(self.lend(user, pause)),
+                Pause::Thinking if paused > self.keeps_for(slot) => drop(self.lend(session, pause)),
                 Pause::Thinking => {}
                 Pause::Client if slot.is_paused() && paused > self.keeps_for_client() => {
-                    self.lend(user, pause);
+                    self.lend(session, pause);
                 }
                 _ if !counts_working => {}
-                Pause::Asleep if paused > ASLEEP_MAX => drop(self.lend(user, pause)),
+                Pause::Asleep if paused > ASLEEP_MAX => drop(self.lend(session, pause)),
                 Pause::Asleep => {}
                 _ if slot.is_paused() && (at_once || paused > long) => {
-                    self.lend(user, pause);
+                    self.lend(session, pause);
                 }
-                _ if runs > long && !slot.is_paused() => drop(self.outgrow(user)),
+                _ if runs > long && !slot.is_paused() => drop(self.outgrow(session)),
                 _ => {}
             }
         }
     }
 
-    /// Sessions that hold a token and work.
+    /// Sessions that hold a permit and work.
     pub fn working(&self) -> u32 {
-        let works = |token| {
-            let slot = holder(self, token).and_then(|user| self.user(user));
+        let works = |permit| {
+            let slot = holder(self, permit).and_then(|session| self.session(session));
             slot.is_some_and(|slot| {
-                slot.state() == State::Inside
+                slot.state() == State::Running
                     && slot.pause() != Pause::Thinking
                     && !slot.is_paused()
             })
         };
-        (0..self.control.limit()).filter(|&token| works(token)).count() as u32
+        (0..self.control.limit()).filter(|&permit| works(permit)).count() as u32
     }
 
     /// How long the requests of the quickest tenth of the sessions usually run: the mean of a
     /// session that is no longer than nine tenths of the others'. `None` if none has run any.
     pub fn usual_run(&self) -> Option<Nanos> {
-        let usual = |user| {
-            let slot = self.user(user).filter(|slot| slot.state() != State::Free)?;
+        let usual = |session| {
+            let slot = self.session(session).filter(|slot| slot.state() != State::Free)?;
             Some(slot.run_us.load(Ordering::Relaxed)).filter(|&us| us > 0)
         };
         let mut usual: Vec<u16> = (0..self.high_water()).filter_map(usual).collect();
@@ -207,7 +207,7 @@ impl Region {
     }
 
     /// How long a session keeps its permit once its client has begun to think.
-    pub fn keeps_for(&self, slot: &UserSlot) -> Nanos {
+    pub fn keeps_for(&self, slot: &SessionSlot) -> Nanos {
         let limit = self.control.idle_limit();
         if !self.control.counts_working() {
             return limit;
@@ -225,13 +225,13 @@ impl Region {
 
     /// A statement is answered, and its transaction goes on: the client thinks. Only for the
     /// thread that serves the session.
-    pub fn begin_gap(&self, slot: &UserSlot, now: Nanos) {
+    pub fn begin_gap(&self, slot: &SessionSlot, now: Nanos) {
         slot.begin_pause(Pause::Thinking, now);
     }
 
     /// The next statement has come: learns how long the client has thought. Only for the thread
     /// that serves the session.
-    pub fn end_gap(&self, slot: &UserSlot, now: Nanos) {
+    pub fn end_gap(&self, slot: &SessionSlot, now: Nanos) {
         if slot.pause() == Pause::Thinking {
             let began = Nanos(slot.paused_ns.load(Ordering::Relaxed));
             learn(&slot.gap_us, now.since(began));
@@ -253,7 +253,7 @@ fn learn(mean_us: &AtomicU16, sample: Nanos) {
     mean_us.store(after.min(u32::from(u16::MAX)) as u16, Ordering::Relaxed);
 }
 
-impl UserSlot {
+impl SessionSlot {
     fn begin_pause(&self, why: Pause, now: Nanos) {
         self.paused_ns.store(now.0, Ordering::Relaxed);
         self.pause.store(why as u32, Ordering::Relaxed);

@@ -16,7 +16,8 @@ pub enum Protocol {
     Redis = 2,
     /// memcached, text or binary: event loops, too.
     Memcached = 3,
-    /// MongoDB's wire protocol: a thread for each connection, or event loops where [`Region::pooled`] says so.
+    /// MongoDB's wire protocol: a thread for each connection, or event loops where
+    /// [`Region::pooled`] says so.
     MongoDb = 4,
     /// Nothing is known of it: data that arrives after an answer is a request. A thread for each
     /// connection.
@@ -56,7 +57,8 @@ impl Region {
         Protocol::from_word(self.header.protocol.load(Ordering::Relaxed))
     }
 
-    /// Whether few threads of the server take turns with all connections, so that none of them may be held.
+    /// Whether few threads of the server take turns with all connections, so that none of them may
+    /// be held.
     pub fn pooled(&self) -> bool {
         self.header.pooled.load(Ordering::Relaxed) != 0
     }

@@ -1,41 +1,41 @@
-//! Putting right what threads left that were killed or stopped in the middle of something.
+//! Repairs what threads left behind that were killed or stopped in the middle of an operation.
 //!
 //! # Where a thread may die
-//! Of what is done under the lock, whoever takes it next makes everything anew that follows from the
-//! slots and the tokens (`rebuild`): the queue, the debts of tokens, the count of those beyond P.
-//! Three things do not follow from them, and each step of giving a token is ordered so that they can
+//! Most state under the lock follows from the slots and the permits: the queue, the debts of
+//! permits, the count of permits beyond P. The next owner of the lock rebuilds it (`rebuild`).
+//! Three things do not follow from them. Each step of granting a permit is ordered so that they can
 //! be told apart:
 //!
-//! * *A token in the hand* has a mark of its own ([`HAND`]). Nobody else can have one in hand while
-//!   the lock is held, so all of them are free.
-//! * *A token that is booked on a user which has not been told*: its slot names the token and its
-//!   state says that it waits, or is owed one. It is told.
-//! * *A token that no slot knows of*, or one whose user has no use for it: a thread was killed after
-//!   it had taken the token and before its slot said so, or between forgetting it and freeing it. A
-//!   thread that is alive may be at that very point, so the daemon looks twice ([`Region::reclaim`]).
+//! * *A permit in transfer* has an owner id of its own ([`IN_TRANSFER`]). Only the owner of the
+//!   lock has permits in transfer, so all of them are free.
+//! * *A permit that is assigned to a session which was not woken*: its slot names the permit, and
+//!   its state says that it is queued or owed one. It is woken.
+//! * *A permit that no slot names*, or whose session does not need it: a thread was killed between
+//!   taking the permit and writing its slot, or between clearing its slot and freeing the permit. A
+//!   live thread may be at that very point, so the daemon checks twice ([`Region::reclaim`]).
 //!
-//! What was killed without the lock in its hand changes nothing but its own slot and tokens; the
-//! slot is given back by the daemon once its process or thread is gone.
+//! A thread that is killed without the lock has changed nothing but its own slot and permit. The
+//! daemon frees the slot once the process or thread is gone.
 //!
 //! # Where the queue may be wrong
-//! A user that does not get the lock is let pass all the same, and its entry may stay in the queue.
-//! Whoever comes upon such an entry drops it, but until then it counts as one who needs a token, and
-//! nobody enters without the lock. Hence the second part of [`Region::reclaim`].
+//! A session that does not get the lock passes, and its entry may stay in the queue. Whoever finds
+//! such an entry drops it. Until then it counts as a session that needs a permit, and no session is
+//! admitted without the lock. The second part of [`Region::reclaim`] removes it.
 
-use crate::control::TOKENS;
+use crate::control::PERMITS;
 use crate::layout::{Counter, Region};
-use crate::tokens::{BUSY, HAND, Wakes};
-use crate::user::State;
+use crate::permits::{BUSY, IN_TRANSFER, Wakes};
+use crate::session::State;
 use core::sync::atomic::Ordering;
 use headworks_policy::gate::Gate;
 use headworks_policy::wrr::ClassShare;
 
-/// Users or tokens that are looked at while the lock is held once: some microseconds.
+/// Sessions or permits that are checked under one hold of the lock: some microseconds.
 const SLICE: usize = 128;
 
 impl Region {
-    /// Makes the policy's state anew from the users' slots and the tokens, after somebody died while
-    /// changing it. Debts in requests are lost. The lock is held.
+    /// Rebuilds the policy's state from the sessions' slots and the permits, after a thread died
+    /// while it changed it. Debts in requests are lost. The lock is held.
     #[cold]
     pub(crate) fn rebuild(&self, gate: &mut Gate, wakes: &mut Wakes<'_>) {
         gate.clear();
@@ -45,72 +45,73 @@ impl Region {
             let shared = slot.shared.load(Ordering::Relaxed) != 0;
             gate.wrr.set_share(class, ClassShare::from_words(weight, shared));
         }
-        for token in 0..TOKENS as u32 {
-            if self.release(token, HAND) {
+        for permit in 0..PERMITS as u32 {
+            if self.release(permit, IN_TRANSFER) {
                 self.count(Counter::Reclaimed);
             }
         }
-        for (user, slot) in self.users[..self.high_water() as usize].iter().enumerate() {
-            let user = user as u32;
-            gate.wrr.join(user, slot.class.load(Ordering::Relaxed));
-            let booked = self.own_token(user, slot.token.load(Ordering::Acquire)).is_some();
+        for (session, slot) in self.sessions[..self.high_water() as usize].iter().enumerate() {
+            let session = session as u32;
+            gate.wrr.join(session, slot.class.load(Ordering::Relaxed));
+            let booked = self.own_permit(session, slot.permit.load(Ordering::Acquire)).is_some();
             match slot.state() {
-                State::Waiting if booked => {
+                State::Queued if booked => {
                     slot.accounted.store(1, Ordering::Relaxed);
-                    // Unless it has gone on by itself: it then gives the token back when it leaves.
-                    if slot.move_state(State::Waiting, State::Inside) {
-                        wakes.push(user);
+                    // Unless it went on by itself: it then gives the permit back when it leaves.
+                    if slot.move_state(State::Queued, State::Running) {
+                        wakes.push(session);
                     }
                 }
-                State::Waiting => gate.wrr.arrive(user),
-                State::Overdraft if booked => {
-                    slot.move_state(State::Overdraft, State::Inside);
+                State::Queued => gate.wrr.arrive(session),
+                State::Owed if booked => {
+                    slot.move_state(State::Owed, State::Running);
                 }
-                State::Overdraft => gate.owe(user),
+                State::Owed => gate.grant_next_first(session),
                 _ => {}
             }
         }
         self.count_excess();
-        // Who comes under the same lock has to know that others need a token. These get one as soon
-        // as it is released.
-        self.publish(gate);
+        // Whoever acts under the same lock has to know that sessions need a permit. They are
+        // granted one as soon as the lock is released.
+        self.publish_pending(gate);
     }
 
-    /// Frees the tokens whose owners do not know of them or have no use for them: somebody was
-    /// killed between two steps. `seen` is what the last look found; only a token that looks
-    /// orphaned twice is freed, because a user writes its slot a moment after the token.
+    /// Frees permits whose owners do not name them or do not need them: a thread was killed between
+    /// two steps. A session writes its slot a moment after the permit, so a permit is freed only if
+    /// two checks in a row find it orphaned. `seen` holds what the last check found.
     ///
-    /// Then makes the queue agree with what the users do. Called by the daemon every second; without
-    /// the lock nothing is done.
-    pub fn reclaim(&self, seen: &mut [u32; TOKENS]) {
-        let mut go_on = true;
-        let mut slices = (0..TOKENS).step_by(SLICE);
-        while let Some(from) = slices.next().filter(|_| go_on) {
-            go_on = self.reclaim_tokens(seen, from..TOKENS.min(from + SLICE));
+    /// Then makes the queue agree with the sessions' states. Called by the daemon every second.
+    /// Does nothing if the lock is busy.
+    pub fn reclaim(&self, seen: &mut [u32; PERMITS]) {
+        let mut got_lock = true;
+        let mut slices = (0..PERMITS).step_by(SLICE);
+        while let Some(from) = slices.next().filter(|_| got_lock) {
+            got_lock = self.reclaim_permits(seen, from..PERMITS.min(from + SLICE));
         }
-        let users = self.high_water();
-        let mut slices = (0..users).step_by(SLICE);
-        // Whoever has the lock for long keeps the daemon from nothing else.
-        while let Some(from) = slices.next().filter(|_| go_on) {
-            let slice = from..users.min(from + SLICE as u32);
-            slice.clone().for_each(|user| self.find_slot_again(user));
-            let done = self.locked(|gate, _| slice.for_each(|user| self.reconcile(gate, user)));
-            go_on = done.is_some();
+        let sessions = self.high_water();
+        let mut slices = (0..sessions).step_by(SLICE);
+        // A lock that is held for long does not delay the daemon's other work.
+        while let Some(from) = slices.next().filter(|_| got_lock) {
+            let slice = from..sessions.min(from + SLICE as u32);
+            slice.clone().for_each(|session| self.find_slot_again(session));
+            let done =
+                self.locked(|gate, _| slice.for_each(|session| self.reconcile(gate, session)));
+            got_lock = done.is_some();
         }
-        self.sweep();
+        self.scan_permits();
     }
 
-    /// Says whether the lock was to be had.
-    fn reclaim_tokens(&self, seen: &mut [u32; TOKENS], slice: core::ops::Range<usize>) -> bool {
+    /// Returns whether it got the lock.
+    fn reclaim_permits(&self, seen: &mut [u32; PERMITS], slice: core::ops::Range<usize>) -> bool {
         let done = self.locked(|_, _| {
             for at in slice {
-                let token = &self.tokens[at];
-                let word = token.word.load(Ordering::SeqCst);
-                let mark = word & !BUSY;
-                let orphan = word & BUSY != 0 && !self.is_held(at as u32, mark);
-                // Nobody but the one with the lock has a token in hand.
-                let lost = orphan && (seen[at] == word || mark == HAND);
-                if lost && self.release(at as u32, mark) {
+                let permit = &self.permits[at];
+                let word = permit.word.load(Ordering::SeqCst);
+                let owner = word & !BUSY;
+                let orphan = word & BUSY != 0 && !self.is_held(at as u32, owner);
+                // Only the owner of the lock has permits in transfer.
+                let lost = orphan && (seen[at] == word || owner == IN_TRANSFER);
+                if lost && self.release(at as u32, owner) {
                     self.count(Counter::Reclaimed);
                 }
                 seen[at] = if orphan { word } else { 0 };
@@ -119,32 +120,32 @@ impl Region {
         done.is_some()
     }
 
-    /// Whether the user with this mark has the token, and in a state in which it will give it back.
-    fn is_held(&self, token: u32, mark: u32) -> bool {
-        let Some(slot) = self.user(mark) else { return false };
-        slot.token.load(Ordering::Acquire) == token + 1
+    /// Whether this session has the permit and is in a state in which it will give it back.
+    fn is_held(&self, permit: u32, owner: u32) -> bool {
+        let Some(slot) = self.session(owner) else { return false };
+        slot.permit.load(Ordering::Acquire) == permit + 1
             && !matches!(slot.state(), State::Free | State::Idle | State::Lent | State::Long)
     }
 
-    /// Makes the queue's entries for a user agree with its state. The lock is held.
+    /// Makes the queue's entries for a session agree with its state. The lock is held.
     ///
-    /// A user that changes its state at this moment takes the lock next: nothing that it finds then
-    /// is done a second time.
-    fn reconcile(&self, gate: &mut Gate, user: u32) {
-        let Some(slot) = self.user(user) else { return };
+    /// A session that changes its state at this moment takes the lock next. What it finds done then
+    /// is not done again.
+    fn reconcile(&self, gate: &mut Gate, session: u32) {
+        let Some(slot) = self.session(session) else { return };
         let state = slot.state();
-        let (waiting, owed) = (gate.wrr.is_waiting(user), gate.is_owed(user));
-        if owed && state != State::Overdraft {
-            gate.forgive(user);
+        let (waiting, owed) = (gate.wrr.is_waiting(session), gate.is_owed(session));
+        if owed && state != State::Owed {
+            gate.clear_debt(session);
         }
         match state {
-            State::Waiting if !waiting => gate.wrr.arrive(user),
-            State::Overdraft if !owed => gate.owe(user),
-            State::Waiting => {}
+            State::Queued if !waiting => gate.wrr.arrive(session),
+            State::Owed if !owed => gate.grant_next_first(session),
+            State::Queued => {}
             // In its turn, and backlogged until that ends.
-            State::Inside | State::Overdraft | State::Lent | State::Long if !waiting => {}
+            State::Running | State::Owed | State::Lent | State::Long if !waiting => {}
             // It is no longer backlogged either.
-            _ => drop(gate.wrr.withdraw(user)),
+            _ => drop(gate.wrr.withdraw(session)),
         }
     }
 }

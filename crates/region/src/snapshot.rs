@@ -1,23 +1,23 @@
-//! A copy of the region for people and machines: what `status`, `top` and the daemon look at.
+//! A copy of the region, for `status`, `top` and the daemon.
 //!
-//! Taken without stopping anybody: each number is exact for some moment during the copying, not
-//! all for the same.
+//! Taken without stopping any thread: each number is exact for some moment during the copying, but
+//! not all for the same one.
 
 use crate::control::Settings;
 use crate::entered::PassReason;
 use crate::layout::{COUNTERS, Region};
 use crate::protocol::Protocol;
-use crate::user::{Encryption, Pause, State, UserSlot};
+use crate::session::{Encryption, Pause, SessionSlot, State};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
 use headworks_policy::histogram::BUCKETS;
 
-/// One user.
+/// One session.
 #[derive(Clone, Debug)]
-pub struct UserView {
+pub struct SessionView {
     /// Index of its slot.
-    pub user: u32,
-    /// Which user of this slot it is.
+    pub session: u32,
+    /// Which session of this slot it is.
     pub generation: u32,
     /// What it does.
     pub state: State,
@@ -31,7 +31,7 @@ pub struct UserView {
     pub holding: u32,
     /// Requests issued in the current turn.
     pub used: u32,
-    /// Why it was last let pass.
+    /// Why it last passed.
     pub pass_reason: Option<PassReason>,
     /// Process and thread that serve it.
     pub thread: (u32, u32),
@@ -45,9 +45,9 @@ pub struct UserView {
     pub encryption: Encryption,
     /// When it connected.
     pub connected: Nanos,
-    /// When the request in hand arrived.
+    /// When the current request arrived.
     pub arrived: Nanos,
-    /// When the request in hand was admitted.
+    /// When the current request was admitted.
     pub admitted: Nanos,
     /// Why it does not work at the moment, and since when.
     pub pause: (Pause, Nanos),
@@ -61,7 +61,7 @@ pub struct UserView {
     pub latency_max: Nanos,
 }
 
-/// Counters of a user or a class.
+/// Counters of a session or a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Requests answered.
@@ -70,7 +70,7 @@ pub struct Totals {
     pub turns: u64,
     /// Requests that waited.
     pub queued: u64,
-    /// Requests let pass without a token.
+    /// Requests that passed without a permit.
     pub passed: u64,
     /// Sum of the waits.
     pub wait: Nanos,
@@ -92,7 +92,7 @@ impl Totals {
     }
 }
 
-/// One class: its living users and those that left.
+/// One class: its sessions, and totals that include those that ended.
 #[derive(Clone, Debug)]
 pub struct ClassView {
     /// Its index.
@@ -101,12 +101,12 @@ pub struct ClassView {
     pub name: String,
     /// Its weight.
     pub weight: f64,
-    /// Its users share the weight.
+    /// Its sessions share the weight.
     pub shared: bool,
     /// Fraction of its requests that may take so long at most, if it has a target.
     pub target: Option<(f64, Nanos)>,
-    /// Living users.
-    pub users: u32,
+    /// Its connected sessions.
+    pub sessions: u32,
     /// Of them, inside.
     pub inside: u32,
     /// Of them, waiting.
@@ -128,18 +128,19 @@ pub struct Snapshot {
     pub settings: Settings,
     /// What the server speaks.
     pub protocol: Protocol,
-    /// Users beyond P that the stall detector lets in.
+    /// Sessions that the stall detector admits beyond P.
     pub bonus: u32,
-    /// The daemon gives no sign of life.
+    /// The daemon sends no heartbeat.
     pub stale: bool,
     /// Process of the daemon; zero if there never was one.
     pub daemon: u32,
     /// Process of the database.
     pub server: u32,
-    /// That process uses the region of another version: see [`crate::control::Beat::ungoverned`].
+    /// That process uses the region of another version: see
+    /// [`crate::control::Heartbeat::ungoverned`].
     pub ungoverned: bool,
     /// Everybody connected.
-    pub users: Vec<UserView>,
+    pub sessions: Vec<SessionView>,
     /// Every class that has a name.
     pub classes: Vec<ClassView>,
     /// Name, meaning and value.
@@ -150,9 +151,9 @@ impl Region {
     /// Copies everything out.
     pub fn snapshot(&self, now: Nanos) -> Snapshot {
         let mut snapshot = self.figures(now);
-        for view in &mut snapshot.users {
-            let Some(slot) = self.user(view.user) else { break };
-            // Unless it is somebody else's by now.
+        for view in &mut snapshot.sessions {
+            let Some(slot) = self.session(view.session) else { break };
+            // Unless it belongs to another session by now.
             if word(&slot.generation) != view.generation {
                 continue;
             }
@@ -162,8 +163,8 @@ impl Region {
         snapshot
     }
 
-    /// Copies everything out but what users call themselves: with thousands of them, most of the
-    /// time goes there.
+    /// Copies everything but the sessions' names: with thousands of sessions most of the time goes
+    /// there.
     pub fn figures(&self, now: Nanos) -> Snapshot {
         let mut classes: Vec<ClassView> = Vec::new();
         for (class, slot) in self.classes.iter().enumerate() {
@@ -181,7 +182,7 @@ impl Region {
                     let quantile = f64::from(word(&slot.target_ppm).min(1_000_000)) / 1e6;
                     (quantile, Nanos::from_micros(u64::from(word(&slot.target_us))))
                 }),
-                users: 0,
+                sessions: 0,
                 inside: 0,
                 waiting: 0,
                 totals: Totals {
@@ -199,31 +200,31 @@ impl Region {
             self.histograms.add_to(class, self.high_water(), &mut view.wait, &mut view.latency);
             classes.push(view);
         }
-        let mut users = Vec::new();
-        for user in 0..self.high_water() {
-            let Some(slot) = self.user(user) else { break };
+        let mut sessions = Vec::new();
+        for session in 0..self.high_water() {
+            let Some(slot) = self.session(session) else { break };
             if slot.state() == State::Free {
                 continue;
             }
-            let view = user_view(user, slot);
+            let view = session_view(session, slot);
             if let Some(class) = classes.iter_mut().find(|class| class.class == view.class) {
-                class.users += 1;
+                class.sessions += 1;
                 class.inside += u32::from(is_inside(view.state));
-                class.waiting += u32::from(view.state == State::Waiting);
+                class.waiting += u32::from(view.state == State::Queued);
                 class.totals.add(&view.totals);
             }
-            users.push(view);
+            sessions.push(view);
         }
         Snapshot {
             now,
             settings: self.control.settings(),
             protocol: self.protocol(),
             bonus: self.control.bonus(),
-            stale: self.beat.stale(now),
-            daemon: word(&self.beat.daemon),
-            server: word(&self.beat.server),
-            ungoverned: self.beat.ungoverned(),
-            users,
+            stale: self.heartbeat.stale(now),
+            daemon: word(&self.heartbeat.daemon),
+            server: word(&self.heartbeat.server),
+            ungoverned: self.heartbeat.ungoverned(),
+            sessions,
             classes,
             counters: COUNTERS
                 .iter()
@@ -232,20 +233,21 @@ impl Region {
         }
     }
 
-    /// Requests that ended with a place held, over all users that ever were: what the stall
-    /// detector watches. Those that need no place (administrators) are no sign that places move.
+    /// Requests that ended with a permit, over all sessions that ever were: what the stall detector
+    /// watches. Sessions that need no permit (administrators) do not show that permits move.
     pub fn completed(&self) -> u64 {
         (0..self.high_water())
-            .filter_map(|user| self.user(user))
+            .filter_map(|session| self.session(session))
             .map(|slot| u64::from(word(&slot.progress)))
             .sum()
     }
 
-    /// Turns that ended, requests that were answered and the time that these were inside, over all users that ever
-    /// were: what the tuner of P watches. A user that leaves may count twice or not at all for a moment.
+    /// Turns that ended, requests that were answered and the time that these were inside, over all
+    /// sessions that ever were: what the tuner of P watches. A session that leaves may count twice
+    /// or not at all for a moment.
     pub fn work(&self) -> Totals {
         let served = (0..self.high_water())
-            .filter_map(|user| self.user(user))
+            .filter_map(|session| self.session(session))
             .filter(|slot| slot.state() != State::Free)
             .map(|slot| (&slot.served.turns, &slot.served.requests, &slot.served.run_ns));
         let departed = self.classes.iter().map(|class| &class.departed);
@@ -259,26 +261,27 @@ impl Region {
         work
     }
 
-    /// Users that have a request in hand, waiting or inside.
+    /// Sessions with a current request, queued or running.
     pub fn active(&self) -> u32 {
-        let active = |user| {
-            self.user(user).is_some_and(|slot| {
-                matches!(slot.state(), State::Waiting | State::Lent) || is_inside(slot.state())
+        let active = |session| {
+            self.session(session).is_some_and(|slot| {
+                matches!(slot.state(), State::Queued | State::Lent) || is_inside(slot.state())
             })
         };
-        (0..self.high_water()).filter(|&user| active(user)).count() as u32
+        (0..self.high_water()).filter(|&session| active(session)).count() as u32
     }
 
-    /// Users that wait right now.
+    /// Queued sessions.
     pub fn waiting(&self) -> u32 {
-        let waiting = |user| self.user(user).is_some_and(|slot| slot.state() == State::Waiting);
-        (0..self.high_water()).filter(|&user| waiting(user)).count() as u32
+        let waiting =
+            |session| self.session(session).is_some_and(|slot| slot.state() == State::Queued);
+        (0..self.high_water()).filter(|&session| waiting(session)).count() as u32
     }
 }
 
-/// Whether a user in this state is being served.
+/// Whether a session in this state has been admitted.
 pub fn is_inside(state: State) -> bool {
-    matches!(state, State::Inside | State::Overdraft | State::Passing | State::Long)
+    matches!(state, State::Running | State::Owed | State::Passing | State::Long)
 }
 
 fn word(cell: &AtomicU32) -> u32 {
@@ -289,10 +292,10 @@ fn long(cell: &AtomicU64) -> u64 {
     cell.load(Ordering::Relaxed)
 }
 
-fn user_view(user: u32, slot: &UserSlot) -> UserView {
+fn session_view(session: u32, slot: &SessionSlot) -> SessionView {
     let served = &slot.served;
-    UserView {
-        user,
+    SessionView {
+        session,
         generation: word(&slot.generation),
         state: slot.state(),
         class: word(&slot.class),

@@ -15,7 +15,7 @@ pub struct Words {
     pub(crate) id: Cell<u32>,
     /// It is inside a hook.
     pub in_hook: Cell<bool>,
-    /// User whose request it serves, plus one; zero if it serves none.
+    /// Session whose request it serves, plus one; zero if it serves none.
     pub serving: Cell<u32>,
     /// Its account for I/O, if that account names it.
     pub account: Cell<u16>,

@@ -4,8 +4,8 @@
 #[allow(dead_code)] // each test program uses a part of it
 mod common;
 
-use common::{enforcing, region, stop_beating, user};
-use headworks_policy::{Nanos, USERS};
+use common::{enforcing, region, session, stop_beating};
+use headworks_policy::{Nanos, SESSIONS};
 use headworks_region::control::{Mode, Settings};
 use headworks_region::layout::Counter;
 use headworks_region::{Entered, PassReason, Region, State, clock};
@@ -30,19 +30,19 @@ fn at_most_p_are_inside_and_everybody_gets_through() {
         for seed in 0..24u64 {
             let (inside, most, turns) = (&inside, &most, &turns);
             scope.spawn(move || {
-                let user = user(region);
+                let session = session(region);
                 for turn in 0..150 {
-                    let entered = region.enter(user, clock::now());
+                    let entered = region.enter(session, clock::now());
                     assert!(!matches!(entered, Entered::Passed(_)), "{entered:?}");
                     let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
                     most.fetch_max(now, Ordering::SeqCst);
                     spin((seed * 7 + turn) % 30);
                     inside.fetch_sub(1, Ordering::SeqCst);
-                    region.spend(region.user(user).unwrap());
-                    region.leave(user);
+                    region.spend(region.session(session).unwrap());
+                    region.leave(session);
                     turns.fetch_add(1, Ordering::Relaxed);
                 }
-                region.unregister(user);
+                region.unregister(session);
             });
         }
     });
@@ -55,9 +55,9 @@ fn at_most_p_are_inside_and_everybody_gets_through() {
 fn below_p_only_ones_own_cache_lines_are_written() {
     let region = enforcing(8);
     stop_beating(region);
-    let users: Vec<u32> = (0..6).map(|_| user(region)).collect();
-    for &user in &users {
-        region.enter(user, clock::now());
+    let sessions: Vec<u32> = (0..6).map(|_| session(region)).collect();
+    for &session in &sessions {
+        region.enter(session, clock::now());
     }
     let bytes = || {
         let start = std::ptr::from_ref::<Region>(region).cast::<u8>();
@@ -65,13 +65,13 @@ fn below_p_only_ones_own_cache_lines_are_written() {
         unsafe { std::slice::from_raw_parts(start, size_of::<Region>()) }.to_vec()
     };
     let address = |thing: usize| thing - std::ptr::from_ref::<Region>(region) as usize;
-    // The lines that a user's requests change outside its own slot.
+    // The lines that a session's requests change outside its own slot.
     let written_by = |me: u32| -> BTreeSet<usize> {
         region.leave(me);
         let before = bytes();
-        let slot = region.user(me).unwrap();
+        let slot = region.session(me).unwrap();
         let place = address(std::ptr::from_ref(slot) as usize);
-        let own = place..place + size_of::<headworks_region::UserSlot>();
+        let own = place..place + size_of::<headworks_region::SessionSlot>();
         for round in 0..100 {
             assert_eq!(region.enter(me, clock::now()), Entered::AtOnce);
             region.spend(slot);
@@ -92,32 +92,32 @@ fn below_p_only_ones_own_cache_lines_are_written() {
         region.enter(me, clock::now());
         changed
     };
-    let (first, second) = (written_by(users[2]), written_by(users[3]));
+    let (first, second) = (written_by(sessions[2]), written_by(sessions[3]));
     // One line of the class's histogram each.
     assert!(first.len() <= 2 && second.len() <= 2, "{first:?} {second:?}");
-    // The counter of lent tokens is written by the lending above, and by nothing else.
+    // The counter of lent permits is written by the lending above, and by nothing else.
     assert!(first.intersection(&second).count() <= 1, "{first:?} {second:?}");
     assert_eq!(region.counter(Counter::Lent), 100);
     assert_eq!(region.counter(Counter::Overdraft), 0);
 }
 
-/// Starts a thread that enters as a new user while P is exhausted, and waits until it waits.
+/// Starts a thread that enters as a new session while P is exhausted, and waits until it waits.
 fn held<'scope, 'env>(
     scope: &'scope std::thread::Scope<'scope, 'env>,
     region: &'static Region,
 ) -> (u32, std::thread::ScopedJoinHandle<'scope, (Entered, Duration)>) {
-    let user = user(region);
+    let session = session(region);
     let handle = scope.spawn(move || {
         let start = Instant::now();
-        (region.enter(user, clock::now()), start.elapsed())
+        (region.enter(session, clock::now()), start.elapsed())
     });
-    while region.user(user).unwrap().state() != State::Waiting {
+    while region.session(session).unwrap().state() != State::Queued {
         std::thread::yield_now();
     }
-    (user, handle)
+    (session, handle)
 }
 
-/// Whether a held user got a place in the end, even in the moment between queueing and sleeping.
+/// Whether a held session got a place in the end, even in the moment between queueing and sleeping.
 fn admitted(waiter: std::thread::ScopedJoinHandle<'_, (Entered, Duration)>) -> bool {
     matches!(waiter.join().unwrap().0, Entered::Waited | Entered::AtOnce)
 }
@@ -125,7 +125,7 @@ fn admitted(waiter: std::thread::ScopedJoinHandle<'_, (Entered, Duration)>) -> b
 #[test]
 fn a_stale_daemon_lets_everybody_pass_within_a_second() {
     let region = enforcing(1);
-    region.enter(user(region), clock::now());
+    region.enter(session(region), clock::now());
     std::thread::scope(|scope| {
         let (_, waiter) = held(scope, region);
         stop_beating(region);
@@ -134,7 +134,7 @@ fn a_stale_daemon_lets_everybody_pass_within_a_second() {
         assert!(took < Duration::from_secs(1), "{took:?}");
         // The next one does not even queue.
         let start = Instant::now();
-        assert_eq!(region.enter(user(region), clock::now()), Entered::Passed(PassReason::Stale));
+        assert_eq!(region.enter(session(region), clock::now()), Entered::Passed(PassReason::Stale));
         assert!(start.elapsed() < Duration::from_millis(50));
     });
     assert_eq!(region.counter(Counter::Stale), 2);
@@ -143,7 +143,7 @@ fn a_stale_daemon_lets_everybody_pass_within_a_second() {
 #[test]
 fn an_opened_gate_lets_everybody_pass_in_turn() {
     let region = enforcing(1);
-    region.enter(user(region), clock::now());
+    region.enter(session(region), clock::now());
     std::thread::scope(|scope| {
         let waiters: Vec<_> = (0..20).map(|_| held(scope, region)).collect();
         let start = Instant::now();
@@ -166,7 +166,7 @@ fn a_hold_ends_at_its_limit() {
         hold_max: Nanos::from_millis(300),
         ..Settings::default()
     });
-    region.enter(user(region), clock::now());
+    region.enter(session(region), clock::now());
     std::thread::scope(|scope| {
         let (_, waiter) = held(scope, region);
         let (entered, took) = waiter.join().unwrap();
@@ -179,16 +179,16 @@ fn a_hold_ends_at_its_limit() {
 #[test]
 fn a_shut_down_connection_is_released_at_once_and_never_held_again() {
     let region = enforcing(1);
-    region.enter(user(region), clock::now());
+    region.enter(session(region), clock::now());
     std::thread::scope(|scope| {
-        let (user, waiter) = held(scope, region);
+        let (session, waiter) = held(scope, region);
         let start = Instant::now();
-        region.cancel(user);
+        region.cancel(session);
         assert_eq!(waiter.join().unwrap().0, Entered::Passed(PassReason::Cancelled));
         assert!(start.elapsed() < Duration::from_millis(150), "{:?}", start.elapsed());
-        region.leave(user);
+        region.leave(session);
         let start = Instant::now();
-        assert_eq!(region.enter(user, clock::now()), Entered::Passed(PassReason::Cancelled));
+        assert_eq!(region.enter(session, clock::now()), Entered::Passed(PassReason::Cancelled));
         assert!(start.elapsed() < Duration::from_millis(50));
     });
     assert_eq!(region.pending(), 0, "nothing of it stays in the queue");
@@ -197,18 +197,18 @@ fn a_shut_down_connection_is_released_at_once_and_never_held_again() {
 #[test]
 fn shrinking_blocks_nobody_and_growing_admits_at_once() {
     let region = enforcing(4);
-    let inside: Vec<u32> = (0..4).map(|_| user(region)).collect();
-    for &user in &inside {
-        assert_eq!(region.enter(user, clock::now()), Entered::AtOnce);
+    let inside: Vec<u32> = (0..4).map(|_| session(region)).collect();
+    for &session in &inside {
+        assert_eq!(region.enter(session, clock::now()), Entered::AtOnce);
     }
     region.apply(&Settings { parallelism: 2, ..Settings::default() });
     std::thread::scope(|scope| {
         let (waiting, waiter) = held(scope, region);
-        // Two leave: still two inside, so nobody enters, whichever tokens were theirs.
+        // Two leave: still two inside, so nobody enters, whichever permits were theirs.
         region.leave(inside[0]);
         region.leave(inside[1]);
         std::thread::sleep(Duration::from_millis(50));
-        assert_eq!(region.user(waiting).unwrap().state(), State::Waiting);
+        assert_eq!(region.session(waiting).unwrap().state(), State::Queued);
         // One more: now there is room for one.
         region.leave(inside[2]);
         assert!(admitted(waiter));
@@ -221,44 +221,44 @@ fn shrinking_blocks_nobody_and_growing_admits_at_once() {
 #[test]
 fn after_shrinking_no_more_than_the_new_p_enter() {
     let region = enforcing(6);
-    let users: Vec<u32> = (0..6).map(|_| user(region)).collect();
-    for &user in &users {
-        region.enter(user, clock::now());
+    let sessions: Vec<u32> = (0..6).map(|_| session(region)).collect();
+    for &session in &sessions {
+        region.enter(session, clock::now());
     }
     region.apply(&Settings { parallelism: 1, ..Settings::default() });
-    for &user in &users {
-        region.leave(user);
+    for &session in &sessions {
+        region.leave(session);
     }
-    assert_eq!(region.enter(users[5], clock::now()), Entered::AtOnce);
+    assert_eq!(region.enter(sessions[5], clock::now()), Entered::AtOnce);
     std::thread::scope(|scope| {
         let (_, waiter) = held(scope, region);
-        region.leave(users[5]);
+        region.leave(sessions[5]);
         assert!(admitted(waiter));
     });
 }
 
 #[test]
-fn a_lent_token_serves_others_and_its_owner_comes_back_at_once() {
+fn a_lent_permit_serves_others_and_its_owner_comes_back_at_once() {
     let region = enforcing(1);
-    let owner = user(region);
+    let owner = session(region);
     region.enter(owner, clock::now());
     std::thread::scope(|scope| {
         let (other, waiter) = held(scope, region);
         region.lend(owner, headworks_region::Pause::Thinking);
-        assert!(admitted(waiter), "the token went to who waited");
+        assert!(admitted(waiter), "the permit went to who waited");
         let start = Instant::now();
         region.reenter(owner);
         assert!(
             start.elapsed() < Duration::from_millis(50),
             "an owner of a transaction never waits"
         );
-        assert_eq!(region.user(owner).unwrap().state(), State::Overdraft);
+        assert_eq!(region.session(owner).unwrap().state(), State::Owed);
 
-        // The next free token settles the debt, before anybody who waits.
+        // The next free permit settles the debt, before anybody who waits.
         let (third, third_waiter) = held(scope, region);
         region.leave(other);
-        assert_eq!(region.user(owner).unwrap().state(), State::Inside);
-        assert_eq!(region.user(third).unwrap().state(), State::Waiting);
+        assert_eq!(region.session(owner).unwrap().state(), State::Running);
+        assert_eq!(region.session(third).unwrap().state(), State::Queued);
         region.leave(owner);
         assert!(admitted(third_waiter));
     });
@@ -267,9 +267,9 @@ fn a_lent_token_serves_others_and_its_owner_comes_back_at_once() {
 }
 
 #[test]
-fn an_owner_that_ends_without_a_token_leaves_no_debt() {
+fn an_owner_that_ends_without_a_permit_leaves_no_debt() {
     let region = enforcing(1);
-    let (owner, other) = (user(region), user(region));
+    let (owner, other) = (session(region), session(region));
     region.enter(owner, clock::now());
     region.lend(owner, headworks_region::Pause::Thinking);
     region.enter(other, clock::now());
@@ -283,29 +283,29 @@ fn an_owner_that_ends_without_a_token_leaves_no_debt() {
 #[test]
 fn unregistering_gives_everything_back_whatever_the_user_was_doing() {
     let region = enforcing(1);
-    let first = user(region);
+    let first = session(region);
     region.enter(first, clock::now());
     std::thread::scope(|scope| {
         let (_, waiter) = held(scope, region);
         region.unregister(first);
         assert!(admitted(waiter));
     });
-    assert_eq!(user(region), first, "the slot is free again");
+    assert_eq!(session(region), first, "the slot is free again");
 }
 
 #[test]
 fn a_full_table_is_counted_and_refuses() {
     let region = enforcing(1);
-    for _ in 0..USERS {
-        user(region);
+    for _ in 0..SESSIONS {
+        session(region);
     }
     assert_eq!(region.register(1, clock::now()), None);
     assert_eq!(region.counter(Counter::SlotTableFull), 1);
-    for leaver in [USERS as u32 - 1, 5, 700] {
+    for leaver in [SESSIONS as u32 - 1, 5, 700] {
         region.unregister(leaver);
     }
-    let found: BTreeSet<u32> = (0..3).map(|_| user(region)).collect();
-    assert_eq!(found, BTreeSet::from([5, 700, USERS as u32 - 1]));
+    let found: BTreeSet<u32> = (0..3).map(|_| session(region)).collect();
+    assert_eq!(found, BTreeSet::from([5, 700, SESSIONS as u32 - 1]));
     assert_eq!(region.register(1, clock::now()), None);
 }
 
@@ -314,7 +314,7 @@ fn observing_holds_nobody() {
     let region = region();
     region.apply(&Settings { mode: Mode::Observe, parallelism: 1, ..Settings::default() });
     for _ in 0..10 {
-        let entered = region.enter(user(region), clock::now());
+        let entered = region.enter(session(region), clock::now());
         assert_eq!(entered, Entered::Passed(PassReason::NotEnforcing));
     }
     assert_eq!(region.pending(), 0);
@@ -323,7 +323,7 @@ fn observing_holds_nobody() {
 #[test]
 fn what_a_dead_thread_left_half_done_is_made_anew() {
     let region = enforcing(1);
-    let first = user(region);
+    let first = session(region);
     region.enter(first, clock::now());
     std::thread::scope(|scope| {
         let (_, waiter) = held(scope, region);
@@ -339,10 +339,10 @@ fn what_a_dead_thread_left_half_done_is_made_anew() {
 fn the_users_of_a_class_that_left_are_still_counted() {
     let region = enforcing(4);
     region.set_class(0, "default", 1000, headworks_policy::wrr::ClassShare::default(), false);
-    let user = user(region);
-    let slot = region.user(user).unwrap();
-    region.record(user, slot, Nanos(1_000_000), (Nanos(0), Nanos(2_000_000)), 1);
-    region.unregister(user);
+    let session = session(region);
+    let slot = region.session(session).unwrap();
+    region.record(session, slot, Nanos(1_000_000), (Nanos(0), Nanos(2_000_000)), 1);
+    region.unregister(session);
     let snapshot = region.snapshot(clock::now());
     assert_eq!(snapshot.classes[0].totals.requests, 1);
     assert_eq!(snapshot.classes[0].totals.wait, Nanos(1_000_000));

@@ -1,16 +1,17 @@
-//! "Nobody is forgotten" (`region::admission`), as a model: users that enter and leave, and an operator that raises P, one
-//! shared access after the other, in every order that there is.
+//! "Nobody is forgotten" (`region::admission`), as a model: sessions that enter and leave, and an
+//! operator that raises P, one shared access after the other, in every order that there is.
 //!
-//! The model's steps are those of `try_enter`, `queue_up`, `sweep`, `hand_over`, `leave`, `free_token` and `retune`. All of their
-//! accesses that count are sequentially consistent, so the orders of steps are all that can happen. A user is forgotten if it
-//! waits, a token is free, and nobody is about to do anything: who is inside may stay there for long, and who is outside
-//! may never come back.
+//! The model's steps are those of `try_enter`, `queue_up`, `scan_permits`, `hand_over`, `leave`,
+//! `free_permit` and `tune_parallelism`. All of their accesses that count are sequentially
+//! consistent, so the orders of steps are all that can happen. A session is forgotten if it waits,
+//! a permit is free, and nobody is about to do anything: who is inside may stay there for long, and
+//! who is outside may never come back.
 
 use std::collections::HashSet;
 
-const USERS: usize = 3;
-const OPERATOR: usize = USERS;
-const TOKENS: usize = 2;
+const SESSIONS: usize = 3;
+const OPERATOR: usize = SESSIONS;
+const PERMITS: usize = 2;
 
 /// What is left out, to see that the model would notice.
 #[derive(Clone, Copy, PartialEq)]
@@ -18,20 +19,20 @@ enum Omit {
     Nothing,
     /// The look of the first who enqueues.
     FirstLook,
-    /// The look at `pending` after a token was freed.
+    /// The look at `pending` after a permit was freed.
     LookAfterFreeing,
     /// The look of the operator.
     LookAfterRaise,
-    /// To publish before the look, and not only after it.
+    /// To publish_pending before the look, and not only after it.
     PublishBefore,
-    /// The rest of the look of one that is given a token meanwhile.
+    /// The rest of the look of one that is given a permit meanwhile.
     LookOn,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Word {
     Free,
-    User(usize),
+    Session(usize),
 }
 
 /// What a process does next.
@@ -42,7 +43,7 @@ enum At {
     Lock(Locked),
     Under(Locked),
     Look(usize),
-    /// And whether to look at all tokens then.
+    /// And whether to look at all permits then.
     Publish(bool),
     PublishLate,
     Sleep,
@@ -59,50 +60,51 @@ enum Locked {
     Enqueue,
     Leave,
     GiveFreed(usize),
-    /// Found by the look at all tokens.
+    /// Found by the look at all permits.
     GiveFound(usize),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct World {
     limit: usize,
-    words: [Word; TOKENS],
+    words: [Word; PERMITS],
     pending: usize,
     locked: bool,
     queue: Vec<usize>,
-    at: [At; USERS + 1],
-    token: [Option<usize>; USERS],
-    waits: [bool; USERS],
-    by_policy: [bool; USERS],
-    turns: [u8; USERS],
+    at: [At; SESSIONS + 1],
+    permit: [Option<usize>; SESSIONS],
+    waits: [bool; SESSIONS],
+    by_policy: [bool; SESSIONS],
+    turns: [u8; SESSIONS],
 }
 
 impl World {
     fn new() -> World {
-        let mut at = [At::SeePending; USERS + 1];
+        let mut at = [At::SeePending; SESSIONS + 1];
         at[OPERATOR] = At::Raise;
         World {
             limit: 1,
-            words: [Word::Free; TOKENS],
+            words: [Word::Free; PERMITS],
             pending: 0,
             locked: false,
             queue: Vec::new(),
             at,
-            token: [None; USERS],
-            waits: [false; USERS],
-            by_policy: [false; USERS],
-            turns: [2; USERS],
+            permit: [None; SESSIONS],
+            waits: [false; SESSIONS],
+            by_policy: [false; SESSIONS],
+            turns: [2; SESSIONS],
         }
     }
 
-    /// Under the lock: nobody else can tell the steps of giving a busy token apart.
-    fn hand_over(&mut self, token: usize) {
-        self.words[token] = if self.queue.is_empty() {
+    /// Under the lock: nobody else can tell the steps of giving a busy permit apart.
+    fn hand_over(&mut self, permit: usize) {
+        self.words[permit] = if self.queue.is_empty() {
             Word::Free
         } else {
             let next = self.queue.remove(0);
-            (self.token[next], self.waits[next], self.by_policy[next]) = (Some(token), false, true);
-            Word::User(next)
+            (self.permit[next], self.waits[next], self.by_policy[next]) =
+                (Some(permit), false, true);
+            Word::Session(next)
         };
     }
 
@@ -110,7 +112,7 @@ impl World {
     fn then(&mut self, me: usize) -> At {
         match me {
             OPERATOR => At::Done,
-            _ if self.waits[me] || self.token[me].is_some() => At::Sleep,
+            _ if self.waits[me] || self.permit[me].is_some() => At::Sleep,
             _ => self.over(me),
         }
     }
@@ -137,13 +139,13 @@ impl World {
             At::Done => return None,
             At::SeePending if self.pending == 0 => At::Claim(0),
             At::SeePending => At::Lock(Locked::Enqueue),
-            At::Claim(token) if token >= self.limit => At::Lock(Locked::Enqueue),
-            At::Claim(token) if self.words[token] == Word::Free => {
-                (it.words[token], it.token[me], it.by_policy[me]) =
-                    (Word::User(me), Some(token), false);
+            At::Claim(permit) if permit >= self.limit => At::Lock(Locked::Enqueue),
+            At::Claim(permit) if self.words[permit] == Word::Free => {
+                (it.words[permit], it.permit[me], it.by_policy[me]) =
+                    (Word::Session(me), Some(permit), false);
                 At::Inside
             }
-            At::Claim(token) => At::Claim(token + 1),
+            At::Claim(permit) => At::Claim(permit + 1),
             At::Lock(_) if self.locked => return None,
             At::Lock(what) => {
                 it.locked = true;
@@ -161,32 +163,32 @@ impl World {
                 }
             }
             At::Under(Locked::Leave) => {
-                let token = it.token[me].take()?;
-                it.hand_over(token);
+                let permit = it.permit[me].take()?;
+                it.hand_over(permit);
                 At::Publish(false)
             }
-            At::Under(Locked::GiveFreed(token)) => {
-                if self.words[token] == Word::Free {
-                    it.hand_over(token);
+            At::Under(Locked::GiveFreed(permit)) => {
+                if self.words[permit] == Word::Free {
+                    it.hand_over(permit);
                 }
                 At::Publish(false)
             }
-            At::Under(Locked::GiveFound(token)) => {
-                if self.words[token] == Word::Free {
-                    it.hand_over(token);
+            At::Under(Locked::GiveFound(permit)) => {
+                if self.words[permit] == Word::Free {
+                    it.hand_over(permit);
                 }
                 (it.pending, it.locked) = (it.queue.len(), false);
-                At::Look(token + 1)
+                At::Look(permit + 1)
             }
-            At::Look(token) => {
+            At::Look(permit) => {
                 let late = omit == Omit::PublishBefore;
                 let given = omit == Omit::LookOn && me != OPERATOR && !self.waits[me];
-                if token >= self.limit || (self.pending == 0 && !late) || given {
+                if permit >= self.limit || (self.pending == 0 && !late) || given {
                     if late { At::PublishLate } else { it.then(me) }
-                } else if self.words[token] == Word::Free {
-                    At::Lock(Locked::GiveFound(token))
+                } else if self.words[permit] == Word::Free {
+                    At::Lock(Locked::GiveFound(permit))
                 } else {
-                    At::Look(token + 1)
+                    At::Look(permit + 1)
                 }
             }
             At::PublishLate => {
@@ -202,16 +204,16 @@ impl World {
             At::Inside if self.by_policy[me] || self.pending > 0 => At::Lock(Locked::Leave),
             At::Inside => At::FreeToken,
             At::FreeToken => {
-                let token = it.token[me].take()?;
-                it.words[token] = Word::Free;
-                At::SeePendingAfter(token)
+                let permit = it.permit[me].take()?;
+                it.words[permit] = Word::Free;
+                At::SeePendingAfter(permit)
             }
-            At::SeePendingAfter(token) if self.pending > 0 && omit != Omit::LookAfterFreeing => {
-                At::Lock(Locked::GiveFreed(token))
+            At::SeePendingAfter(permit) if self.pending > 0 && omit != Omit::LookAfterFreeing => {
+                At::Lock(Locked::GiveFreed(permit))
             }
             At::SeePendingAfter(_) => it.over(me),
             At::Raise => {
-                it.limit = TOKENS;
+                it.limit = PERMITS;
                 if omit == Omit::LookAfterRaise { At::Done } else { At::Look(0) }
             }
         };

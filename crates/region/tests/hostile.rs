@@ -5,8 +5,8 @@
 #[allow(dead_code)] // each test program uses a part of it
 mod common;
 
-use common::{region, stop_beating, user};
-use headworks_policy::{Nanos, USERS};
+use common::{region, session, stop_beating};
+use headworks_policy::{Nanos, SESSIONS};
 use headworks_region::control::Settings;
 use headworks_region::{Region, clock};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,7 +28,7 @@ fn scribble(region: &Region, random: &mut Random, words: u64) {
     let start = std::ptr::from_ref::<Region>(region).cast_mut().cast::<u32>();
     let length = size_of::<Region>() as u64 / 4;
     for _ in 0..words {
-        // The part before the users is denser with meaning.
+        // The part before the sessions is denser with meaning.
         let at = if !random.next().is_multiple_of(4) {
             random.next() % (length / 40)
         } else {
@@ -37,7 +37,7 @@ fn scribble(region: &Region, random: &mut Random, words: u64) {
         let value = match random.next() % 4 {
             0 => 0,
             1 => u32::MAX,
-            2 => (random.next() % (2 * USERS as u64)) as u32,
+            2 => (random.next() % (2 * SESSIONS as u64)) as u32,
             _ => random.next() as u32,
         };
         // SAFETY: inside the mapping; other threads' accesses are what the test is about.
@@ -46,18 +46,18 @@ fn scribble(region: &Region, random: &mut Random, words: u64) {
 }
 
 fn operations(region: &Region, random: &mut Random) {
-    let user = (random.next() % (USERS as u64 + 10)) as u32;
+    let session = (random.next() % (SESSIONS as u64 + 10)) as u32;
     match random.next() % 10 {
         0 | 1 => {
-            region.enter(user, clock::now());
+            region.enter(session, clock::now());
         }
-        2 => region.leave(user),
-        3 => drop(region.lend(user, headworks_region::Pause::Thinking)),
-        4 => region.reenter(user),
-        5 => region.cancel(user),
-        6 => region.unregister(user),
-        7 => region.classify(user, random.next() as u32, false, 2),
-        8 => region.pump_all(),
+        2 => region.leave(session),
+        3 => drop(region.lend(session, headworks_region::Pause::Thinking)),
+        4 => region.reenter(session),
+        5 => region.cancel(session),
+        6 => region.unregister(session),
+        7 => region.classify(session, random.next() as u32, false, 2),
+        8 => region.dispatch_all(),
         _ => drop(region.register(1, clock::now())),
     }
 }
@@ -76,7 +76,7 @@ fn no_bytes_crash_or_hang_an_operation() {
         stop_beating(region);
         region.apply(&settings);
         for _ in 0..20 {
-            user(region);
+            session(region);
         }
         for step in 0..40 {
             let words = 1 << (random.next() % 12);

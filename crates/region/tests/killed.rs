@@ -3,9 +3,9 @@
 #[allow(dead_code)] // each test program uses a part of it
 mod common;
 
-use common::{enforcing, stop_beating, user};
+use common::{enforcing, session, stop_beating};
 use headworks_policy::Nanos;
-use headworks_region::control::TOKENS;
+use headworks_region::control::PERMITS;
 use headworks_region::layout::Counter;
 use headworks_region::{Entered, Mapping, Region, RegionError, State, View, clock};
 use std::ffi::CString;
@@ -51,25 +51,25 @@ fn places_survive_whoever_is_killed_while_handing_them_over() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(move || {
-                let user = user(region);
+                let session = session(region);
                 while Instant::now() < end {
-                    region.enter(user, clock::now());
-                    region.leave(user);
+                    region.enter(session, clock::now());
+                    region.leave(session);
                 }
-                region.unregister(user);
+                region.unregister(session);
             });
         }
         while Instant::now() < end {
-            let child = Child::start(|| region.pump_all());
+            let child = Child::start(|| region.dispatch_all());
             std::thread::sleep(Duration::from_millis(2));
             drop(child);
         }
     });
-    let mut seen = [0; TOKENS];
+    let mut seen = [0; PERMITS];
     region.reclaim(&mut seen);
     region.reclaim(&mut seen);
     for _ in 0..4 {
-        assert_eq!(region.enter(user(region), clock::now()), Entered::AtOnce);
+        assert_eq!(region.enter(session(region), clock::now()), Entered::AtOnce);
     }
 }
 
@@ -78,28 +78,28 @@ fn places_survive_users_that_are_killed_wherever_they_are() {
     const P: usize = 3;
     let region = enforcing(P as u32);
     let end = Instant::now() + Duration::from_millis(2_000);
-    let mut seen = [0; TOKENS];
+    let mut seen = [0; PERMITS];
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(move || {
-                let user = user(region);
+                let session = session(region);
                 while Instant::now() < end {
-                    region.enter(user, clock::now());
-                    region.leave(user);
+                    region.enter(session, clock::now());
+                    region.leave(session);
                 }
-                region.unregister(user);
+                region.unregister(session);
             });
         }
         let mut looked = Instant::now();
         while Instant::now() < end {
             let children = [0, 1].map(|_| {
                 Child::start(|| {
-                    let user = user(region);
+                    let session = session(region);
                     loop {
-                        region.enter(user, clock::now());
-                        region.lend(user, headworks_region::Pause::Thinking);
-                        region.reenter(user);
-                        region.leave(user);
+                        region.enter(session, clock::now());
+                        region.lend(session, headworks_region::Pause::Thinking);
+                        region.reenter(session);
+                        region.leave(session);
                     }
                 })
             });
@@ -107,10 +107,10 @@ fn places_survive_users_that_are_killed_wherever_they_are() {
             for child in children {
                 let pid = child.0 as u32;
                 drop(child);
-                region.succeed(pid);
+                region.reclaim_from_previous_process(pid);
             }
             // What the daemon does, in a hurry.
-            region.pump_all();
+            region.dispatch_all();
             if looked.elapsed() > Duration::from_millis(50) {
                 looked = Instant::now();
                 region.reclaim(&mut seen);
@@ -121,10 +121,14 @@ fn places_survive_users_that_are_killed_wherever_they_are() {
     region.reclaim(&mut seen);
     assert_eq!((region.pending(), region.waiting()), (0, 0));
     for _ in 0..P {
-        assert_eq!(region.enter(user(region), clock::now()), Entered::AtOnce);
+        assert_eq!(region.enter(session(region), clock::now()), Entered::AtOnce);
     }
-    let next = user(region);
-    assert_eq!(region.ask(next, region.begin_wait(clock::now())), None, "no more than P");
+    let next = session(region);
+    assert_eq!(
+        region.enter_or_queue(next, region.begin_wait(clock::now())),
+        None,
+        "no more than P"
+    );
 }
 
 #[test]
@@ -133,21 +137,21 @@ fn a_slot_that_was_claimed_anew_is_not_given_back_for_its_last_user() {
     let region = enforcing(1);
     let reaped = || region.counter(Counter::Reaped);
     let last = region.register(GONE, clock::now()).unwrap();
-    let slot = region.user(last).unwrap();
+    let slot = region.session(last).unwrap();
     slot.thread.store(GONE, Ordering::Relaxed);
     region.enter(last, clock::now());
     // Somebody looks for the dead, and is overtaken before it acts.
     region.unregister(last);
     let names = || (slot.pid.load(Ordering::Relaxed), slot.thread.load(Ordering::Relaxed));
     assert_eq!(names(), (0, 0), "nobody's");
-    assert_eq!(user(region), last);
-    region.reap(last, GONE);
+    assert_eq!(session(region), last);
+    region.release_dead_session(last, GONE);
     assert_eq!((slot.state(), names().0, reaped()), (State::Idle, std::process::id(), 0));
     region.unregister(last);
     // Twice at the same time: once is enough.
     assert_eq!(region.register(GONE, clock::now()), Some(last));
-    region.reap(last, GONE);
-    region.reap(last, GONE);
+    region.release_dead_session(last, GONE);
+    region.release_dead_session(last, GONE);
     assert_eq!((slot.state(), names().0, reaped()), (State::Free, 0, 1));
 }
 
@@ -155,24 +159,24 @@ fn a_slot_that_was_claimed_anew_is_not_given_back_for_its_last_user() {
 fn a_slot_whose_claimer_died_at_once_comes_back() {
     const GONE: u32 = 4_000_000;
     let region = enforcing(1);
-    let slot = region.user(0).unwrap();
+    let slot = region.session(0).unwrap();
     slot.pid.store(GONE, Ordering::Relaxed);
-    assert_eq!(user(region), 1, "it is somebody's");
+    assert_eq!(session(region), 1, "it is somebody's");
     assert_eq!(region.high_water(), 2, "whoever looks for the dead sees it");
-    region.reap(0, GONE);
-    assert_eq!(user(region), 0);
+    region.release_dead_session(0, GONE);
+    assert_eq!(session(region), 0);
     assert_eq!(region.counter(Counter::Reaped), 0, "it held nothing");
 }
 
 #[test]
 fn a_lock_whose_owner_stands_still_costs_little_once_the_daemon_is_silent() {
     let region = enforcing(1);
-    let first = user(region);
+    let first = session(region);
     region.enter(first, clock::now());
-    let second = user(region);
+    let second = session(region);
     std::thread::scope(|scope| {
         scope.spawn(move || region.enter(second, clock::now()));
-        while region.user(second).unwrap().state() != State::Waiting {
+        while region.session(second).unwrap().state() != State::Queued {
             std::thread::yield_now();
         }
         let child = Child::start(|| {
@@ -182,7 +186,7 @@ fn a_lock_whose_owner_stands_still_costs_little_once_the_daemon_is_silent() {
         });
         stop_beating(region);
         // Until the heartbeat is old; the waiter passes then.
-        while region.user(second).unwrap().state() == State::Waiting {
+        while region.session(second).unwrap().state() == State::Queued {
             std::thread::sleep(Duration::from_millis(20));
         }
         let start = Instant::now();
@@ -198,23 +202,23 @@ fn a_lock_whose_owner_stands_still_costs_little_once_the_daemon_is_silent() {
 #[test]
 fn who_needs_no_place_is_no_sign_that_places_move() {
     let region = enforcing(1);
-    let admin = user(region);
+    let admin = session(region);
     region.classify(admin, 0, true, 0);
     let before = region.completed();
     for _ in 0..10 {
         region.enter(admin, clock::now());
-        region.spend(region.user(admin).unwrap());
+        region.spend(region.session(admin).unwrap());
         region.leave(admin);
     }
     assert_eq!(region.completed(), before);
-    let ordinary = user(region);
+    let ordinary = session(region);
     region.enter(ordinary, clock::now());
-    region.spend(region.user(ordinary).unwrap());
+    region.spend(region.session(ordinary).unwrap());
     region.leave(ordinary);
     assert_eq!(region.completed(), before + 1);
     // And who leaves takes nothing back.
     region.unregister(ordinary);
-    assert_eq!(user(region), ordinary);
+    assert_eq!(session(region), ordinary);
     assert_eq!(region.completed(), before + 1);
 }
 
@@ -291,6 +295,6 @@ fn a_region_of_another_pid_namespace_can_only_be_read() {
     let unknown = Mapping::open(&c_path).map(|region| region.is_foreign());
     std::fs::remove_file(&path).unwrap();
     assert_eq!(refused.err(), Some(RegionError::PidNamespace { found: 7 }));
-    assert_eq!(view.unwrap().snapshot(headworks_region::clock::now()).users.len(), 0);
+    assert_eq!(view.unwrap().snapshot(headworks_region::clock::now()).sessions.len(), 0);
     assert_eq!(unknown, Ok(false));
 }

@@ -1,9 +1,10 @@
-//! When a session that does not work lends its token. Waiters are only queued here, so nothing sleeps.
+//! When a session that does not work lends its permit. Waiters are only queued here, so nothing
+//! sleeps.
 
 #[allow(dead_code)] // no daemon dies here
 mod common;
 
-use common::{enforcing, user};
+use common::{enforcing, session};
 use core::sync::atomic::Ordering::Relaxed;
 use headworks_policy::Nanos;
 use headworks_region::control::{Count, Settings};
@@ -11,17 +12,17 @@ use headworks_region::{Pause, Region, State, Wait, clock};
 
 const LONG: Nanos = Nanos::from_millis(50);
 
-fn state(region: &Region, user: u32) -> State {
-    region.user(user).unwrap().state()
+fn state(region: &Region, session: u32) -> State {
+    region.session(session).unwrap().state()
 }
 
-/// One session has the only token, and another one waits for it.
+/// One session has the only permit, and another one waits for it.
 fn one_and_a_waiter() -> (&'static Region, u32, u32) {
     let region = enforcing(1);
-    let (owner, waiter) = (user(region), user(region));
-    assert!(region.ask(owner, Wait::NONE).is_some());
-    region.user(owner).unwrap().admitted_ns.store(clock::now().0, Relaxed);
-    assert!(region.ask(waiter, region.begin_wait(clock::now())).is_none());
+    let (owner, waiter) = (session(region), session(region));
+    assert!(region.enter_or_queue(owner, Wait::NONE).is_some());
+    region.session(owner).unwrap().admitted_ns.store(clock::now().0, Relaxed);
+    assert!(region.enter_or_queue(waiter, region.begin_wait(clock::now())).is_none());
     (region, owner, waiter)
 }
 
@@ -29,35 +30,35 @@ fn one_and_a_waiter() -> (&'static Region, u32, u32) {
 fn a_blocked_session_lends_at_once_while_a_processor_is_idle() {
     let (region, owner, waiter) = one_and_a_waiter();
     region.block(owner, Pause::RowLock);
-    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Inside));
-    // It goes on without a token, and gets the next one.
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
+    // It goes on without a permit, and gets the next one.
     region.unblock(owner);
-    assert_eq!(state(region, owner), State::Overdraft);
+    assert_eq!(state(region, owner), State::Owed);
     region.leave(waiter);
-    assert_eq!(state(region, owner), State::Inside);
+    assert_eq!(state(region, owner), State::Running);
 }
 
 #[test]
-fn a_blocked_session_keeps_its_token_for_a_while_when_no_processor_is_idle() {
+fn a_blocked_session_keeps_its_permit_for_a_while_when_no_processor_is_idle() {
     let (region, owner, waiter) = one_and_a_waiter();
     region.control.set_saturated(true);
     region.block(owner, Pause::RowLock);
-    assert_eq!((state(region, owner), region.working()), (State::Inside, 0));
+    assert_eq!((state(region, owner), region.working()), (State::Running, 0));
     let now = clock::now();
     region.lend_unused(now, LONG);
-    assert_eq!(state(region, waiter), State::Waiting);
+    assert_eq!(state(region, waiter), State::Queued);
     region.lend_unused(now + LONG + LONG, LONG);
-    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Inside));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
 }
 
 #[test]
-fn a_kept_token_is_lent_as_soon_as_a_processor_is_idle() {
+fn a_kept_permit_is_lent_as_soon_as_a_processor_is_idle() {
     let (region, owner, waiter) = one_and_a_waiter();
     region.control.set_saturated(true);
     region.block(owner, Pause::RowLock);
     region.control.set_saturated(false);
     region.lend_unused(clock::now(), LONG);
-    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Inside));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
 }
 
 #[test]
@@ -65,9 +66,9 @@ fn a_request_that_runs_for_long_leaves_the_count_until_its_turn_ends() {
     let (region, owner, waiter) = one_and_a_waiter();
     let now = clock::now();
     region.lend_unused(now, LONG);
-    assert_eq!(state(region, owner), State::Inside);
+    assert_eq!(state(region, owner), State::Running);
     region.lend_unused(now + LONG + LONG, LONG);
-    assert_eq!((state(region, owner), state(region, waiter)), (State::Long, State::Inside));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Long, State::Running));
     region.leave(owner);
     assert_eq!(state(region, owner), State::Idle);
 }
@@ -76,27 +77,27 @@ fn a_request_that_runs_for_long_leaves_the_count_until_its_turn_ends() {
 fn a_sleep_on_a_condition_is_taken_for_storage_at_first() {
     let (region, owner, waiter) = one_and_a_waiter();
     let now = clock::now();
-    region.user(owner).unwrap().falls_asleep(now);
+    region.session(owner).unwrap().falls_asleep(now);
     region.lend_unused(now + Nanos::from_millis(20), LONG);
-    assert_eq!(state(region, waiter), State::Waiting);
+    assert_eq!(state(region, waiter), State::Queued);
     region.lend_unused(now + Nanos::from_millis(21), LONG);
-    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Inside));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Lent, State::Running));
 }
 
 #[test]
-fn a_gate_that_counts_all_admitted_lends_no_token_of_a_blocked_or_long_session() {
+fn a_gate_that_counts_all_admitted_lends_no_permit_of_a_blocked_or_long_session() {
     let (region, owner, waiter) = one_and_a_waiter();
     let settings = Settings { count: Count::Admitted, ..region.control.settings() };
     region.apply(&settings);
     region.block(owner, Pause::RowLock);
     region.lend_unused(clock::now() + LONG + LONG, LONG);
-    assert_eq!((state(region, owner), state(region, waiter)), (State::Inside, State::Waiting));
+    assert_eq!((state(region, owner), state(region, waiter)), (State::Running, State::Queued));
 }
 
 #[test]
 fn a_session_learns_how_long_its_client_thinks() {
     let region = enforcing(1);
-    let slot = region.user(user(region)).unwrap();
+    let slot = region.session(session(region)).unwrap();
     let ms = Nanos::from_millis;
     for at in 1..20 {
         region.begin_gap(slot, ms(100 * at));

@@ -3,20 +3,20 @@
 use crate::{processes, real};
 use headworks_hooks::barrier::{Of, guarded_keeping_errno};
 use headworks_hooks::conn::{self, DESCRIPTORS};
-use headworks_hooks::{backend, eventloop, files, ops, process};
+use headworks_hooks::{backend, eventloop, files, process, threads};
 use libc::{c_int, c_uint};
 
 /// The descriptor is about to be closed, or was made to stand for something else.
 fn ends(fd: c_int) {
     files::forget(fd);
-    if let Some(watch) = eventloop::client(fd) {
-        guarded_keeping_errno(Of::Loop(watch), || eventloop::close(fd, watch));
+    if let Some(connection) = eventloop::client(fd) {
+        guarded_keeping_errno(Of::Loop(connection), || eventloop::close(fd, connection));
     } else if eventloop::is_set(fd) {
         guarded_keeping_errno(Of::Process, || eventloop::closing_set(fd));
     }
     match conn::find(fd) {
-        Some(conn) if conn.user().is_some() => {
-            guarded_keeping_errno(Of::Thread(conn), || ops::closing(conn));
+        Some(conn) if conn.session_id().is_some() => {
+            guarded_keeping_errno(Of::Thread(conn), || threads::closing(conn));
         }
         Some(_) => {}
         None => processes::closing(fd),
@@ -34,7 +34,7 @@ fn all_end(first: c_uint, last: c_uint) {
     // Nothing that is followed lies beyond the tables.
     for fd in first..=last.min(DESCRIPTORS as c_uint - 1) {
         let fd = fd as c_int;
-        if conn::find(fd).is_some_and(|conn| conn.user().is_some())
+        if conn::find(fd).is_some_and(|conn| conn.session_id().is_some())
             || eventloop::client(fd).is_some()
             || eventloop::is_set(fd)
             || backend::knows(fd)

@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
 use headworks_hooks::conn::{self, Conn, Work};
 use headworks_hooks::early::EarlyReads;
-use headworks_hooks::{eventloop, ops};
+use headworks_hooks::{eventloop, threads};
 use headworks_policy::Nanos;
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec};
 
@@ -26,7 +26,7 @@ pub(crate) fn set_errno(error: c_int) {
 
 fn accepted(client: c_int) {
     guarded_keeping_errno(Of::Process, || {
-        ops::accepted(client);
+        threads::accepted(client);
         waits::accepted();
     });
 }
@@ -74,16 +74,16 @@ pub unsafe extern "C-unwind" fn recv(
     flags: c_int,
 ) -> ssize_t {
     let Some(conn) = conn::find(fd) else {
-        if let Some(watch) = eventloop::client(fd) {
+        if let Some(connection) = eventloop::client(fd) {
             // SAFETY: the arguments are the caller's.
-            return unsafe { streams::recv(watch, fd, buffer, len, flags) };
+            return unsafe { streams::recv(connection, fd, buffer, len, flags) };
         }
         // SAFETY: the arguments are the caller's.
         return unsafe { processes::recv(fd, buffer, len, flags) };
     };
     let mut early = None;
     if conn.work() != Work::None {
-        guarded(Of::Thread(conn), || ops::about_to_receive(conn));
+        guarded(Of::Thread(conn), || threads::about_to_receive(conn));
         if conn.work() == Work::None && flags == libc::MSG_DONTWAIT {
             early = conn.early_reads();
         }
@@ -120,30 +120,30 @@ pub unsafe extern "C-unwind" fn recv(
 pub(crate) fn received(conn: &'static Conn, bytes: &[u8]) {
     let kept = bytes.try_into().is_ok_and(|header| conn.keep_header(header));
     if !kept {
-        guarded(Of::Thread(conn), || ops::received(conn, bytes));
+        guarded(Of::Thread(conn), || threads::received(conn, bytes));
     }
 }
 
 /// A read that waits until there is something: nothing may be kept for what may not come.
 pub(crate) fn about_to_block(conn: &'static Conn, fd: c_int) {
-    if ops::may_block(conn) {
-        guarded_keeping_errno(Of::Thread(conn), || ops::about_to_block(conn, fd));
+    if threads::may_block(conn) {
+        guarded_keeping_errno(Of::Thread(conn), || threads::about_to_block(conn, fd));
     }
 }
 
 /// A read of a connection that is followed returned no bytes.
 pub(crate) fn received_nothing(conn: &'static Conn, count: ssize_t) {
     if count == 0 {
-        return guarded_keeping_errno(Of::Thread(conn), || ops::hung_up(conn));
+        return guarded_keeping_errno(Of::Thread(conn), || threads::hung_up(conn));
     }
     if conn.is_generic() && conn.work() != Work::None {
-        guarded_keeping_errno(Of::Thread(conn), || ops::blocked_for_nothing(conn));
+        guarded_keeping_errno(Of::Thread(conn), || threads::blocked_for_nothing(conn));
     }
     match errno() {
         libc::EAGAIN if !conn.anticipating() => {}
-        libc::EAGAIN => guarded_keeping_errno(Of::Thread(conn), || ops::found_nothing(conn)),
+        libc::EAGAIN => guarded_keeping_errno(Of::Thread(conn), || threads::found_nothing(conn)),
         libc::EINTR | libc::ENOTSOCK | libc::EBADF => {}
-        _ => guarded_keeping_errno(Of::Thread(conn), || ops::hung_up(conn)),
+        _ => guarded_keeping_errno(Of::Thread(conn), || threads::hung_up(conn)),
     }
 }
 
@@ -183,9 +183,9 @@ pub unsafe extern "C-unwind" fn send(
         return count;
     }
     let Some(conn) = conn::find(fd) else {
-        if let Some(watch) = eventloop::client(fd) {
+        if let Some(connection) = eventloop::client(fd) {
             // SAFETY: the kernel has read `count` bytes from `buffer`.
-            unsafe { streams::sent(watch, buffer, (count as usize).min(len)) };
+            unsafe { streams::sent(connection, buffer, (count as usize).min(len)) };
             return count;
         }
         // SAFETY: the kernel has read `count` bytes from `buffer`.
@@ -196,7 +196,7 @@ pub unsafe extern "C-unwind" fn send(
         // SAFETY: the kernel has read `count` bytes, and no more than `len`, from `buffer`.
         let bytes =
             unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), (count as usize).min(len)) };
-        guarded(Of::Thread(conn), || ops::sent(conn, bytes));
+        guarded(Of::Thread(conn), || threads::sent(conn, bytes));
     }
     count
 }
@@ -227,7 +227,7 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms
     if ready != 0 {
         return ready;
     }
-    guarded_keeping_errno(Of::Thread(conn), || ops::slept(conn));
+    guarded_keeping_errno(Of::Thread(conn), || threads::slept(conn));
     let rest_ms = match total {
         None => timeout_ms,
         // Rounded up, as a poll never returns early.
@@ -237,7 +237,7 @@ pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms
     };
     // SAFETY: the arguments are the caller's.
     let ready = unsafe { real::poll(fds, count, rest_ms) };
-    guarded_keeping_errno(Of::Thread(conn), || ops::woke(conn));
+    guarded_keeping_errno(Of::Thread(conn), || threads::woke(conn));
     ready
 }
 
@@ -297,12 +297,12 @@ pub unsafe extern "C-unwind" fn ppoll(
     if ready != 0 {
         return ready;
     }
-    guarded_keeping_errno(Of::Thread(conn), || ops::slept(conn));
+    guarded_keeping_errno(Of::Thread(conn), || threads::slept(conn));
     let rest = total.map(|total| timespec_of(total.since(first)));
     let rest = rest.as_ref().map_or(core::ptr::null(), core::ptr::from_ref);
     // SAFETY: the array and the mask are the caller's; the time lives until the call returns.
     let ready = unsafe { real::ppoll(fds, count, rest, mask) };
-    guarded_keeping_errno(Of::Thread(conn), || ops::woke(conn));
+    guarded_keeping_errno(Of::Thread(conn), || threads::woke(conn));
     ready
 }
 
@@ -312,18 +312,18 @@ pub unsafe extern "C-unwind" fn ppoll(
 pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if how != libc::SHUT_WR {
         guarded_keeping_errno(Of::Process, || {
-            if let Some(watch) = eventloop::client(fd) {
-                eventloop::shutting_down(fd, watch);
+            if let Some(connection) = eventloop::client(fd) {
+                eventloop::shutting_down(fd, connection);
             }
-            ops::shutting_down(fd);
+            threads::shutting_down(fd);
         });
     }
     // SAFETY: the arguments are the caller's.
     unsafe { real::shutdown(fd, how) }
 }
 
-/// A poll of one descriptor whose user holds a token: its connection, and how long to sleep
-/// before the token is given to others.
+/// A poll of one descriptor whose session holds a permit: its connection, and how long to sleep
+/// before the permit is given to others.
 ///
 /// # Safety
 /// `fds` points to `count` entries, or the caller made a mistake that the real function reports.
@@ -334,7 +334,7 @@ unsafe fn staged(fds: *const pollfd, count: nfds_t) -> Option<(&'static Conn, Na
     // SAFETY: there is one entry.
     let conn = conn::find(unsafe { (*fds).fd })?;
     // Nothing but loads: it needs no guard.
-    ops::about_to_sleep(conn).map(|first| (conn, first))
+    threads::about_to_sleep(conn).map(|first| (conn, first))
 }
 
 pub(crate) fn timespec_of(time: Nanos) -> timespec {

@@ -1,10 +1,10 @@
-//! `libheadworks.so`: the symbols that stand before the C library's, and nothing else.
+//! `libheadworks.so`: the symbols that interpose on the C library's, and nothing else.
 //!
 //! Each hook calls the real function and, before or after it, one safe operation of
-//! `headworks-hooks`. The real call is made outside everything of ours: it may be cancelled or
-//! interrupted, and its result and errno reach the caller as they are.
+//! `headworks-hooks`. No code of ours is active during the real call: it may be cancelled or
+//! interrupted, and its result and errno reach the caller unchanged.
 //!
-//! Linked into nothing: it exports `close`.
+//! Nothing links this crate: it exports `close`.
 
 mod batches;
 mod closings;

@@ -71,7 +71,7 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     count: c_int,
     timeout_ms: c_int,
 ) -> c_int {
-    if eventloop::watches(set) && count > 0 && !events.is_null() {
+    if eventloop::has_clients(set) && count > 0 && !events.is_null() {
         let timeout = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
         // SAFETY: the array is the caller's.
         return unsafe { wait(set, events, count, timeout, core::ptr::null()) };
@@ -79,7 +79,7 @@ pub unsafe extern "C-unwind" fn epoll_wait(
     eventloop::waits(set);
     // SAFETY: the arguments are the caller's.
     let ready = unsafe { processes::epoll_wait(set, events, count, timeout_ms) };
-    if ready <= 0 || !eventloop::watches(set) {
+    if ready <= 0 || !eventloop::has_clients(set) {
         return ready;
     }
     let timeout = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
@@ -97,7 +97,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     timeout_ms: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    if eventloop::watches(set) && count > 0 && !events.is_null() {
+    if eventloop::has_clients(set) && count > 0 && !events.is_null() {
         let timeout = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
         // SAFETY: the array and the mask are the caller's.
         return unsafe { wait(set, events, count, timeout, mask) };
@@ -105,7 +105,7 @@ pub unsafe extern "C-unwind" fn epoll_pwait(
     eventloop::waits(set);
     // SAFETY: the arguments are the caller's.
     let ready = unsafe { real::epoll_pwait(set, events, count, timeout_ms, mask) };
-    if ready <= 0 || !eventloop::watches(set) {
+    if ready <= 0 || !eventloop::has_clients(set) {
         return ready;
     }
     let timeout = u64::try_from(timeout_ms).ok().map(Nanos::from_millis);
@@ -132,25 +132,26 @@ pub unsafe extern "C-unwind" fn epoll_pwait2(
         (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
     };
     let total = time.filter(|_| valid).map(|time| Nanos(nanos(time)));
-    if eventloop::watches(set) && count > 0 && !events.is_null() && valid {
+    if eventloop::has_clients(set) && count > 0 && !events.is_null() && valid {
         // SAFETY: the array and the mask are the caller's.
         return unsafe { wait(set, events, count, total, mask) };
     }
     eventloop::waits(set);
     // SAFETY: the arguments are the caller's.
     let ready = unsafe { real::epoll_pwait2(set, events, count, timeout, mask) };
-    if ready <= 0 || !eventloop::watches(set) {
+    if ready <= 0 || !eventloop::has_clients(set) {
         return ready;
     }
     // SAFETY: the array and the mask are the caller's.
     unsafe { overtaken(set, events, count, ready, total, mask) }
 }
 
-/// While this thread waited, another one put the first client into the set. If its event is not to be told, the wait begins
-/// again: that happens once in the life of a set.
+/// While this thread waited, another one put the first client into the set. If its event is not to
+/// be told, the wait begins again: that happens once in the life of a set.
 ///
 /// # Safety
-/// There is room for `count` events, of which the kernel has written `ready`; the mask is null or readable.
+/// There is room for `count` events, of which the kernel has written `ready`; the mask is null or
+/// readable.
 unsafe fn overtaken(
     set: c_int,
     events: *mut epoll_event,
@@ -167,13 +168,14 @@ unsafe fn overtaken(
     }
 }
 
-/// Leaves those of the kernel's events that the server is to hear of, and adds others; says how many there are.
+/// Leaves those of the kernel's events that the server is to hear of, and adds others; says how
+/// many there are.
 ///
 /// # Safety
 /// There is room for `count` events, of which the kernel has written `ready`.
 unsafe fn pass_on(set: c_int, events: *mut epoll_event, count: c_int, ready: c_int) -> c_int {
-    // SAFETY: the caller's duty; what the kernel has not written is only written here. An event is two numbers, valid
-    // whatever is there.
+    // SAFETY: the caller's duty; what the kernel has not written is only written here. An event is
+    // two numbers, valid whatever is there.
     let room = unsafe { core::slice::from_raw_parts_mut(events, count as usize) };
     let mut passed_on = None;
     keeping_errno(|| {
@@ -186,7 +188,8 @@ unsafe fn pass_on(set: c_int, events: *mut epoll_event, count: c_int, ready: c_i
     passed_on.unwrap_or(0) as c_int
 }
 
-/// Waits until there is an event that the server is to hear of; in between, the thread may wake for those that it is not.
+/// Waits until there is an event that the server is to hear of; in between, the thread may wake for
+/// those that it is not.
 ///
 /// # Safety
 /// There is room for `count` events; the mask is null or readable.
@@ -234,7 +237,8 @@ unsafe fn wait(
         if ready < 0 {
             return ready;
         }
-        // SAFETY: the caller gives room for `count` events, of which the kernel has written `ready`.
+        // SAFETY: the caller gives room for `count` events, of which the kernel has written
+        // `ready`.
         match unsafe { pass_on(set, events, count, ready) } {
             passed_on if passed_on > 0 => return passed_on,
             _ if last && (ready == 0 || timeout == Some(Nanos(0))) => return 0,

@@ -1,5 +1,5 @@
-//! The hooks of a server with a process for each connection: what the exported functions do with descriptors that are in
-//! no table of connections.
+//! The hooks of a server with a process for each connection: what the exported functions do with
+//! descriptors that are in no table of connections.
 
 use crate::hooks::{NOT_THE_STREAM, errno, set_errno, timespec_of};
 use crate::real;

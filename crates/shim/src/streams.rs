@@ -1,5 +1,6 @@
-//! The hooks of reading from and writing to clients by other calls than `recv` and `send`. For files they lead to
-//! [`files`]; for every other descriptor they are the functions of the C library.
+//! The hooks of reading from and writing to clients by other calls than `recv` and `send`. For
+//! files they lead to [`files`]; for every other descriptor they are the functions of the C
+//! library.
 
 use crate::files;
 use crate::hooks::{self, NOT_THE_STREAM, errno};
@@ -7,8 +8,8 @@ use crate::real;
 use core::ffi::c_void;
 use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
 use headworks_hooks::conn::{self, Conn, Work};
-use headworks_hooks::eventloop::{self, Watch};
-use headworks_hooks::ops;
+use headworks_hooks::eventloop::{self, LoopConnection};
+use headworks_hooks::threads;
 use libc::{
     c_int, c_uint, iovec, loff_t, mmsghdr, msghdr, off_t, size_t, sockaddr, socklen_t, ssize_t,
 };
@@ -19,7 +20,7 @@ enum Stream {
     /// A client's of a server with a thread for each connection.
     Thread(&'static Conn, c_int),
     /// A client's of an event loop.
-    Loop(&'static Watch),
+    Loop(&'static LoopConnection),
 }
 
 /// Buffers in which bytes are.
@@ -31,8 +32,8 @@ enum Buffers {
 
 #[inline]
 fn stream(fd: c_int) -> Option<Stream> {
-    if let Some(watch) = eventloop::client(fd) {
-        return Some(Stream::Loop(watch));
+    if let Some(connection) = eventloop::client(fd) {
+        return Some(Stream::Loop(connection));
     }
     conn::find(fd).filter(|conn| conn.is_followed()).map(|conn| Stream::Thread(conn, fd))
 }
@@ -91,7 +92,8 @@ impl Buffers {
 /// Reads from a client by `call`, into `buffers`.
 ///
 /// # Safety
-/// The call is one of the C library's that reads from the descriptor into the buffers, which are the caller's.
+/// The call is one of the C library's that reads from the descriptor into the buffers, which are
+/// the caller's.
 unsafe fn read_by(
     stream: Stream,
     waits: bool,
@@ -99,30 +101,33 @@ unsafe fn read_by(
     call: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     match stream {
-        Stream::Loop(watch) => {
-            let before = watch.readiness();
+        Stream::Loop(connection) => {
+            let before = connection.readiness();
             let count = call();
             let Ok(filled) = usize::try_from(count) else {
                 if errno() == libc::EAGAIN {
-                    watch.emptied(before);
+                    connection.emptied(before);
                 }
                 return count;
             };
             let buffers = buffers();
-            // SAFETY: the kernel has read the buffers' places and written `filled` bytes, and no more than fit, to them.
+            // SAFETY: the kernel has read the buffers' places and written `filled` bytes, and no
+            // more than fit, to them.
             unsafe {
                 if filled > 0 && filled < buffers.room() {
-                    watch.emptied(before);
+                    connection.emptied(before);
                 }
                 buffers.each(filled, |bytes| {
-                    guarded_keeping_errno(Of::Loop(watch), || eventloop::received(watch, bytes));
+                    guarded_keeping_errno(Of::Loop(connection), || {
+                        eventloop::received(connection, bytes)
+                    });
                 });
             }
             count
         }
         Stream::Thread(conn, fd) => {
             if conn.work() != Work::None {
-                guarded(Of::Thread(conn), || ops::about_to_receive(conn));
+                guarded(Of::Thread(conn), || threads::about_to_receive(conn));
             }
             if waits {
                 hooks::about_to_block(conn, fd);
@@ -156,10 +161,10 @@ unsafe fn written(fd: c_int, count: ssize_t, buffers: impl FnOnce() -> Buffers) 
     // SAFETY: the caller's duty.
     unsafe {
         buffers().each(count, |bytes| match stream {
-            Stream::Loop(watch) => {
-                guarded_keeping_errno(Of::Loop(watch), || eventloop::sent(watch, bytes));
+            Stream::Loop(connection) => {
+                guarded_keeping_errno(Of::Loop(connection), || eventloop::sent(connection, bytes));
             }
-            Stream::Thread(conn, _) => guarded(Of::Thread(conn), || ops::sent(conn, bytes)),
+            Stream::Thread(conn, _) => guarded(Of::Thread(conn), || threads::sent(conn, bytes)),
         });
     }
 }
@@ -169,7 +174,7 @@ fn written_unread(fd: c_int, count: ssize_t) {
     if let Ok(count @ 1..) = usize::try_from(count)
         && let Some(Stream::Thread(conn, _)) = stream(fd)
     {
-        guarded_keeping_errno(Of::Thread(conn), || ops::sent_unread(conn, count));
+        guarded_keeping_errno(Of::Thread(conn), || threads::sent_unread(conn, count));
     }
 }
 
@@ -229,7 +234,7 @@ pub unsafe extern "C-unwind" fn readv(fd: c_int, parts: *const iovec, len: c_int
 /// # Safety
 /// As the C library's function.
 pub(crate) unsafe fn recv(
-    watch: &'static Watch,
+    connection: &'static LoopConnection,
     fd: c_int,
     buffer: *mut c_void,
     len: size_t,
@@ -241,17 +246,21 @@ pub(crate) unsafe fn recv(
         return call();
     }
     // SAFETY: as above.
-    unsafe { read_by(Stream::Loop(watch), false, || Buffers::One(buffer, len), call) }
+    unsafe { read_by(Stream::Loop(connection), false, || Buffers::One(buffer, len), call) }
 }
 
 /// `send` to a client of an event loop has taken so many bytes.
 ///
 /// # Safety
 /// `buffer` holds `count` bytes.
-pub(crate) unsafe fn sent(watch: &'static Watch, buffer: *const c_void, count: usize) {
+pub(crate) unsafe fn sent(
+    connection: &'static LoopConnection,
+    buffer: *const c_void,
+    count: usize,
+) {
     // SAFETY: the caller's duty.
     let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
-    guarded_keeping_errno(Of::Loop(watch), || eventloop::sent(watch, bytes));
+    guarded_keeping_errno(Of::Loop(connection), || eventloop::sent(connection, bytes));
 }
 
 /// # Safety
@@ -325,7 +334,8 @@ pub unsafe extern "C-unwind" fn write(fd: c_int, buffer: *const c_void, len: siz
 /// As the C library's function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn writev(fd: c_int, parts: *const iovec, len: c_int) -> ssize_t {
-    // SAFETY: the arguments are the caller's; the length is not negative once the kernel has taken it.
+    // SAFETY: the arguments are the caller's; the length is not negative once the kernel has taken
+    // it.
     unsafe {
         let bytes = || files::length(parts, len);
         let count = files::writing(fd, None, bytes, || real::writev(fd, parts, len));
@@ -378,7 +388,8 @@ pub unsafe extern "C-unwind" fn sendmmsg(
     len: c_uint,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: the arguments are the caller's; the kernel has read and written the first `count` messages.
+    // SAFETY: the arguments are the caller's; the kernel has read and written the first `count`
+    // messages.
     unsafe {
         let count = real::sendmmsg(fd, messages, len, flags);
         for at in 0..usize::try_from(count).unwrap_or(0) {

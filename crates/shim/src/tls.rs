@@ -9,8 +9,8 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use headworks_hooks::backend::{self, Receipt};
 use headworks_hooks::barrier::{Of, guarded, guarded_keeping_errno};
 use headworks_hooks::conn::{Conn, Work};
-use headworks_hooks::eventloop::{self, Watch};
-use headworks_hooks::ops;
+use headworks_hooks::eventloop::{self, LoopConnection};
+use headworks_hooks::threads;
 use headworks_hooks::tls::{self, Whose};
 use headworks_region::thread::keeping_errno;
 use libc::{c_int, size_t};
@@ -107,7 +107,7 @@ unsafe fn whose(ssl: Ssl) -> Option<Whose> {
 fn of(whose: Whose) -> Of {
     match whose {
         Whose::Thread(conn) => Of::Thread(conn),
-        Whose::Loop(watch) => Of::Loop(watch),
+        Whose::Loop(connection) => Of::Loop(connection),
         Whose::Backend => Of::Process,
     }
 }
@@ -121,9 +121,9 @@ fn begins(whose: Option<Whose>) {
 /// Somebody's handshake has come to this result.
 fn handshaken(whose: Option<Whose>, done: c_int) {
     if done == 1
-        && let Some(Whose::Loop(watch)) = whose
+        && let Some(Whose::Loop(connection)) = whose
     {
-        guarded_keeping_errno(Of::Loop(watch), || eventloop::tls_established(watch));
+        guarded_keeping_errno(Of::Loop(connection), || eventloop::tls_established(connection));
     }
 }
 
@@ -186,10 +186,10 @@ pub unsafe extern "C-unwind" fn SSL_read(ssl: Ssl, buffer: *mut c_void, len: c_i
                 after_read(conn, buffer, usize::try_from(count).unwrap_or(0));
                 count
             }
-            Some(Whose::Loop(watch)) => {
-                begins(Some(Whose::Loop(watch)));
+            Some(Whose::Loop(connection)) => {
+                begins(Some(Whose::Loop(connection)));
                 let count = real_read(ssl, buffer, len);
-                loop_has_read(watch, buffer, usize::try_from(count).unwrap_or(0));
+                loop_has_read(connection, buffer, usize::try_from(count).unwrap_or(0));
                 count
             }
             // Its caller has an `int` for the length.
@@ -226,10 +226,10 @@ pub unsafe extern "C-unwind" fn SSL_read_ex(
                 after_read(conn, buffer, if done == 1 { *count } else { 0 });
                 done
             }
-            Some(Whose::Loop(watch)) => {
-                begins(Some(Whose::Loop(watch)));
+            Some(Whose::Loop(connection)) => {
+                begins(Some(Whose::Loop(connection)));
                 let done = real_read_ex(ssl, buffer, len, count);
-                loop_has_read(watch, buffer, if done == 1 { *count } else { 0 });
+                loop_has_read(connection, buffer, if done == 1 { *count } else { 0 });
                 done
             }
             Some(Whose::Backend) => match backend_reads_before(buffer, len) {
@@ -296,9 +296,9 @@ pub unsafe extern "C-unwind" fn SSL_write_ex(
 unsafe fn before_read(conn: &'static Conn, ssl: Ssl) {
     begins(Some(Whose::Thread(conn)));
     if conn.work() != Work::None {
-        guarded(Of::Thread(conn), || ops::about_to_receive(conn));
+        guarded(Of::Thread(conn), || threads::about_to_receive(conn));
     }
-    if ops::may_block(conn) {
+    if threads::may_block(conn) {
         // SAFETY: the caller's duty; both only look.
         let (pending, fd) = unsafe { (real_pending(ssl), real_get_fd(ssl)) };
         // What the library does not have yet it waits for, if the socket does.
@@ -314,20 +314,22 @@ unsafe fn after_read(conn: &'static Conn, buffer: *const c_void, count: usize) {
     if count > 0 {
         // SAFETY: the caller's duty.
         let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
-        guarded(Of::Thread(conn), || ops::received_inside_tls(conn, bytes));
+        guarded(Of::Thread(conn), || threads::received_inside_tls(conn, bytes));
     } else if conn.anticipating() {
-        guarded_keeping_errno(Of::Thread(conn), || ops::found_nothing(conn));
+        guarded_keeping_errno(Of::Thread(conn), || threads::found_nothing(conn));
     }
 }
 
 /// # Safety
 /// `buffer` holds `count` bytes.
-unsafe fn loop_has_read(watch: &'static Watch, buffer: *const c_void, count: usize) {
+unsafe fn loop_has_read(connection: &'static LoopConnection, buffer: *const c_void, count: usize) {
     if count > 0 {
         // SAFETY: the caller's duty.
         let bytes = unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
         // A server may look at it after a success, too.
-        guarded_keeping_errno(Of::Loop(watch), || eventloop::received_inside_tls(watch, bytes));
+        guarded_keeping_errno(Of::Loop(connection), || {
+            eventloop::received_inside_tls(connection, bytes)
+        });
     }
 }
 
@@ -380,10 +382,12 @@ unsafe fn written(whose: Option<Whose>, buffer: *const c_void, count: usize) {
     let bytes = || unsafe { core::slice::from_raw_parts(buffer.cast::<u8>(), count) };
     match whose {
         Some(Whose::Thread(conn)) => {
-            guarded(Of::Thread(conn), || ops::sent_inside_tls(conn, bytes()))
+            guarded(Of::Thread(conn), || threads::sent_inside_tls(conn, bytes()))
         }
-        Some(Whose::Loop(watch)) => {
-            guarded_keeping_errno(Of::Loop(watch), || eventloop::sent_inside_tls(watch, bytes()));
+        Some(Whose::Loop(connection)) => {
+            guarded_keeping_errno(Of::Loop(connection), || {
+                eventloop::sent_inside_tls(connection, bytes())
+            });
         }
         Some(Whose::Backend) if backend::in_tls() => {
             guarded(Of::Process, || backend::sent(bytes()))

@@ -4,9 +4,9 @@
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicBool, Ordering};
 use headworks_hooks::barrier::{Of, guarded_keeping_errno};
-use headworks_hooks::ops::blocked;
 use headworks_hooks::process;
 use headworks_hooks::server_waits;
+use headworks_hooks::threads::blocked;
 use headworks_region::Protocol;
 use libc::c_int;
 

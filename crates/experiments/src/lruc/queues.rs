@@ -387,7 +387,7 @@ mod tests {
         // As the gate's hooks do it for a request; the last user is the writer.
         let enter = |reader: usize| {
             let user = users[reader.min(3)];
-            let slot = region.user(user).expect("registered");
+            let slot = region.session(user).expect("registered");
             slot.thread.store(thread_id(), Ordering::Relaxed);
             region.enter(user, clock::now());
         };

@@ -19,15 +19,19 @@ pub(super) struct Wanted {
     pub threads: Vec<u32>,
 }
 
-/// What is wanted: a group for each class that has users with threads of their own. A thread that serves several users
+/// What is wanted: a group for each class that has sessions with threads of their own. A thread that serves several sessions
 /// goes with the last of them; one that is the server's main thread is left alone, because where it is new threads and
 /// processes begin.
 pub(super) fn wanted(snapshot: &Snapshot) -> Vec<Wanted> {
     let mut of_thread: BTreeMap<u32, u32> = BTreeMap::new();
-    for user in &snapshot.users {
-        let (_, thread) = user.thread;
-        if user.state != State::Free && !user.bypass && thread != 0 && thread != snapshot.server {
-            of_thread.insert(thread, user.class);
+    for session in &snapshot.sessions {
+        let (_, thread) = session.thread;
+        if session.state != State::Free
+            && !session.bypass
+            && thread != 0
+            && thread != snapshot.server
+        {
+            of_thread.insert(thread, session.class);
         }
     }
     let mut groups: Vec<Wanted> = Vec::new();
@@ -41,9 +45,9 @@ pub(super) fn wanted(snapshot: &Snapshot) -> Vec<Wanted> {
         if threads.is_empty() {
             continue;
         }
-        // There are at most 16,384 users.
-        let users = threads.len() as u32;
-        demands.push(Demand { weight: class.weight, shared: class.shared, users });
+        // There are at most 16,384 sessions.
+        let sessions = threads.len() as u32;
+        demands.push(Demand { weight: class.weight, shared: class.shared, sessions });
         groups.push(Wanted {
             class: class.class,
             name: class.name.clone(),
@@ -76,15 +80,15 @@ pub(super) fn moves<'a>(
 mod tests {
     use super::*;
     use crate::views::{self, SERVER, class};
-    use headworks_region::snapshot::UserView;
+    use headworks_region::snapshot::SessionView;
 
-    fn user(number: u32, class: u32, thread: u32) -> UserView {
-        UserView { thread: (SERVER, thread), ..views::user(number, class) }
+    fn session(number: u32, class: u32, thread: u32) -> SessionView {
+        SessionView { thread: (SERVER, thread), ..views::session(number, class) }
     }
 
-    fn snapshot(users: Vec<UserView>) -> Snapshot {
+    fn snapshot(sessions: Vec<SessionView>) -> Snapshot {
         let classes = [class(0, "default", 1.0), class(3, "gold", 3.0), class(7, "empty", 9.0)];
-        views::snapshot(users, classes.into())
+        views::snapshot(sessions, classes.into())
     }
 
     fn short(groups: &[Wanted]) -> Vec<(&str, u32, &[u32])> {
@@ -93,15 +97,15 @@ mod tests {
 
     #[test]
     fn each_thread_goes_with_the_class_of_its_user_and_the_rest_stays() {
-        let administrator = UserView { bypass: true, ..user(4, 0, 14) };
-        let gone = UserView { state: State::Free, ..user(5, 3, 15) };
+        let administrator = SessionView { bypass: true, ..session(4, 0, 14) };
+        let gone = SessionView { state: State::Free, ..session(5, 3, 15) };
         let mut of = snapshot(vec![
-            user(0, 3, 10),
-            user(1, 0, 12),
-            user(2, 0, 11),
+            session(0, 3, 10),
+            session(1, 0, 12),
+            session(2, 0, 11),
             // No request has come yet; and the thread from which new ones are made.
-            user(3, 0, 0),
-            user(6, 3, SERVER),
+            session(3, 0, 0),
+            session(6, 3, SERVER),
             administrator,
             gone,
         ]);

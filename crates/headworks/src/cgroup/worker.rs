@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::Ordering;
 
 /// Time between two looks.
-const EVERY: Nanos = Nanos::from_millis(500);
+const UPDATE_INTERVAL: Nanos = Nanos::from_millis(500);
 
 /// Looks that may fail one after the other before it gives up: what fails may be on its way out.
 const FAILURES_MAX: u32 = 4;
@@ -58,12 +58,12 @@ impl Worker {
 
     /// Looks, as often as one likes.
     pub fn tick(&mut self, region: &Mapping) {
-        let server = region.beat.server.load(Ordering::Relaxed);
+        let server = region.heartbeat.server.load(Ordering::Relaxed);
         if server != self.server {
             self.change_server(server);
         }
         let now = clock::now();
-        if now.since(self.looked) < EVERY {
+        if now.since(self.looked) < UPDATE_INTERVAL {
             return;
         }
         self.looked = now;
@@ -256,7 +256,7 @@ mod tests {
     impl Server {
         fn start(region: &Mapping) -> Server {
             let child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-            region.beat.server.store(child.id(), Ordering::Relaxed);
+            region.heartbeat.server.store(child.id(), Ordering::Relaxed);
             Server(child)
         }
     }
@@ -280,7 +280,7 @@ mod tests {
         let off = worker.status().clone();
         assert_eq!(off.state, "off");
         drop(first);
-        region.beat.server.store(0, Ordering::Relaxed);
+        region.heartbeat.server.store(0, Ordering::Relaxed);
         worker.tick(&region);
         assert_eq!(worker.status().state, "waiting");
         region.set_pooled(false);
@@ -309,7 +309,7 @@ mod tests {
         std::fs::write(&thread, "").unwrap();
         worker.of = Some((server.0.id(), groups));
         drop(server);
-        region.beat.server.store(0, Ordering::Relaxed);
+        region.heartbeat.server.store(0, Ordering::Relaxed);
         worker.tick(&region);
         assert!(own.exists());
         std::fs::remove_file(&thread).unwrap();

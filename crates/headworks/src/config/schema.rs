@@ -74,19 +74,19 @@ pub(crate) struct IoThreadSection {
 #[serde(deny_unknown_fields)]
 pub(super) struct GateSection {
     /// `observe` and `dry-run` measure, hold nobody, and replay what the gate would have done;
-    /// `enforce` holds users. Default `enforce`.
+    /// `enforce` holds sessions. Default `enforce`.
     pub mode: Words,
     /// Which sessions P counts. `working`: those on a processor or in storage I/O; a session that is
     /// blocked, whose client thinks, or that runs for long lends its permit. `admitted`: all that were
     /// admitted, whatever they do. Default `working`.
     pub count: Words,
-    /// P: users inside the database at once, 1 to 1024, or "auto" to look for the best. Default
+    /// P: sessions inside the database at once, 1 to 1024, or "auto" to look for the best. Default
     /// "auto", beginning at 8 for each core. Smaller: shorter
-    /// service times and less contention, but cores may idle while users wait for I/O. Larger:
+    /// service times and less contention, but cores may idle while sessions wait for I/O. Larger:
     /// the other way round, up to no gate at all.
     pub parallelism: Option<Spanned<NumberOrAuto>>,
-    /// ζ: requests of a round over all users, 0 to 1048576. Default 0, the minimum that the
-    /// weights allow. Smaller: fairer, shorter waits. Larger: a user keeps its turn for longer,
+    /// ζ: requests of a round over all sessions, 0 to 1048576. Default 0, the minimum that the
+    /// weights allow. Smaller: fairer, shorter waits. Larger: a session keeps its turn for longer,
     /// which is kinder to caches and gives more throughput, with longer waits for the others.
     pub quota_requests: Number,
     /// Bound of unfairness, 0 to 1000: the daemon makes ζ as large as it can while unfairness stays
@@ -98,19 +98,19 @@ pub(super) struct GateSection {
     /// time-out is never met, but under overload requests pass out of turn. Larger: the order
     /// holds under any load, and a mistake of ours delays for longer.
     pub hold_ms_max: Number,
-    /// How long a client may idle inside a transaction before its place is lent out, 0 to
-    /// 3600000 ms. Default 100. Smaller: fewer idle places, more users inside with open locks.
-    /// Larger: slow clients waste places. With 0 it is lent out at once.
+    /// How long a client may idle inside a transaction before its permit is lent out, 0 to
+    /// 3600000 ms. Default 100. Smaller: fewer idle permits, more sessions inside with open locks.
+    /// Larger: slow clients waste permits. With 0 it is lent out at once.
     pub idle_in_transaction_ms: Number,
-    /// How long a place is kept for a user that has quota left and sends nothing, 0 to 1000000 µs.
-    /// Default 0. Smaller: no idle places. Larger: quotas are used up in one go, which helps
-    /// caches when clients answer at once, and wastes places when they do not.
+    /// How long a permit is kept for a session that has quota left and sends nothing, 0 to 1000000 µs.
+    /// Default 0. Smaller: no idle permits. Larger: quotas are used up in one go, which helps
+    /// caches when clients answer at once, and wastes permits when they do not.
     pub anticipation_us: Number,
-    /// How long nothing may complete, although users wait, before one more is let in, 10 to
+    /// How long nothing may complete, although sessions wait, before one more is let in, 10 to
     /// 3600000 ms. Default 500. Smaller: hidden locks are found sooner, but a few long queries
     /// count as a stall. Larger: the other way round.
     pub stall_ms: Number,
-    /// Whether threads get processor time by the weights of their users' classes, through control
+    /// Whether threads get processor time by the weights of their sessions' classes, through control
     /// groups. Default false. Only read when the database is started.
     pub cpu_weights: Option<Spanned<bool>>,
     /// Address on which Prometheus is served by TCP, such as "127.0.0.1:9090". Default: none, only
@@ -155,7 +155,7 @@ pub(super) struct ClassSection {
     /// Share of the turns against other weights, 0.001 to 1000. Default 1. Smaller: waits longer
     /// when there is a queue. Larger: waits less, at the cost of the others.
     pub weight: Option<Spanned<f64>>,
-    /// `user`: each user of the class has the weight. `class`: all of them share it. Default
+    /// `user`: each session of the class has the weight. `class`: all of them share it. Default
     /// `user`.
     pub weight_of: Words,
     /// Latency target, 0.001 to 3600000 ms: the daemon raises the weight while the percentile is
@@ -212,7 +212,7 @@ const HOUR_MS: i64 = 3_600_000;
 
 /// Ranges of all whole numbers.
 pub(super) const WHOLE_NUMBERS: &[WholeNumber] = &[
-    whole("parallelism", "users", 1, headworks_region::control::TOKENS as i64, "auto"),
+    whole("parallelism", "sessions", 1, headworks_region::control::PERMITS as i64, "auto"),
     whole("quota_requests", "requests", 0, 1 << 20, "0"),
     whole("hold_ms_max", "milliseconds", 1, HOUR_MS, "30000"),
     whole("idle_in_transaction_ms", "milliseconds", 0, HOUR_MS, "100"),

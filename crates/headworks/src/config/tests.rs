@@ -1,6 +1,6 @@
 use super::*;
 use headworks_region::Mode;
-use headworks_region::control::{Count, Passing};
+use headworks_region::control::{Count, TemporaryP};
 use headworks_region::rules::Identity;
 use headworks_region::text::Text;
 
@@ -207,7 +207,7 @@ fn a_wrong_type_says_what_to_write() {
     assert_refused(
         "[gate]\nparallelism = \"16\"",
         (2, 1),
-        &["`parallelism`", "a whole number from 1 to 1024 (users)"],
+        &["`parallelism`", "a whole number from 1 to 1024 (sessions)"],
     );
     assert_refused("[gate]\nstall_ms = 0.5", (2, 1), &["`stall_ms`", "whole number"]);
     assert_refused("[gate]\nmode = 3", (2, 1), &["`mode`", "`mode = \"...\"`"]);
@@ -419,12 +419,12 @@ fn a_reload_leaves_p_to_the_search_and_a_p_that_is_fixed_is_there_to_stay() {
     let searched = parse("").unwrap();
     searched.apply(&region);
     assert_eq!(region.control.settings().parallelism, OPEN);
-    let passing = Passing { parallelism: 24, back: 12 };
-    region.beat.set_passing(Some(passing));
-    assert!(region.retune(&region.control.settings(), 24));
+    let temporary = TemporaryP { parallelism: 24, permanent: 12 };
+    region.heartbeat.set_temporary_p(Some(temporary));
+    assert!(region.tune_parallelism(&region.control.settings(), 24));
     searched.apply(&region);
     assert_eq!(region.control.settings().parallelism, 24);
-    assert_eq!(region.beat.passing(), Some(passing));
+    assert_eq!(region.heartbeat.temporary_p(), Some(temporary));
     parse("[gate]\nparallelism = 24").unwrap().apply(&region);
-    assert_eq!((region.control.settings().parallelism, region.beat.passing()), (24, None));
+    assert_eq!((region.control.settings().parallelism, region.heartbeat.temporary_p()), (24, None));
 }

@@ -2,7 +2,7 @@
 //! runs before the server's threads, its memory stays in memory, and the kernel looks for another
 //! victim when memory runs out.
 //!
-//! Each of these takes rights that an ordinary user does not have. Without them the daemon works
+//! Each of these takes rights that an ordinary session does not have. Without them the daemon works
 //! as any process does.
 
 use std::sync::atomic::{AtomicI32, Ordering};

@@ -66,14 +66,14 @@ pub fn set_weights(region: &Mapping, weights: &BTreeMap<String, f64>) -> Result<
 /// Puts everybody into the class that the rules in force say, if they changed since.
 pub(super) fn reclassify(region: &Mapping) {
     let epoch = region.rules.epoch();
-    for user in 0..region.high_water() {
-        let Some(slot) = region.user(user) else { break };
+    for session in 0..region.high_water() {
+        let Some(slot) = region.session(session) else { break };
         let nameless = region.protocol() == Protocol::Generic;
         let known =
             slot.state() != State::Free && (nameless || !slot.account.get().bytes().is_empty());
         if known && slot.class_epoch.load(Ordering::Relaxed) != epoch {
             let (verdict, epoch) = region.rules.classify(&identity_of(slot));
-            region.classify(user, verdict.class, verdict.bypass, epoch);
+            region.classify(session, verdict.class, verdict.bypass, epoch);
         }
     }
 }

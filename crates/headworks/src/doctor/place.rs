@@ -123,11 +123,11 @@ fn instance(name: &str, dir: &Path) -> Finding {
     if instance.is_foreign() {
         let detail = match instance.lives_elsewhere() {
             true => "runs in another PID namespace: only reading commands work from here",
-            false => "of another PID namespace, and its daemon gives no sign of life",
+            false => "of another PID namespace, and its daemon sends no heartbeat",
         };
         return Finding::ok(&title, detail);
     }
-    if instance.view_region().is_ok_and(|view| view.beat().ungoverned()) {
+    if instance.view_region().is_ok_and(|view| view.heartbeat().ungoverned()) {
         return Finding::warning(
             &title,
             "its server was started by another version of Headworks: everybody passes until it is restarted",

@@ -24,14 +24,14 @@ fn draw_into(report: &TuningReport, svg: &mut String) -> Result<(), Box<dyn std:
     let area = SVGBackend::with_string(svg, (860, 460)).into_drawing_area();
     area.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&area)
-        .caption("Throughput and users inside (P)", ("sans-serif", 20))
+        .caption("Throughput and sessions inside (P)", ("sans-serif", 20))
         .margin(14)
         .x_label_area_size(44)
         .y_label_area_size(64)
         .build_cartesian_2d((1.0..f64::from(most) * 1.1).log_scale().base(2.0), 0.0..top * 1.15)?;
     chart
         .configure_mesh()
-        .x_desc("P: users inside at once")
+        .x_desc("P: sessions inside at once")
         .y_desc("turns (transactions) per second")
         .x_label_formatter(&|p| format!("{p:.0}"))
         .light_line_style(WHITE)

@@ -10,7 +10,7 @@ use crate::status::{Status, UserStatus};
 use anyhow::{Result, bail};
 use headworks_policy::Nanos;
 use headworks_region::held::HeldRequest;
-use headworks_region::snapshot::{Snapshot, UserView};
+use headworks_region::snapshot::{SessionView, Snapshot};
 use headworks_region::{State, View, clock};
 use serde::Serialize;
 use std::fmt::Write;
@@ -40,7 +40,7 @@ struct Held {
     ended_ago_ms: f64,
     gate_ms: f64,
     database_ms: f64,
-    /// Users that waited or were owed a place when it came.
+    /// Users that waited or were owed a permit when it came.
     waiting_beside: u32,
     /// Of those inside then, the ones that had been there for longest.
     behind: Vec<Other>,
@@ -127,8 +127,8 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    fn view(&self, user: u32) -> Option<&UserView> {
-        self.now.users.iter().find(|view| view.user == user)
+    fn view(&self, user: u32) -> Option<&SessionView> {
+        self.now.sessions.iter().find(|view| view.session == user)
     }
 
     fn status_of(&self, user: u32) -> Option<&UserStatus> {
@@ -167,12 +167,13 @@ impl Names<'_> {
     }
 
     fn held(&self, record: &HeldRequest) -> Held {
-        let same = self.view(record.user).is_some_and(|view| view.generation == record.generation);
+        let same =
+            self.view(record.session).is_some_and(|view| view.generation == record.generation);
         let ms = |from: Nanos, to: Nanos| to.since(from).as_millis_f64();
         Held {
             request: record.number,
-            user: record.user,
-            name: if same { self.other(record.user).name } else { "gone".to_owned() },
+            user: record.session,
+            name: if same { self.other(record.session).name } else { "gone".to_owned() },
             class: self.class(record.class),
             ended_ago_ms: ms(record.ended, self.now.now),
             gate_ms: ms(record.arrived, record.admitted),
@@ -188,9 +189,9 @@ impl Names<'_> {
 
     fn explain(&self, status: &UserStatus, records: &[HeldRequest]) -> Explained {
         let view = self.view(status.user);
-        let waits = view.filter(|view| view.state == State::Waiting);
+        let waits = view.filter(|view| view.state == State::Queued);
         let own = |record: &&HeldRequest| {
-            record.user == status.user
+            record.session == status.user
                 && view.is_some_and(|view| view.generation == record.generation)
         };
         Explained {
@@ -269,7 +270,7 @@ impl Explained {
         }
         if let Some(beside) = self.waiting_beside {
             line(format!(
-                "behind: when its request came, all of P = {} places were taken and {beside} others waited; inside for longest: {}",
+                "behind: when its request came, all of P = {} permits were taken and {beside} others waited; inside for longest: {}",
                 names.status.parallelism,
                 if self.behind.is_empty() {
                     "nobody any more".to_owned()

@@ -5,7 +5,7 @@
 use crate::status::Fairness;
 use headworks_policy::Nanos;
 use headworks_policy::histogram::{BUCKETS, bounds};
-use headworks_region::snapshot::{ClassView, Snapshot, UserView};
+use headworks_region::snapshot::{ClassView, SessionView, Snapshot};
 use headworks_region::{Mode, State};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder};
@@ -43,7 +43,7 @@ impl Collector for Figures {
     fn encode(&self, encoder: DescriptorEncoder) -> Result<(), Error> {
         let mut out = Out(encoder);
         self.gate(&mut out)?;
-        self.users(&mut out)?;
+        self.sessions(&mut out)?;
         self.classes(&mut out)?;
         self.times(&mut out)?;
         self.events(&mut out)
@@ -58,7 +58,7 @@ impl Figures {
         let mut gauge = |name, help, value: f64| out.gauge(name, help, [(all.clone(), value)]);
         gauge(
             "parallelism",
-            "P: users inside at once, beside the bonus",
+            "P: sessions inside at once, beside the bonus",
             settings.parallelism.into(),
         )?;
         gauge(
@@ -66,15 +66,19 @@ impl Figures {
             "1 while P is looked for, 0 when it is fixed",
             yes(settings.auto),
         )?;
-        gauge("stall_bonus", "users that the stall detector lets in beyond P", now.bonus.into())?;
+        gauge(
+            "stall_bonus",
+            "sessions that the stall detector lets in beyond P",
+            now.bonus.into(),
+        )?;
         gauge(
             "quota_requests",
-            "zeta: requests of a round over all users, 0 for its minimum",
+            "zeta: requests of a round over all sessions, 0 for its minimum",
             settings.zeta.into(),
         )?;
         gauge(
             "gate_closed",
-            "1 if users may be held: mode enforce, not off, the daemon alive, and the server governed",
+            "1 if sessions may be held: mode enforce, not off, the daemon alive, and the server governed",
             yes(settings.mode == Mode::Enforce && !settings.off && !now.stale && !now.ungoverned),
         )?;
         gauge(
@@ -84,38 +88,37 @@ impl Figures {
         )?;
         gauge(
             "daemon_stale",
-            "1 if the daemon gives no sign of life, so that everybody passes",
+            "1 if the daemon sends no heartbeat, so that everybody passes",
             yes(now.stale),
         )?;
         if let Some(unfairness) = self.fairness.unfairness {
-            let help = "U_f over requests per weight of the users that were busy since the scrape before, 0 is fair";
+            let help = "U_f over requests per weight of the sessions that were busy since the scrape before, 0 is fair";
             gauge("unfairness", help, unfairness)?;
         }
         if let Some(variation) = self.fairness.latency_cv {
-            let help =
-                "variation of each user's latencies, averaged over users, since they connected";
+            let help = "variation of each session's latencies, averaged over sessions, since they connected";
             gauge("latency_variation", help, variation)?;
         }
         Ok(())
     }
 
-    fn users(&self, out: &mut Out<'_>) -> Result<(), Error> {
-        type Is = fn(&UserView) -> bool;
+    fn sessions(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        type Is = fn(&SessionView) -> bool;
         const STATES: [(&str, Is); 7] = [
-            ("idle", |user| matches!(user.state, State::Idle | State::Cancelled)),
-            ("waiting", |user| user.state == State::Waiting),
-            ("inside", |user| matches!(user.state, State::Inside | State::Overdraft)),
-            ("passing", |user| user.state == State::Passing),
-            ("long", |user| user.state == State::Long),
-            ("blocked", |user| user.state == State::Lent && user.pause.0.is_blocked()),
-            ("thinking", |user| user.state == State::Lent && !user.pause.0.is_blocked()),
+            ("idle", |session| matches!(session.state, State::Idle | State::Cancelled)),
+            ("waiting", |session| session.state == State::Queued),
+            ("inside", |session| matches!(session.state, State::Running | State::Owed)),
+            ("passing", |session| session.state == State::Passing),
+            ("long", |session| session.state == State::Long),
+            ("blocked", |session| session.state == State::Lent && session.pause.0.is_blocked()),
+            ("thinking", |session| session.state == State::Lent && !session.pause.0.is_blocked()),
         ];
-        // One pass over the users, of whom there may be many.
+        // One pass over the sessions, of whom there may be many.
         let mut counts: BTreeMap<u32, [u32; STATES.len()]> = BTreeMap::new();
-        for user in &self.now.users {
-            let counts = counts.entry(user.class).or_default();
+        for session in &self.now.sessions {
+            let counts = counts.entry(session.class).or_default();
             for (count, (_, is)) in counts.iter_mut().zip(STATES) {
-                *count += u32::from(is(user));
+                *count += u32::from(is(session));
             }
         }
         let mut values = Vec::new();
@@ -127,7 +130,7 @@ impl Figures {
                 values.push((labels, f64::from(count)));
             }
         }
-        let help = "connected users by what they do: idle, waiting (held), inside (with a permit or owed one), passing, \
+        let help = "connected sessions by what they do: idle, waiting (held), inside (with a permit or owed one), passing, \
                     long (not counted in P), blocked and thinking (their permit is lent)";
         out.gauge("users", help, values)
     }
@@ -137,7 +140,7 @@ impl Figures {
             self.now.classes.iter().map(move |class| (self.labels(class), of(class)))
         };
         let weights = self.now.classes.iter().map(|class| (self.labels(class), class.weight));
-        out.gauge("class_weight", "weight of the class, or of each of its users", weights)?;
+        out.gauge("class_weight", "weight of the class, or of each of its sessions", weights)?;
         out.counter("requests", "requests answered", each(|class| class.totals.requests))?;
         out.counter(
             "admissions",
@@ -146,12 +149,12 @@ impl Figures {
         )?;
         out.counter(
             "held_requests",
-            "requests that waited for a place",
+            "requests that waited for a permit",
             each(|class| class.totals.queued),
         )?;
         out.counter(
             "passed_requests",
-            "requests let pass without a place, for whatever reason",
+            "requests let pass without a permit, for whatever reason",
             each(|class| class.totals.passed),
         )
     }

@@ -17,7 +17,7 @@ use std::time::Duration;
 const CLIENTS_MAX: usize = 16;
 
 /// Time until a socket is asked again that could not be accepted from.
-const AGAIN: Duration = Duration::from_millis(100);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// An answer: its status, the type of its body, and the body.
 pub(super) struct Answer {
@@ -105,7 +105,7 @@ impl Server {
 fn pause_after(error: &Error) -> Duration {
     match error.raw_os_error() {
         Some(libc::ECONNABORTED | libc::EINTR) => Duration::ZERO,
-        _ => AGAIN,
+        _ => RETRY_INTERVAL,
     }
 }
 

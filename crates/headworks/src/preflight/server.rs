@@ -52,7 +52,7 @@ const FILE_OPTIONS: &[&str] =
     &["--defaults-file=", "--defaults-extra-file=", "--defaults-group-suffix="];
 
 /// How long a server may take to print its options.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Settings with which `program args...`, a MariaDB or MySQL server, would run. If the server does not tell what is in its option files, the command line alone
 /// is read.
@@ -106,7 +106,7 @@ pub(super) fn output_of(mut command: Command) -> Option<String> {
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
-            Ok(None) if start.elapsed() < PATIENCE => std::thread::sleep(Duration::from_millis(5)),
+            Ok(None) if start.elapsed() < TIMEOUT => std::thread::sleep(Duration::from_millis(5)),
             _ => {
                 let _ = child.kill();
                 let _ = child.wait();

@@ -6,9 +6,9 @@ use crate::config::io;
 use crate::config::rules::BYPASS_MAX;
 use crate::config::schema::{IoFileSection, IoThreadSection, explain_with};
 use headworks_hooks::symbols::SYMBOLS;
+use headworks_region::declared_locks::{DeclaredLocks, WORD_BYTES, WORDS};
 use headworks_region::rules::{Rule, Verdict};
 use headworks_region::text::{TEXT_BYTES, Text};
-use headworks_region::words::{SessionWords, WORD_BYTES, WORDS};
 use serde::Deserialize;
 use std::path::Path;
 use toml::Spanned;
@@ -272,7 +272,7 @@ fn calls(written: CallsSection, place: &Place<'_>) -> Result<Calls, ConfigError>
     })
 }
 
-fn locks(written: &Locks, place: &Place<'_>) -> Result<SessionWords, ConfigError> {
+fn locks(written: &Locks, place: &Place<'_>) -> Result<DeclaredLocks, ConfigError> {
     for (key, list) in [("acquire", &written.acquire), ("release", &written.release)] {
         for (at, text) in list.iter().enumerate() {
             let found = text.get_ref();
@@ -294,7 +294,7 @@ fn locks(written: &Locks, place: &Place<'_>) -> Result<SessionWords, ConfigError
         }
     }
     let plain = |list: &Texts| list.iter().map(|text| text.get_ref().clone()).collect();
-    Ok(SessionWords { acquire: plain(&written.acquire), release: plain(&written.release) })
+    Ok(DeclaredLocks { acquire: plain(&written.acquire), release: plain(&written.release) })
 }
 
 fn bypass(section: &Spanned<BypassSection>, place: &Place<'_>) -> Result<Bypass, ConfigError> {

@@ -13,7 +13,7 @@ mod tests;
 use crate::config::error::{ConfigError, nearest};
 use anyhow::{Result, bail};
 use headworks_region::io::IoRule;
-use headworks_region::{Protocol, rules::Rule, words::SessionWords};
+use headworks_region::{Protocol, declared_locks::DeclaredLocks, rules::Rule};
 use serde::Serialize;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -133,7 +133,7 @@ pub struct Profile {
     /// Words in a statement that take and release a lock of the session, beside those that the
     /// framing knows.
     #[serde(serialize_with = "words")]
-    pub locks: SessionWords,
+    pub locks: DeclaredLocks,
     /// Who is never held.
     pub bypass: Vec<Bypass>,
     /// What an I/O scheduler is told of its files and threads.
@@ -162,7 +162,7 @@ pub struct Profile {
     pub protocol: Protocol,
 }
 
-fn words<S: serde::Serializer>(words: &SessionWords, to: S) -> Result<S::Ok, S::Error> {
+fn words<S: serde::Serializer>(words: &DeclaredLocks, to: S) -> Result<S::Ok, S::Error> {
     use serde::ser::SerializeMap;
     let mut map = to.serialize_map(Some(2))?;
     map.serialize_entry("acquire", &words.acquire)?;

@@ -16,7 +16,9 @@ fn assert_says(text: &str, parts: &[&str]) {
 fn a_gate_under_load_shows_the_figures_that_matter() {
     let text = plain(&busy());
     assert!(
-        text.starts_with("mariadbd: the gate is closed: at most P = 16 users are inside at once\n"),
+        text.starts_with(
+            "mariadbd: the gate is closed: at most P = 16 sessions are inside at once\n"
+        ),
         "{text}"
     );
     assert_says(
@@ -24,7 +26,7 @@ fn a_gate_under_load_shows_the_figures_that_matter() {
         &[
             "1001 requests/s, 50.2 turns/s (last 5.00 s)",
             "256 connected: 16 inside (P = 16, quota at its minimum), 200 waiting, 40 idle",
-            "241 ms: report0@10.0.0.7 (class reports), all P places are taken",
+            "241 ms: report0@10.0.0.7 (class reports), all P permits are taken",
             "p50 92.0 ms   p95 276 ms   p99 460 ms   p99.9 828 ms",
             "unfairness U_f 0.012",
             "latency CV 0.310",
@@ -34,7 +36,7 @@ fn a_gate_under_load_shows_the_figures_that_matter() {
             "Inside longest (10 of 16)",
             "web1@local",
             "transaction",
-            "times a token was lent out because its owner's client thought inside a transaction",
+            "permits lent because the session's client was thinking inside a transaction",
             "not_known_here",
         ],
     );
@@ -47,7 +49,7 @@ fn what_is_wrong_comes_first_with_its_command() {
     let gate =
         |gate: &str, mode: &str| Status { gate: gate.to_owned(), mode: mode.to_owned(), ..busy() };
     for (status, sentence, command) in [
-        (gate("stale", "enforce"), "no sign of life", "headworks daemon --name mariadbd"),
+        (gate("stale", "enforce"), "no heartbeat", "headworks daemon --name mariadbd"),
         (gate("off", "enforce"), "an operator has opened it", "headworks on --name mariadbd"),
         (
             gate("open", "observe"),

@@ -1,7 +1,7 @@
 use super::*;
-use crate::views::{class, snapshot, user};
+use crate::views::{class, session, snapshot};
 use headworks_policy::histogram::bucket_of;
-use headworks_region::snapshot::{Totals, UserView};
+use headworks_region::snapshot::{SessionView, Totals};
 
 /// Class of those without a target, and two others.
 const DEFAULT: usize = 0;
@@ -13,13 +13,13 @@ fn weight(view: &ClassView) -> f64 {
     view.weight
 }
 
-/// Users of classes that have asked for so much by now.
-fn users(of: &[(u32, u64)]) -> Vec<UserView> {
-    let user = |(number, &(class, requests)): (u32, &(u32, u64))| UserView {
+/// Sessions of classes that have asked for so much by now.
+fn sessions(of: &[(u32, u64)]) -> Vec<SessionView> {
+    let session = |(number, &(class, requests)): (u32, &(u32, u64))| SessionView {
         totals: Totals { requests, ..Totals::default() },
-        ..user(number, class)
+        ..session(number, class)
     };
-    (0..).zip(of).map(user).collect()
+    (0..).zip(of).map(session).collect()
 }
 
 #[test]
@@ -28,12 +28,12 @@ fn shares_are_of_those_who_want_something() {
     let begin = [[(1, 0)].repeat(2), [(0, 0)].repeat(100)].concat();
     let mut end = begin.clone();
     // Both of the class, and six of a hundred others, of whom one only waits.
-    end[..7].iter_mut().for_each(|user| user.1 = 10);
-    let before = snapshot(users(&begin), classes());
-    let mut now = snapshot(users(&end), classes());
-    now.users[50].state = State::Waiting;
-    now.users[60].bypass = true;
-    now.users[60].totals.requests = 99;
+    end[..7].iter_mut().for_each(|session| session.1 = 10);
+    let before = snapshot(sessions(&begin), classes());
+    let mut now = snapshot(sessions(&end), classes());
+    now.sessions[50].state = State::Queued;
+    now.sessions[60].bypass = true;
+    now.sessions[60].totals.requests = 99;
     let busy = busy(&before, &now);
     assert_eq!(busy, BTreeMap::from([(0, 6), (1, 2)]));
     assert_eq!(shares(&[1], &now, &busy, 6.0, weight), [0.5]);
@@ -65,7 +65,7 @@ fn requests_above_a_latency_are_counted_within_their_bucket() {
     assert_eq!(above(&counts, Nanos((low.0 + high.0) / 2)), 5);
 }
 
-/// A gate whose users' latencies a test says.
+/// A gate whose sessions' latencies a test says.
 struct Gate {
     region: Mapping,
     slo: Slo,
@@ -98,7 +98,7 @@ impl Gate {
         self.region.set_target(class, target_ms.map(|ms| (0.99, Nanos::from_millis(ms))));
     }
 
-    /// The longest window, in which the two users of each of these classes had 1,000 requests each, of so many
+    /// The longest window, in which the two sessions of each of these classes had 1,000 requests each, of so many
     /// milliseconds; those of other classes wanted nothing.
     fn window(&mut self, latencies_ms: &[(usize, u64)]) {
         for &(class, ms) in latencies_ms {
@@ -112,11 +112,11 @@ impl Gate {
             let class = view.class as usize;
             *view.latency = self.latencies.get(&class).copied().unwrap_or([0; BUCKETS]);
             let asked = self.requests.get(&class).copied().unwrap_or(0);
-            let both = [2 * view.class, 2 * view.class + 1].map(|number| UserView {
+            let both = [2 * view.class, 2 * view.class + 1].map(|number| SessionView {
                 totals: Totals { requests: asked, ..Totals::default() },
-                ..user(number, view.class)
+                ..session(number, view.class)
             });
-            now.users.extend(both);
+            now.sessions.extend(both);
         }
         self.slo.tick(&self.region, &now);
     }
@@ -235,16 +235,17 @@ fn a_change_of_standing_is_said_once_and_what_to_do_with_it() {
     let mut gate = Gate::new(100);
     gate.window(&[]);
     let target = Target { quantile: 0.999, latency_ms: 60.0 };
-    let sight = SloSight { answered: 5_000, above: 4_000, latency_ms: 180.0 };
-    let mut judge = |sight, standing| gate.slo.classes[0].judge(target, sight, standing);
-    let said = judge(sight, Standing::Infeasible(3.0)).unwrap();
+    let observation = SloObservation { answered: 5_000, above: 4_000, latency_ms: 180.0 };
+    let mut judge =
+        |observation, standing| gate.slo.classes[0].judge(target, observation, standing);
+    let said = judge(observation, TargetState::Infeasible(3.0)).unwrap();
     for part in
         ["`checkout`", "p99.9 180.0 ms of 60.0 ms", "3.00 times the target", "headworks reload"]
     {
         assert!(said.contains(part), "{said}");
     }
-    assert_eq!(judge(sight, Standing::Infeasible(3.0)), None);
-    assert!(judge(sight, Standing::Bounded).unwrap().contains("bounded"));
-    let none = SloSight { answered: 0, above: 0, latency_ms: 0.0 };
-    assert!(judge(none, Standing::Unknown).unwrap().contains("nothing was answered"));
+    assert_eq!(judge(observation, TargetState::Infeasible(3.0)), None);
+    assert!(judge(observation, TargetState::Bounded).unwrap().contains("bounded"));
+    let none = SloObservation { answered: 0, above: 0, latency_ms: 0.0 };
+    assert!(judge(none, TargetState::Unknown).unwrap().contains("nothing was answered"));
 }

@@ -195,7 +195,7 @@ fn draw_help(frame: &mut Frame<'_>, area: Rect) {
         ("q Ctrl-C", "quit"),
         ("", ""),
         ("inside", "sessions that run, at most P; paused ones have lent their permit"),
-        ("ζ", "requests of a round over all users; each gets its weight's share"),
+        ("ζ", "requests of a round over all sessions, by their weights"),
         ("latency", "of a request: its wait in the gate and its time in the database"),
         ("since", "how long it has been waiting, or inside, with this request"),
         ("U_f", "spread of requests per weight over busy users; 0 is fair"),

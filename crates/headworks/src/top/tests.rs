@@ -49,7 +49,7 @@ fn the_picture_shows_the_gate_its_figures_classes_and_users() {
     assert_shows(
         &picture,
         &[
-            " mariadbd  closed: at most P = 16 users are inside at once",
+            " mariadbd  closed: at most P = 16 sessions are inside at once",
             "P 16  ζ minimum  users 256  waiting 200",
             "████████████████████ 16/16",
             "p50 92.0 ms   p95 276 ms",
@@ -150,7 +150,7 @@ fn the_command_that_mends_is_shown() {
     assert_shows(
         &picture(&mut view),
         &[
-            "no sign of life",
+            "no heartbeat",
             "headworks daemon --name mariadbd",
             "+4 for a stall",
             "reload was refused: gate.toml:3:1: no",
@@ -196,7 +196,7 @@ fn on_a_narrow_screen_columns_are_left_out_and_no_figure_is_cut() {
     for line in narrow.lines().filter(|line| line.contains(" waiting  ")) {
         assert!(line.split_whitespace().any(|word| word == "3.9"), "{line}");
     }
-    assert_shows(&picture_of(&mut view(busy()), 150, 24), &["WHY", "all P places are taken: it"]);
+    assert_shows(&picture_of(&mut view(busy()), 150, 24), &["WHY", "all P permits are taken: it"]);
 }
 
 #[test]

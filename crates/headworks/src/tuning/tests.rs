@@ -3,10 +3,10 @@ use crate::config::OPEN;
 use headworks_region::State;
 use std::sync::atomic::Ordering;
 
-const USERS: u32 = 100;
+const SESSIONS: u32 = 100;
 const HELD: u32 = 16;
 
-/// A region with users that always want something, and who tunes it.
+/// A region with sessions that always want something, and who tunes it.
 struct Stage {
     region: Box<Region>,
     tuning: Tuning,
@@ -30,9 +30,9 @@ impl Stage {
         };
         region.apply(&Settings { parallelism, auto, ..Settings::default() });
         let now = Nanos::from_millis(1_000_000);
-        for _ in 0..USERS {
-            let user = region.register(std::process::id(), now).expect("there is room");
-            region.user(user).expect("it was registered").set_state(State::Passing);
+        for _ in 0..SESSIONS {
+            let session = region.register(std::process::id(), now).expect("there is room");
+            region.session(session).expect("it was registered").set_state(State::Passing);
         }
         Stage { region, tuning: Tuning::new(), now, turns: 0.0, most: 2_000.0 }
     }
@@ -43,14 +43,14 @@ impl Stage {
 
     /// Best at 24, half of it at 12 and less beyond.
     fn rate(&self) -> f64 {
-        let p = f64::from(self.parallelism().min(USERS));
+        let p = f64::from(self.parallelism().min(SESSIONS));
         self.most * (p / 24.0).min(1.0) / (1.0 + 0.5 * (p / 24.0).ln().max(0.0))
     }
 
     fn tick(&mut self) {
         self.turns += self.rate() * 0.1;
         self.now += Nanos::from_millis(100);
-        let served = &self.region.user(0).expect("the first").served;
+        let served = &self.region.session(0).expect("the first").served;
         served.turns.store(self.turns as u64, Ordering::Relaxed);
         served.requests.store(self.turns as u64, Ordering::Relaxed);
         self.tuning.tick(&self.region, self.now);
@@ -79,12 +79,12 @@ impl Stage {
         self.tick();
     }
 
-    fn now_in_force(&self) -> (u32, Option<Passing>) {
-        (self.parallelism(), self.region.beat.passing())
+    fn now_in_force(&self) -> (u32, Option<TemporaryP>) {
+        (self.parallelism(), self.region.heartbeat.temporary_p())
     }
 }
 
-const STAYS: (u32, Option<Passing>) = (HELD, None);
+const STAYS: (u32, Option<TemporaryP>) = (HELD, None);
 
 #[test]
 fn the_region_says_of_every_p_that_is_not_there_to_stay() {
@@ -92,14 +92,14 @@ fn the_region_says_of_every_p_that_is_not_there_to_stay() {
     let (mut passed, mut last) = (0, 0);
     for _ in 0..1_200 {
         stage.tick();
-        let (parallelism, passing) = stage.now_in_force();
+        let (parallelism, temporary) = stage.now_in_force();
         let back = stage.tuning.tuner.as_ref().map_or(HELD, Tuner::held);
-        let expected = (parallelism != back).then_some(Passing { parallelism, back });
-        assert_eq!(passing, expected);
-        passed += u32::from(passing.is_some() && parallelism != last);
+        let expected = (parallelism != back).then_some(TemporaryP { parallelism, permanent: back });
+        assert_eq!(temporary, expected);
+        passed += u32::from(temporary.is_some() && parallelism != last);
         last = parallelism;
     }
-    // Samples, neighbours, probes; and at the end what was found is no passing thing.
+    // Samples, neighbours, probes; and at the end what was found is permanent.
     assert!(passed > 20, "{passed}");
     assert!((18..=30).contains(&stage.tuning.tuner.as_ref().unwrap().held()));
 }
@@ -107,8 +107,8 @@ fn the_region_says_of_every_p_that_is_not_there_to_stay() {
 #[test]
 fn what_a_killed_daemon_left_in_force_for_a_moment_is_taken_back() {
     let mut stage = Stage::sampling();
-    let (sampled, passing) = stage.now_in_force();
-    assert_eq!(passing, Some(Passing { parallelism: sampled, back: HELD }));
+    let (sampled, temporary) = stage.now_in_force();
+    assert_eq!(temporary, Some(TemporaryP { parallelism: sampled, permanent: HELD }));
     stage.successor();
     assert_eq!(stage.now_in_force(), STAYS);
     // Also in the middle of a trial, of a P that is looked for or fixed.
@@ -152,7 +152,7 @@ fn what_an_operator_sets_is_never_taken_back() {
         let settings = stage.region.control.settings();
         let fixed = if same { settings.parallelism } else { 7 };
         if same {
-            stage.region.beat.set_passing(None);
+            stage.region.heartbeat.set_temporary_p(None);
         }
         stage.region.apply(&Settings { auto: false, parallelism: fixed, ..settings });
         stage.tick();
@@ -170,7 +170,7 @@ fn what_an_operator_sets_is_never_taken_back() {
     assert_eq!(stage.now_in_force(), (9, None));
     // The number that is tried is fixed, for which `set` takes the word away.
     assert!(stage.tuning.try_out(&stage.region, 256, stage.now + Nanos::from_millis(5_000)));
-    stage.region.beat.set_passing(None);
+    stage.region.heartbeat.set_temporary_p(None);
     (0..60).for_each(|_| stage.tick());
     assert_eq!(stage.now_in_force(), (256, None));
 }
@@ -194,10 +194,10 @@ fn trials_lead_back_to_what_was_held() {
     let mut stage = Stage::sampling();
     let sampled = stage.parallelism();
     assert!(stage.tuning.try_out(&stage.region, 3, soon(&stage)));
-    assert_eq!(stage.now_in_force(), (3, Some(Passing { parallelism: 3, back: HELD })));
+    assert_eq!(stage.now_in_force(), (3, Some(TemporaryP { parallelism: 3, permanent: HELD })));
     (0..10).for_each(|_| stage.tick());
-    let passing = Passing { parallelism: sampled, back: HELD };
-    assert_eq!(stage.now_in_force(), (sampled, Some(passing)));
+    let temporary = TemporaryP { parallelism: sampled, permanent: HELD };
+    assert_eq!(stage.now_in_force(), (sampled, Some(temporary)));
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn settings_from_before_do_not_undo_what_the_search_has_set() {
     assert!(stage.region.apply(&Settings { zeta: 500, ..before }));
     let settings = stage.region.control.settings();
     assert_eq!((settings.zeta, settings.parallelism), (500, sampled));
-    assert!(!stage.region.retune(&before, 12), "99 is not in force");
+    assert!(!stage.region.tune_parallelism(&before, 12), "99 is not in force");
     stage.tick();
     assert_ne!(stage.parallelism(), 99);
 }

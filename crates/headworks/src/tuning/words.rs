@@ -2,12 +2,12 @@
 
 use crate::config::OPEN;
 use headworks_policy::matching::{Misfit, Sample};
-use headworks_policy::tuner::{Decision, Lack, Phase, Why};
+use headworks_policy::tuner::{Decision, InsufficientData, Phase, Why};
 
 /// What it is at.
 pub(super) fn phase(phase: Phase) -> &'static str {
     match phase {
-        Phase::Waiting => "open, waiting for more users or requests",
+        Phase::Waiting => "open, waiting for more sessions or requests",
         Phase::Sampling => "sampling",
         Phase::Climbing => "climbing",
         Phase::Comparing => "comparing with the open gate",
@@ -37,8 +37,8 @@ pub(super) fn decision(decision: &Decision) -> String {
     match decision {
         Decision::Began { parallelism, why } => {
             let why = match why {
-                Why::Users => "there are users enough",
-                Why::Grown => "there are half as many users again",
+                Why::Sessions => "there are sessions enough",
+                Why::Grown => "there are half as many sessions again",
                 Why::Time => "the latest search is long ago",
                 Why::Probe => "the open gate is better than what was held",
                 Why::Throughput => "throughput has shifted",
@@ -63,12 +63,15 @@ pub(super) fn decision(decision: &Decision) -> String {
         Decision::Unsampled { parallelism, turns, seconds } => format!(
             "P = {parallelism} could not be sampled ({turns} turns in {seconds:.0} s say nothing of it)"
         ),
-        Decision::Abandoned { parallelism, lack } => {
-            let lack = match lack {
-                Lack::Users => "most users have left",
-                Lack::Requests => "hardly a request is answered",
+        Decision::Abandoned { parallelism, insufficient } => {
+            let insufficient = match insufficient {
+                InsufficientData::Sessions => "most sessions have left",
+                InsufficientData::Requests => "hardly a request is answered",
             };
-            format!("{lack}: the search is given up, with {} as before it", named(*parallelism))
+            format!(
+                "{insufficient}: the search is given up, with {} as before it",
+                named(*parallelism)
+            )
         }
         Decision::Moved { from, to, gain, interval } => {
             let (from, to) = (named(*from), named(*to));
@@ -138,13 +141,13 @@ mod tests {
             best_interval: 0.02,
         };
         for (each, part) in [
-            (began(Why::Users), "users enough: a search begins at P = 16"),
+            (began(Why::Sessions), "sessions enough: a search begins at P = 16"),
             (began(Why::Throughput), "throughput has shifted"),
-            (began(Why::Grown), "half as many users again"),
+            (began(Why::Grown), "half as many sessions again"),
             (began(Why::Time), "long ago"),
             (began(Why::Probe), "the open gate is better"),
             (
-                Decision::Began { parallelism: OPEN, why: Why::Users },
+                Decision::Began { parallelism: OPEN, why: Why::Sessions },
                 "a search begins at the open gate",
             ),
             (
@@ -164,11 +167,11 @@ mod tests {
                 "P = 2 could not be sampled (9 turns in 20 s",
             ),
             (
-                Decision::Abandoned { parallelism: 16, lack: Lack::Users },
-                "users have left: the search is given up, with P = 16",
+                Decision::Abandoned { parallelism: 16, insufficient: InsufficientData::Sessions },
+                "sessions have left: the search is given up, with P = 16",
             ),
             (
-                Decision::Abandoned { parallelism: 16, lack: Lack::Requests },
+                Decision::Abandoned { parallelism: 16, insufficient: InsufficientData::Requests },
                 "hardly a request is answered",
             ),
             (

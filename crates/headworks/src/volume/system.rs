@@ -115,10 +115,7 @@ pub fn mount(device: &Path, dir: &Path, kind: FileSystem) -> Result<()> {
     let hint = match error.raw_os_error() {
         Some(libc::ENODEV) => format!("this kernel has no {0}: modprobe {0}", kind.name()),
         Some(libc::EINVAL | libc::EUCLEAN) => {
-            format!(
-                "the file system is damaged, or is none: dmesg | tail; fsck.{} -n FILE",
-                kind.name()
-            )
+            format!("no valid file system found: dmesg | tail; fsck.{} -n FILE", kind.name())
         }
         Some(libc::EIO) => "the volume fails: is a fault layer at work? dmesg | tail".to_owned(),
         _ => "dmesg | tail may say more".to_owned(),

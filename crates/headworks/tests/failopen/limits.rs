@@ -67,6 +67,6 @@ fn off_works_without_a_daemon_and_on_says_that_it_is_missing() {
     crowd.all_answered(Instant::now());
     crate::support::wait_until("the daemon's absence is noticed", || {
         let said = run.ok(["on", "--name", NAME]);
-        said.contains("no sign of life") && said.contains("headworks daemon --name")
+        said.contains("no heartbeat") && said.contains("headworks daemon --name")
     });
 }

@@ -23,7 +23,7 @@ struct Scribble {
     name: &'static str,
     run_bytes: usize,
     runs: usize,
-    /// The region's first bytes hold settings, lock, tokens and the policy's state; the rest
+    /// The region's first bytes hold settings, lock, permits and the policy's state; the rest
     /// belongs to users.
     first_bytes: u64,
 }

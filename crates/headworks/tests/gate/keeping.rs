@@ -52,7 +52,7 @@ fn whoever_ran_without_a_place_is_owed_the_next_one() {
     owner.run("BEGIN");
     let occupant = gate.occupy();
     owner.send_query("SELECT SLEEP(600)").unwrap();
-    gate.wait_state(&owner, "inside, owed a token");
+    gate.wait_state(&owner, "inside, owed a permit");
     let mut plain = gate.user("plain");
     plain.send_query("SELECT 7").unwrap();
     assert!(gate.is_held(&plain));

@@ -35,7 +35,7 @@ fn a_user_is_told_behind_whom_it_waits_and_afterwards_for_how_long() {
     );
     assert_eq!(waiting["behind"].as_array().unwrap().len(), 1, "P is 1: {waiting}");
     let text = echo.run.ok(["explain", "--name", NAME, &second.to_string()]);
-    assert!(text.contains("all of P = 1 places were taken and 0 others waited"), "{text}");
+    assert!(text.contains("all of P = 1 permits were taken and 0 others waited"), "{text}");
     assert!(text.contains(&format!("inside for longest: user {first} (")), "{text}");
     std::thread::sleep(std::time::Duration::from_millis(60));
     echo.go();

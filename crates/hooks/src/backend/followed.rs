@@ -1,4 +1,5 @@
-//! What is done with the client of a backend: the life of its requests, from receipt to the end of a turn.
+//! What is done with the client of a backend: the life of its requests, from receipt to the end of
+//! a turn.
 
 use super::{Backend, Followed, Receipt, Stage, kept};
 use super::{set_anticipating, set_lendable, set_stage};
@@ -6,15 +7,15 @@ use crate::conn::Work;
 use crate::generic;
 use crate::holding::Holding;
 use crate::identity::apply_identity;
-use crate::ops::note_turn;
 use crate::postgres::{ClientEvent, Opaque, Request};
+use crate::threads::note_turn;
 use crate::tls::Channel;
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_region::control::Mode;
 use headworks_region::layout::Counter;
 use headworks_region::lock::thread_id;
-use headworks_region::user::{Encryption, State};
+use headworks_region::session::{Encryption, State};
 use headworks_region::{Entered, PassReason, clock};
 
 impl Backend {
@@ -26,7 +27,7 @@ impl Backend {
     }
 
     pub(super) fn holding(&self) -> Holding {
-        self.session.holding().with_if(Holding::NAMED_LOCK, self.named.held())
+        self.session.holding().with_if(Holding::NAMED_LOCK, self.declared.held())
     }
 }
 
@@ -58,14 +59,14 @@ impl Followed<'_> {
             return;
         }
         if session.opaque().is_some() || session.replication() {
-            self.leave_alone();
+            self.stop_following();
             return;
         }
         let identity = session.identity().map(|_| session.identity_number());
         if identity.is_some() && self.backend.classified != identity {
             self.backend.classified = identity;
             if let Some(identity) = self.backend.session.identity() {
-                apply_identity(self.region, self.user, identity);
+                apply_identity(self.region, self.session_id, identity);
             }
         }
     }
@@ -90,10 +91,10 @@ impl Followed<'_> {
         self.backend.hold = self.region.begin_wait(now);
         self.region.end_gap(slot, now);
         match slot.state() {
-            State::Inside | State::Overdraft | State::Long => {}
+            State::Running | State::Owed | State::Long => {}
             State::Passing => slot.served.was_passed(),
-            State::Lent => self.region.reenter(self.user),
-            _ if !self.backend.holding().is_empty() => self.region.reenter(self.user),
+            State::Lent => self.region.reenter(self.session_id),
+            _ if !self.backend.holding().is_empty() => self.region.reenter(self.session_id),
             _ => {
                 slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
                 return self.hold(bytes);
@@ -104,14 +105,15 @@ impl Followed<'_> {
 
     pub(super) fn hold(&mut self, bytes: &[u8]) -> Receipt {
         let hold = self.backend.hold;
-        // Who reads records is the server's own TLS library. It takes an interruption for an empty socket, and the server
-        // then sleeps until the kernel has more, which has given all: there is no step that it would come back from. Nor
-        // does a server of ours read more at once than can be kept. Both are held, but hear nothing meanwhile.
+        // Who reads records is the server's own TLS library. It takes an interruption for an empty
+        // socket, and the server then sleeps until the kernel has more, which has given all: there
+        // is no step that it would come back from. Nor does a server of ours read more at once than
+        // can be kept. Both are held, but hear nothing meanwhile.
         if self.backend.generic.is_some() || bytes.len() > kept::MAX {
-            let entered = self.region.enter(self.user, hold.arrived);
+            let entered = self.region.enter(self.session_id, hold.arrived);
             return self.enter(entered);
         }
-        match self.region.enter_in_steps(self.user, hold) {
+        match self.region.enter_in_steps(self.session_id, hold) {
             Some(entered) => self.enter(entered),
             None => {
                 self.backend.waiting = true;
@@ -161,7 +163,7 @@ impl Followed<'_> {
     /// A request is over.
     pub(super) fn record(&self, now: Nanos) {
         let Backend { wait, admitted, .. } = *self.backend;
-        self.region.record(self.user, self.slot, wait, (admitted, now), 1);
+        self.region.record(self.session_id, self.slot, wait, (admitted, now), 1);
     }
 
     /// All that was asked is answered.
@@ -172,7 +174,7 @@ impl Followed<'_> {
             self.record(now);
             self.backend.quota_left = self.region.spend(self.slot);
         }
-        self.backend.named.answered();
+        self.backend.declared.answered();
         let holding = self.backend.holding();
         self.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
         self.backend.work = Work::None;
@@ -187,25 +189,25 @@ impl Followed<'_> {
     pub(super) fn end_turn(&mut self) {
         self.slot.served.turn_ended();
         if self.region.control.mode() != Mode::Enforce {
-            note_turn(self.region, self.user, clock::now());
+            note_turn(self.region, self.session_id, clock::now());
         }
         let quota_left = core::mem::take(&mut self.backend.quota_left);
         let anticipating =
-            quota_left && self.slot.state() == State::Inside && self.region.pending() > 0;
+            quota_left && self.slot.state() == State::Running && self.region.pending() > 0;
         set_anticipating(anticipating);
         if !anticipating {
             self.leave();
         }
     }
 
-    /// Gives back whatever place the user has.
+    /// Gives back whatever permit the session has.
     pub(super) fn leave(&self) {
         set_lendable(false);
-        self.region.leave(self.user);
+        self.region.leave(self.session_id);
     }
 
     #[cold]
-    pub(super) fn leave_alone(&mut self) {
+    pub(super) fn stop_following(&mut self) {
         if core::mem::replace(&mut self.backend.left_alone, true) {
             return;
         }
@@ -214,7 +216,7 @@ impl Followed<'_> {
         set_lendable(false);
         // Who it is, for whoever looks at the connections.
         if let Some(identity) = self.backend.session.identity() {
-            apply_identity(self.region, self.user, identity);
+            apply_identity(self.region, self.session_id, identity);
         }
         if self.backend.session.opaque() == Some(Opaque::Encrypted) {
             self.slot.encryption.store(Encryption::Opaque as u32, Ordering::Relaxed);
@@ -224,6 +226,6 @@ impl Followed<'_> {
             Some(Opaque::Desynchronized) => Counter::OpaqueUnknown,
             None => Counter::Replication,
         });
-        self.region.leave_alone(self.user);
+        self.region.stop_following(self.session_id);
     }
 }

@@ -3,14 +3,14 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-/// Most bytes that are kept while their request waits: eight times what PostgreSQL reads at once. Costs no memory until a
-/// request is held.
+/// Most bytes that are kept while their request waits: eight times what PostgreSQL reads at once.
+/// Costs no memory until a request is held.
 pub(super) const MAX: usize = 64 << 10;
 
 struct Kept(UnsafeCell<[u8; MAX]>);
 
-// SAFETY: only touched by `keep` and `deliver`, which the one thread calls that reads from the client: a backend has no
-// other, and a hook inside a hook comes to neither.
+// SAFETY: only touched by `keep` and `deliver`, which the one thread calls that reads from the
+// client: a backend has no other, and a hook inside a hook comes to neither.
 unsafe impl Sync for Kept {}
 
 static KEPT: Kept = Kept(UnsafeCell::new([0; MAX]));
@@ -28,8 +28,8 @@ pub(super) fn keep(bytes: &[u8]) {
     }
 }
 
-/// Copies the bytes that were kept into the server's buffer and returns how many; those that find no room come next.
-/// `None` if there are none. Works whatever became of the gate.
+/// Copies the bytes that were kept into the server's buffer and returns how many; those that find
+/// no room come next. `None` if there are none. Works whatever became of the gate.
 pub fn deliver(buffer: &mut [u8]) -> Option<usize> {
     let (from, to) = (KEPT_FROM.load(Ordering::Relaxed), KEPT_TO.load(Ordering::Relaxed));
     if from == to {

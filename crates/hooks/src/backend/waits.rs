@@ -1,8 +1,9 @@
 //! What PostgreSQL says that this backend waits for.
 //!
-//! Since version 14 the server exports `my_wait_event_info`: the address of a word whose high byte is the class of the wait
-//! and whose low bytes say which (PostgreSQL, `utils/wait_event.h`). A backend writes it before it sleeps. Older servers
-//! export nothing: whatever a backend sleeps for in the middle of a request is then taken for a wait of an unknown kind.
+//! Since version 14 the server exports `my_wait_event_info`: the address of a word whose high byte
+//! is the class of the wait and whose low bytes say which (PostgreSQL, `utils/wait_event.h`). A
+//! backend writes it before it sleeps. Older servers export nothing: whatever a backend sleeps for
+//! in the middle of a request is then taken for a wait of an unknown kind.
 
 use core::sync::atomic::{AtomicPtr, Ordering};
 use headworks_policy::Nanos;
@@ -31,8 +32,8 @@ pub(super) fn pause() -> Option<Pause> {
     if variable.is_null() {
         return Some(Pause::Asleep);
     }
-    // SAFETY: the server's variable, which only this thread writes; it points to a word of the server's shared memory, or
-    // of its own, for as long as the process lives.
+    // SAFETY: the server's variable, which only this thread writes; it points to a word of the
+    // server's shared memory, or of its own, for as long as the process lives.
     let word =
         unsafe { variable.read().as_ref().map(|word| core::ptr::from_ref(word).read_volatile()) };
     of_word(word?)
@@ -47,7 +48,8 @@ pub(super) fn lent_after(why: Pause) -> Nanos {
 fn of_word(word: u32) -> Option<Pause> {
     match (word >> 24, word & 0xFFFF) {
         (0 | IO | LIGHT_LOCK, _) => None,
-        // The low bytes are the LockTagType: relation, tuple, transaction, user lock, advisory lock.
+        // The low bytes are the LockTagType: relation, tuple, transaction, user lock, advisory
+        // lock.
         (LOCK, 0) => Some(Pause::TableLock),
         (LOCK, 4 | 5) => Some(Pause::RowLock),
         (LOCK, 9 | 10) => Some(Pause::UserLock),

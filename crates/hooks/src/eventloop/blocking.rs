@@ -1,22 +1,28 @@
-//! A server that reads and writes by the same calls as event loops, but serves each connection by a thread of its own: mongod.
+//! A server that reads and writes by the same calls as event loops, but serves each connection by a
+//! thread of its own: mongod.
 //!
-//! Its threads may be held. A request comes with the last byte of its message, and is over with the last byte of its answer:
-//! whoever has more to read only comes back for it then. That its sockets are in an epoll set, too, as asio does it, means
-//! nothing.
+//! Its threads may be held. A request comes with the last byte of its message, and is over with the
+//! last byte of its answer: whoever has more to read only comes back for it then. That its sockets
+//! are in an epoll set, too, as asio does it, means nothing.
 
-use super::watch::{Inner, Watch};
+use super::connection::{Inner, LoopConnection};
 use crate::holding::Holding;
-use crate::ops::{blocked, note_turn};
 use crate::process;
+use crate::threads::{blocked, note_turn};
 use core::sync::atomic::Ordering;
 use headworks_region::lock::thread_id;
 use headworks_region::{Entered, Mode, PassReason, State, clock};
 
-/// The client's bytes were followed, before which the connection held `held`: if a request has come with them, this thread
-/// waits for its user's turn.
-pub(super) fn received(watch: &Watch, user: u32, inner: &mut Inner, held: Holding) {
-    let Some(region) = process::region().filter(|_| !watch.is_left_alone()) else { return };
-    let Some(slot) = region.user(user) else { return };
+/// The client's bytes were followed, before which the connection held `held`: if a request has come
+/// with them, this thread waits for its session's turn.
+pub(super) fn received(
+    connection: &LoopConnection,
+    session_id: u32,
+    inner: &mut Inner,
+    held: Holding,
+) {
+    let Some(region) = process::region().filter(|_| !connection.is_left_alone()) else { return };
+    let Some(slot) = region.session(session_id) else { return };
     let (commands, passed) = inner.framing.commands();
     let fresh_passed = passed.wrapping_sub(inner.seen.1);
     let fresh = commands.wrapping_sub(inner.seen.0).wrapping_sub(fresh_passed);
@@ -34,35 +40,36 @@ pub(super) fn received(watch: &Watch, user: u32, inner: &mut Inner, held: Holdin
     inner.admitted = now;
     slot.arrived_ns.store(now.0, Ordering::Relaxed);
     slot.thread.store(thread_id(), Ordering::Relaxed);
-    blocked::serves(Some(user));
+    blocked::serves(Some(session_id));
     region.end_gap(slot, now);
     match slot.state() {
-        State::Inside | State::Overdraft | State::Long => {}
+        State::Running | State::Owed | State::Long => {}
         State::Passing => slot.served.was_passed(),
-        State::Lent => region.reenter(user),
-        _ if !held.is_empty() => region.reenter(user),
+        State::Lent => region.reenter(session_id),
+        _ if !held.is_empty() => region.reenter(session_id),
         _ => {
             slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
-            if region.enter(user, now) != Entered::AtOnce {
+            if region.enter(session_id, now) != Entered::AtOnce {
                 inner.admitted = clock::now();
             }
         }
     }
     slot.admitted_ns.store(inner.admitted.0, Ordering::Relaxed);
     // A message without an answer ends with itself.
-    sent(user, inner);
+    sent(session_id, inner);
 }
 
-/// The server's bytes were followed: if all requests are answered, the turn is over, unless a transaction is open.
-pub(super) fn sent(user: u32, inner: &mut Inner) {
+/// The server's bytes were followed: if all requests are answered, the turn is over, unless a
+/// transaction is open.
+pub(super) fn sent(session_id: u32, inner: &mut Inner) {
     if inner.unanswered == 0 || inner.framing.owes_answers() {
         return;
     }
     let Some(region) = process::region() else { return };
-    let Some(slot) = region.user(user) else { return };
+    let Some(slot) = region.session(session_id) else { return };
     let count = core::mem::take(&mut inner.unanswered);
     let wait = inner.admitted.since(inner.wait.arrived);
-    region.record(user, slot, wait, (inner.admitted, clock::now()), count);
+    region.record(session_id, slot, wait, (inner.admitted, clock::now()), count);
     region.spend_many(slot, count);
     blocked::serves(None);
     let holding = inner.holding_between();
@@ -70,8 +77,8 @@ pub(super) fn sent(user: u32, inner: &mut Inner) {
     if holding.is_empty() && slot.state() != State::Idle {
         slot.served.turn_ended();
         if region.control.mode() != Mode::Enforce {
-            note_turn(region, user, clock::now());
+            note_turn(region, session_id, clock::now());
         }
-        region.leave(user);
+        region.leave(session_id);
     }
 }

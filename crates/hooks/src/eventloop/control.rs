@@ -1,11 +1,11 @@
 //! What the server registers, and what the kernel is told instead.
 
+use super::connection::{self, Asked, LoopConnection, QueueState};
 use super::framing::Framing;
 use super::section::{self, Set};
 use super::turn::turn;
-use super::watch::{self, Asked, Place, Watch};
 use crate::mysql::Opaque;
-use crate::{conn, ops, process};
+use crate::{conn, process, threads};
 use headworks_region::thread::keeping_errno;
 use headworks_region::{State, clock, set_waker};
 
@@ -15,37 +15,37 @@ const RDHUP: u32 = libc::EPOLLRDHUP as u32;
 /// What makes a registration more than level-triggered.
 const SPECIAL: u32 =
     (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLEXCLUSIVE | libc::EPOLLWAKEUP) as u32;
-/// What is hidden of a held user: that its bytes are there.
+/// What is hidden of a held session: that its bytes are there.
 pub(super) const READING: u32 = IN | RDHUP | libc::EPOLLPRI as u32 | libc::EPOLLRDNORM as u32;
 
 /// How a registration is made in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
+pub(super) enum Entry {
     /// Level-triggered for reading only: edge-triggered in truth, and the levels are made here.
     Edges,
-    /// As asked, level-triggered: to hide it takes a system call. For servers that wait to write, too, because their client
-    /// is slow; they do that seldom.
+    /// As asked, level-triggered: to hide it takes a system call. For servers that wait to write,
+    /// too, because their client is slow; they do that seldom.
     Levels,
     /// As asked: edge-triggered or one-shot. An event that is not passed on does not come again.
     AsAsked,
 }
 
-pub(super) fn way(asked: u32) -> Way {
+pub(super) fn way(asked: u32) -> Entry {
     if asked & SPECIAL != 0 {
-        Way::AsAsked
+        Entry::AsAsked
     } else if asked & OUT != 0 || asked & IN == 0 {
-        Way::Levels
+        Entry::Levels
     } else {
-        Way::Edges
+        Entry::Edges
     }
 }
 
 /// Events of the real registration.
 fn real_events(asked: u32, held: bool) -> u32 {
     match way(asked) {
-        Way::Edges => asked | RDHUP | libc::EPOLLET as u32,
-        Way::Levels if held => asked & !READING,
-        Way::Levels | Way::AsAsked => asked,
+        Entry::Edges => asked | RDHUP | libc::EPOLLET as u32,
+        Entry::Levels if held => asked & !READING,
+        Entry::Levels | Entry::AsAsked => asked,
     }
 }
 
@@ -53,7 +53,7 @@ fn real_events(asked: u32, held: bool) -> u32 {
 #[derive(Clone, Copy, Debug)]
 pub struct Registration {
     fd: i32,
-    watch: &'static Watch,
+    connection: &'static LoopConnection,
     before: Option<Asked>,
     was_tagged: bool,
     asked: Option<Asked>,
@@ -83,29 +83,31 @@ pub fn closing_set(set: i32) {
     }
     if let Some(section) = found.enter() {
         let lists = section.lists();
-        for place in [Place::Held, Place::Granted, Place::Served, Place::Kept] {
-            while let Some((fd, watch)) = lists.first(place) {
-                lists.put(fd, watch, Place::Out);
+        for queue_state in
+            [QueueState::Held, QueueState::Granted, QueueState::Served, QueueState::Kept]
+        {
+            while let Some((fd, connection)) = lists.first(queue_state) {
+                lists.put(fd, connection, QueueState::Out);
             }
         }
     }
     found.renew(false);
 }
 
-/// The server is about to call `epoll_ctl` for `fd`. `None` if that is no business of ours; else the call is to be made as
-/// it says, and [`settled`] to be told of its result.
+/// The server is about to call `epoll_ctl` for `fd`. `None` if that is no business of ours; else
+/// the call is to be made as it says, and [`settled`] to be told of its result.
 pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<Registration> {
-    let known = watch::client(fd);
-    let is_client = known.is_some() || conn::find(fd)?.user().is_some();
+    let known = connection::client(fd);
+    let is_client = known.is_some() || conn::find(fd)?.session_id().is_some();
     if !is_client || super::is_foreign() {
         return None;
     }
-    let watch = known.or_else(|| adopt(fd)).filter(|watch| !watch.is_blocking())?;
-    let before = watch.asked();
-    let was_tagged = watch.is_tagged();
+    let connection = known.or_else(|| adopt(fd)).filter(|connection| !connection.is_blocking())?;
+    let before = connection.asked();
+    let was_tagged = connection.is_tagged();
     let same = Registration {
         fd,
-        watch,
+        connection,
         before,
         was_tagged,
         asked: before,
@@ -122,7 +124,7 @@ pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<
     }
     let (events, data) = asked?;
     if events & IN != 0 {
-        turn_over_elsewhere(set, fd, watch);
+        turn_over_elsewhere(set, fd, connection);
     }
     let found = section::find_or_make(set);
     let waited = found.is_some_and(Set::is_waited);
@@ -131,31 +133,32 @@ pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<
         found.is_some() && process::region().is_some_and(|region| waited || region.pooled());
     let asked = Some((set, events, data));
     // Before the call: an event may come before it returns.
-    let count = Some(watch.next_registration());
-    watch.note_asked(asked, is_tagged);
+    let count = Some(connection.next_registration());
+    connection.note_asked(asked, is_tagged);
     if is_tagged
         && !was_tagged
         && let Some(set) = found
     {
         set.count_tagged(true);
     }
-    let held = watch.place() == Place::Held;
-    let real = is_tagged.then(|| (real_events(events, held), watch.tag(fd)));
+    let held = connection.queue_state() == QueueState::Held;
+    let real = is_tagged.then(|| (real_events(events, held), connection.tag(fd)));
     Some(Registration { asked, is_tagged, count, real, ..same })
 }
 
 /// The call that [`prepare`] prepared has been made.
 pub fn settled(registration: Registration, done: bool) {
-    let Registration { fd, watch, before, was_tagged, asked, is_tagged, count, .. } = registration;
+    let Registration { fd, connection, before, was_tagged, asked, is_tagged, count, .. } =
+        registration;
     let set = asked.or(before).and_then(|(set, ..)| section::find(set));
     if !done {
         if asked.is_none() {
             return;
         }
         if let Some(count) = count {
-            watch.undo_registration(count);
+            connection.undo_registration(count);
         }
-        watch.note_asked(before, was_tagged);
+        connection.note_asked(before, was_tagged);
         if is_tagged
             && !was_tagged
             && let Some(set) = set
@@ -167,61 +170,62 @@ pub fn settled(registration: Registration, done: bool) {
     let Some(set) = set else { return };
     if asked.is_none() {
         // Out of every list of this set, too: the next set that it is in has lists of its own.
-        withdraw(set, fd, watch);
-        watch.note_asked(None, false);
+        withdraw(set, fd, connection);
+        connection.note_asked(None, false);
     }
     if was_tagged && !is_tagged {
         set.count_tagged(false);
     }
     let reads = asked.is_some_and(|(_, events, _)| events & IN != 0);
-    match watch.place() {
-        Place::Held | Place::Granted if !reads => withdraw(set, fd, watch),
+    match connection.queue_state() {
+        QueueState::Held | QueueState::Granted if !reads => withdraw(set, fd, connection),
         _ if asked.is_none() => {}
         // The server comes back for more: its turn is looked at again.
-        Place::Kept if reads && !watch.is_elsewhere() => {
+        QueueState::Kept if reads && !connection.is_elsewhere() => {
             if let Some(section) = set.enter() {
-                section.lists().put(fd, watch, Place::Served);
+                section.lists().put(fd, connection, QueueState::Served);
             }
         }
         _ => {}
     }
 }
 
-/// The server does not want to hear of a user any more, which so far waits, or is served.
-fn withdraw(set: &'static Set, fd: i32, watch: &'static Watch) {
-    if watch.place() == Place::Out {
+/// The server does not want to hear of a session any more, which so far waits, or is served.
+fn withdraw(set: &'static Set, fd: i32, connection: &'static LoopConnection) {
+    if connection.queue_state() == QueueState::Out {
         return;
     }
     {
         // Nobody stays in it for long; to go on without would leave the lists in disorder.
         let Some(section) = (0..20).find_map(|_| set.enter()) else { return };
-        let _ = turn(section.lists(), (fd, watch), clock::now(), |turn| turn.account());
-        section.lists().put(fd, watch, Place::Out);
-        if let Some(mut used) = watch.use_soon()
+        let _ = turn(section.lists(), (fd, connection), clock::now(), |turn| turn.account());
+        section.lists().put(fd, connection, QueueState::Out);
+        if let Some(mut used) = connection.use_soon()
             && let Some(inner) = used.inner()
         {
             inner.waiting = false;
         }
     }
-    if let (Some(region), Some(user)) = (process::region(), watch.user()) {
-        region.leave(user);
+    if let (Some(region), Some(session_id)) = (process::region(), connection.session_id()) {
+        region.leave(session_id);
     }
 }
 
-/// A connection that `ops` follows is put into an epoll set: its server has a pool of threads, and does so once the client
-/// has logged in. What else it accepts, as the sockets of a cluster's replication, a part of the server with a loop of its own
-/// puts into a set: those must not be held.
-fn adopt(fd: i32) -> Option<&'static Watch> {
+/// A connection that `threads` follows is put into an epoll set: its server has a pool of threads,
+/// and does so once the client has logged in. What else it accepts, as the sockets of a cluster's
+/// replication, a part of the server with a loop of its own puts into a set: those must not be
+/// held.
+fn adopt(fd: i32) -> Option<&'static LoopConnection> {
     let conn = conn::find(fd)?;
-    let user = conn.user()?;
+    let session_id = conn.session_id()?;
     if !process::region()?.pooled() || !has_logged_in(&conn.try_use()?) {
         return None;
     }
-    let watch = watch::find_or_make(fd)?;
+    let connection = connection::find_or_make(fd)?;
     set_waker(super::turn::wake);
-    watch.end();
-    watch.note_asked(None, false);
-    watch.begin(fd, user, Framing::Elsewhere).then_some(watch)
+    connection.end();
+    connection.note_asked(None, false);
+    connection.begin(fd, session_id, Framing::Elsewhere).then_some(connection)
 }
 
 fn has_logged_in(inner: &conn::Use<'_>) -> bool {
@@ -231,47 +235,49 @@ fn has_logged_in(inner: &conn::Use<'_>) -> bool {
         || inner.session.identity().is_some()
 }
 
-/// A thread of a pool gives a connection back to the set: the request is over, and so may be the turn. If it keeps its place,
-/// others are to hear of that before the next request can come.
-fn turn_over_elsewhere(set: i32, fd: i32, watch: &'static Watch) {
-    let Some(conn) = conn::find(fd).filter(|conn| conn.user().is_some()) else { return };
-    ops::about_to_wait(conn);
-    let (Some(region), Some(user)) = (process::region(), watch.user()) else { return };
-    let Some(slot) = region.user(user) else { return };
-    if !matches!(slot.state(), State::Inside | State::Overdraft) {
+/// A thread of a pool gives a connection back to the set: the request is over, and so may be the
+/// turn. If it keeps its permit, others are to hear of that before the next request can come.
+fn turn_over_elsewhere(set: i32, fd: i32, connection: &'static LoopConnection) {
+    let Some(conn) = conn::find(fd).filter(|conn| conn.session_id().is_some()) else { return };
+    threads::about_to_wait(conn);
+    let (Some(region), Some(session_id)) = (process::region(), connection.session_id()) else {
+        return;
+    };
+    let Some(slot) = region.session(session_id) else { return };
+    if !matches!(slot.state(), State::Running | State::Owed) {
         return;
     }
     if let Some(section) = section::find_or_make(set).and_then(Set::enter) {
         region.begin_gap(slot, clock::now());
-        section.lists().put(fd, watch, Place::Kept);
+        section.lists().put(fd, connection, QueueState::Kept);
     }
 }
 
-/// Makes the kernel tell again of a user whose turn has come: from the thread that grants it, for one that may sleep in the
-/// set.
-pub(super) fn rearm(fd: i32, watch: &Watch) {
+/// Makes the kernel tell again of a session whose turn has come: from the thread that grants it,
+/// for one that may sleep in the set.
+pub(super) fn rearm(fd: i32, connection: &LoopConnection) {
     // Twice if the server changed the registration at the same time, which must not be undone.
     for _ in 0..2 {
-        let Some(asked) = watch.asked().filter(|_| watch.is_tagged()) else { return };
-        modify(asked.0, fd, watch, real_events(asked.1, false));
-        if watch.asked() == Some(asked) {
+        let Some(asked) = connection.asked().filter(|_| connection.is_tagged()) else { return };
+        modify(asked.0, fd, connection, real_events(asked.1, false));
+        if connection.asked() == Some(asked) {
             return;
         }
     }
 }
 
-/// Takes a user that is held out of the set, if the kernel would go on telling of it.
-pub(super) fn hide(fd: i32, watch: &Watch) {
-    if let Some((set, events, _)) = watch.asked()
-        && watch.is_tagged()
-        && way(events) == Way::Levels
+/// Takes a session that is held out of the set, if the kernel would go on telling of it.
+pub(super) fn hide(fd: i32, connection: &LoopConnection) {
+    if let Some((set, events, _)) = connection.asked()
+        && connection.is_tagged()
+        && way(events) == Entry::Levels
     {
-        modify(set, fd, watch, real_events(events, true));
+        modify(set, fd, connection, real_events(events, true));
     }
 }
 
-fn modify(set: i32, fd: i32, watch: &Watch, events: u32) {
-    let mut event = libc::epoll_event { events, u64: watch.tag(fd) };
+fn modify(set: i32, fd: i32, connection: &LoopConnection, events: u32) {
+    let mut event = libc::epoll_event { events, u64: connection.tag(fd) };
     keeping_errno(|| {
         // SAFETY: the event is valid; descriptors that are none (any more) are refused.
         unsafe { libc::syscall(libc::SYS_epoll_ctl, set, libc::EPOLL_CTL_MOD, fd, &raw mut event) };

@@ -13,7 +13,7 @@ use headworks_region::layout::Counter;
     reason = "it lives in its connection's entry: nothing here may allocate"
 )]
 pub(super) enum Framing {
-    /// Another module follows it (MariaDB's pool of threads: `ops`).
+    /// Another module follows it (MariaDB's pool of threads: `threads`).
     Elsewhere,
     Redis(redis::Session),
     Memcached(memcached::Session),
@@ -63,12 +63,14 @@ impl Framing {
         matches!(self, Framing::Redis(_) | Framing::Mongo(_))
     }
 
-    /// Whether a command is not answered although the server's loop has come back from it: another thread is at it.
+    /// Whether a command is not answered although the server's loop has come back from it: another
+    /// thread is at it.
     pub(super) fn owes_answers(&self) -> bool {
         matches!(self, Framing::Mongo(session) if session.owes_answers())
     }
 
-    /// Whether a user's bytes are looked at as soon as it is held: they may go on with what another connection began.
+    /// Whether a session's bytes are looked at as soon as it is held: they may go on with what
+    /// another connection began.
     pub(super) fn looks_at_once(&self) -> bool {
         matches!(self, Framing::Mongo(_))
     }
@@ -78,7 +80,8 @@ impl Framing {
         matches!(self, Framing::Mongo(session) if session.in_hand_passes())
     }
 
-    /// Commands that came, and those of them that always pass; both count past the largest number from zero on.
+    /// Commands that came, and those of them that always pass; both count past the largest number
+    /// from zero on.
     pub(super) fn commands(&self) -> (u32, u32) {
         match self {
             Framing::Elsewhere => (0, 0),

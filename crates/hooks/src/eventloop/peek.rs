@@ -1,4 +1,4 @@
-//! What a held user sent, while it is still in the kernel.
+//! What a held session sent, while it is still in the kernel.
 
 use super::framing::Framing;
 use crate::conn;
@@ -8,8 +8,8 @@ use headworks_region::thread::keeping_errno;
 /// Bytes that are looked at.
 const PEEKED: usize = 512;
 
-/// Whether all that a user sent are commands that always pass. Asked before the loop goes to sleep, so that whoever could end
-/// what others wait for gets through.
+/// Whether all that a session sent are commands that always pass. Asked before the loop goes to
+/// sleep, so that whoever could end what others wait for gets through.
 pub(super) fn may_pass(fd: i32, framing: &Framing) -> bool {
     let mut bytes = [0u8; PEEKED];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;

@@ -1,23 +1,25 @@
-//! One entry for each epoll set: the lists of its users, and the section in which they are changed.
+//! One entry for each epoll set: the lists of its sessions, and the section in which they are
+//! changed.
 
+use super::connection::{self, LoopConnection, QueueState};
 use super::table::{Table, Zeroed};
-use super::watch::{self, Place, Watch};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
 use headworks_region::clock;
 use headworks_region::lock::thread_id;
 use headworks_region::thread::keeping_errno;
 
-/// Lists of users of a set: one for each [`Place`] but the first.
+/// Lists of sessions of a set: one for each [`QueueState`] but the first.
 const LISTS: usize = 4;
 
 const SPINS: u32 = 200;
 
-/// How long anybody waits for the section, or for an entry: whoever is in it makes no call that blocks, but may be off its
-/// processor.
-pub(super) const PATIENCE: Nanos = Nanos::from_millis(50);
+/// How long anybody waits for the section, or for an entry: whoever is in it makes no call that
+/// blocks, but may be off its processor.
+pub(super) const TIMEOUT: Nanos = Nanos::from_millis(50);
 
-/// See the module. All zero bytes are the entry of a descriptor that is no epoll set, or has no clients in it.
+/// See the module. All zero bytes are the entry of a descriptor that is no epoll set, or has no
+/// clients in it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Set {
@@ -61,7 +63,8 @@ impl Set {
         }
     }
 
-    /// Whether events of this set come through our hands: data that we put there is otherwise no use to anybody.
+    /// Whether events of this set come through our hands: data that we put there is otherwise no
+    /// use to anybody.
     pub(super) fn is_waited(&self) -> bool {
         self.waited.load(Ordering::Acquire)
     }
@@ -114,7 +117,7 @@ impl Set {
     #[cold]
     fn enter_slowly(&'static self, me: u32) -> Option<Section> {
         let begun = clock::now();
-        while self.owner.load(Ordering::Relaxed) != me && clock::now().since(begun) < PATIENCE {
+        while self.owner.load(Ordering::Relaxed) != me && clock::now().since(begun) < TIMEOUT {
             if self.try_enter(me) {
                 return Some(Section(self));
             }
@@ -139,9 +142,9 @@ impl Drop for Section {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lists(pub(super) &'static Set);
 
-fn entry(link: u32) -> Option<(i32, &'static Watch)> {
+fn entry(link: u32) -> Option<(i32, &'static LoopConnection)> {
     let fd = i32::try_from(link.checked_sub(1)?).ok()?;
-    Some((fd, watch::find(fd)?))
+    Some((fd, connection::find(fd)?))
 }
 
 impl Section {
@@ -151,40 +154,43 @@ impl Section {
 }
 
 impl Lists {
-    fn ends(self, place: Place) -> Option<(&'static AtomicU32, &'static AtomicU32)> {
-        let at = usize::from(place as u8).checked_sub(1)?;
+    fn ends(self, queue_state: QueueState) -> Option<(&'static AtomicU32, &'static AtomicU32)> {
+        let at = usize::from(queue_state as u8).checked_sub(1)?;
         Some((self.0.first.get(at)?, self.0.last.get(at)?))
     }
 
     /// The first of a list.
-    pub(super) fn first(self, place: Place) -> Option<(i32, &'static Watch)> {
-        entry(self.ends(place)?.0.load(Ordering::Relaxed))
+    pub(super) fn first(self, queue_state: QueueState) -> Option<(i32, &'static LoopConnection)> {
+        entry(self.ends(queue_state)?.0.load(Ordering::Relaxed))
     }
 
     /// The one after this.
-    pub(super) fn after(self, watch: &Watch) -> Option<(i32, &'static Watch)> {
-        entry(watch.next.load(Ordering::Relaxed))
+    pub(super) fn after(
+        self,
+        connection: &LoopConnection,
+    ) -> Option<(i32, &'static LoopConnection)> {
+        entry(connection.next.load(Ordering::Relaxed))
     }
 
-    pub(super) fn is_empty(self, place: Place) -> bool {
-        self.ends(place).is_none_or(|(first, _)| first.load(Ordering::Relaxed) == 0)
+    pub(super) fn is_empty(self, queue_state: QueueState) -> bool {
+        self.ends(queue_state).is_none_or(|(first, _)| first.load(Ordering::Relaxed) == 0)
     }
 
     /// Takes an entry out of its list and puts it at the end of another, or of none.
-    pub(super) fn put(self, fd: i32, watch: &Watch, place: Place) {
-        self.take_out(watch);
-        let Some((first, last)) = self.ends(place) else { return };
+    pub(super) fn put(self, fd: i32, connection: &LoopConnection, queue_state: QueueState) {
+        self.take_out(connection);
+        let Some((first, last)) = self.ends(queue_state) else { return };
         let me = fd.unsigned_abs() + 1;
         let before = last.load(Ordering::Relaxed);
-        watch.previous.store(before, Ordering::Relaxed);
-        watch.next.store(0, Ordering::Relaxed);
+        connection.previous.store(before, Ordering::Relaxed);
+        connection.next.store(0, Ordering::Relaxed);
         match entry(before) {
             Some((_, before)) => before.next.store(me, Ordering::Relaxed),
             None => first.store(me, Ordering::Relaxed),
         }
         last.store(me, Ordering::Relaxed);
-        watch.round.store(self.0.round.load(Ordering::Relaxed), Ordering::Relaxed);
-        watch.set_place(place);
+        connection.round.store(self.0.round.load(Ordering::Relaxed), Ordering::Relaxed);
+        connection.set_queue_state(queue_state);
     }
 
     /// What is put into lists from here on is told from what was before.
@@ -193,14 +199,14 @@ impl Lists {
         self.0.round.store(next, Ordering::Relaxed);
     }
 
-    pub(super) fn is_of_this_round(self, watch: &Watch) -> bool {
-        watch.round.load(Ordering::Relaxed) == self.0.round.load(Ordering::Relaxed)
+    pub(super) fn is_of_this_round(self, connection: &LoopConnection) -> bool {
+        connection.round.load(Ordering::Relaxed) == self.0.round.load(Ordering::Relaxed)
     }
 
-    fn take_out(self, watch: &Watch) {
-        let Some((first, last)) = self.ends(watch.place()) else { return };
+    fn take_out(self, connection: &LoopConnection) {
+        let Some((first, last)) = self.ends(connection.queue_state()) else { return };
         let (before, after) =
-            (watch.previous.load(Ordering::Relaxed), watch.next.load(Ordering::Relaxed));
+            (connection.previous.load(Ordering::Relaxed), connection.next.load(Ordering::Relaxed));
         match entry(before) {
             Some((_, neighbour)) => neighbour.next.store(after, Ordering::Relaxed),
             None => first.store(after, Ordering::Relaxed),
@@ -209,7 +215,7 @@ impl Lists {
             Some((_, neighbour)) => neighbour.previous.store(before, Ordering::Relaxed),
             None => last.store(before, Ordering::Relaxed),
         }
-        watch.set_place(Place::Out);
+        connection.set_queue_state(QueueState::Out);
     }
 
     /// When those who are held were last looked at.

@@ -7,8 +7,8 @@ const CHUNK: usize = 64;
 
 type Chunk<T> = [T; CHUNK];
 
-/// Filled in chunks that come from the kernel and stay for the life of the process. All zero bytes are a valid `T`, which
-/// only has interior mutability through atomics or behind a lock of its own.
+/// Filled in chunks that come from the kernel and stay for the life of the process. All zero bytes
+/// are a valid `T`, which only has interior mutability through atomics or behind a lock of its own.
 pub(super) struct Table<T: Zeroed>([AtomicPtr<Chunk<T>>; DESCRIPTORS / CHUNK]);
 
 /// All zero bytes are a valid value that needs no destructor.
@@ -31,8 +31,8 @@ impl<T: Zeroed> Table<T> {
         (!chunk.is_null()).then(|| unsafe { &(*chunk)[fd % CHUNK] })
     }
 
-    /// The entry of a descriptor; makes its chunk if need be. `None` when the descriptor is beyond the table or the
-    /// kernel has no memory.
+    /// The entry of a descriptor; makes its chunk if need be. `None` when the descriptor is beyond
+    /// the table or the kernel has no memory.
     pub(super) fn find_or_make(&'static self, fd: i32) -> Option<&'static T> {
         if let Some(found) = self.find(fd) {
             return Some(found);

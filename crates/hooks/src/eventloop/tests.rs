@@ -1,9 +1,10 @@
-//! Event loops without a server: its calls are made here, and another thread is at a connection for as long as a test wants.
+//! Event loops without a server: its calls are made here, and another thread is at a connection for
+//! as long as a test wants.
 
+use super::connection::{self, LoopConnection, QueueState};
 use super::control::{Registration, created, prepare, settled};
 use super::turn::{accepted, close, received, sent};
 use super::wait::{Sleep, after_wait, before_wait};
-use super::watch::{self, Place, Watch};
 use super::{closing_set, waits};
 use crate::conn::{self, Conn};
 use crate::mysql::Opaque;
@@ -11,7 +12,7 @@ use crate::process;
 use core::sync::atomic::Ordering;
 use headworks_policy::Nanos;
 use headworks_region::control::Settings;
-use headworks_region::user::UserSlot;
+use headworks_region::session::SessionSlot;
 use headworks_region::{Mapping, Protocol, Region, State, clock};
 use libc::epoll_event;
 use std::io::{Read, Write};
@@ -24,7 +25,7 @@ const IN: u32 = libc::EPOLLIN as u32;
 
 const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
 
-/// The region of this process, which has a daemon's sign of life from here on.
+/// The region of this process, which has a daemon's heartbeat from here on.
 fn region() -> &'static Region {
     static REGION: OnceLock<&'static Region> = OnceLock::new();
     REGION.get_or_init(|| {
@@ -36,11 +37,11 @@ fn region() -> &'static Region {
         process::attach(region);
         std::thread::spawn(|| {
             loop {
-                region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+                region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        while region.beat.stale(clock::now()) {
+        while region.heartbeat.stale(clock::now()) {
             std::thread::yield_now();
         }
         region
@@ -51,7 +52,7 @@ fn region() -> &'static Region {
 struct Loop {
     region: &'static Region,
     set: i32,
-    // One after the other: they share the places.
+    // One after the other: they share the permits.
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -83,8 +84,14 @@ impl Loop {
         let fd = server.as_raw_fd();
         accepted(fd, Protocol::Redis);
         assert!(self.add(fd).unwrap().real.is_some());
-        let watch = watch::client(fd).unwrap();
-        Client { client, server, fd, watch, slot: self.region.user(watch.user().unwrap()).unwrap() }
+        let connection = connection::client(fd).unwrap();
+        Client {
+            client,
+            server,
+            fd,
+            connection,
+            slot: self.region.session(connection.session_id().unwrap()).unwrap(),
+        }
     }
 
     fn sleep(&self) -> Sleep {
@@ -95,7 +102,7 @@ impl Loop {
     fn told(&self, ready: &[&Client]) -> usize {
         let mut events = [epoll_event { events: IN, u64: 0 }; 8];
         for (event, client) in events.iter_mut().zip(ready) {
-            event.u64 = client.watch.tag(client.fd);
+            event.u64 = client.connection.tag(client.fd);
         }
         after_wait(self.set, &mut events, ready.len())
     }
@@ -113,8 +120,8 @@ struct Client {
     client: UnixStream,
     server: UnixStream,
     fd: i32,
-    watch: &'static Watch,
-    slot: &'static UserSlot,
+    connection: &'static LoopConnection,
+    slot: &'static SessionSlot,
 }
 
 impl Client {
@@ -126,27 +133,27 @@ impl Client {
     fn is_read(&mut self) {
         let mut bytes = [0; 64];
         let count = self.server.read(&mut bytes).unwrap();
-        received(self.watch, &bytes[..count]);
+        received(self.connection, &bytes[..count]);
     }
 
-    fn is(&self) -> (Place, State) {
-        (self.watch.place(), self.slot.state())
+    fn is(&self) -> (QueueState, State) {
+        (self.connection.queue_state(), self.slot.state())
     }
 
     fn commands(&self) -> u32 {
-        self.watch.try_use().unwrap().inner().unwrap().framing.commands().0
+        self.connection.try_use().unwrap().inner().unwrap().framing.commands().0
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        close(self.fd, self.watch);
+        close(self.fd, self.connection);
     }
 }
 
-const SERVED: (Place, State) = (Place::Served, State::Inside);
-const HELD: (Place, State) = (Place::Held, State::Waiting);
-const OUT: (Place, State) = (Place::Out, State::Idle);
+const SERVED: (QueueState, State) = (QueueState::Served, State::Running);
+const HELD: (QueueState, State) = (QueueState::Held, State::Queued);
+const OUT: (QueueState, State) = (QueueState::Out, State::Idle);
 
 #[test]
 fn a_turn_ends_although_another_thread_was_at_it_when_the_loop_came_back() {
@@ -155,11 +162,11 @@ fn a_turn_ends_although_another_thread_was_at_it_when_the_loop_came_back() {
     one.asks();
     assert_eq!(it.told(&[&one]), 1);
     one.is_read();
-    let busy = one.watch.try_use().unwrap();
+    let busy = one.connection.try_use().unwrap();
     assert_eq!((it.told(&[]), one.is()), (0, SERVED));
     // Not at once: the other thread needs the processor, too.
     assert_eq!((it.sleep(), one.is()), (Sleep::AtMost(Nanos::from_millis(1)), SERVED));
-    // Also while somebody waits for the place.
+    // Also while somebody waits for the permit.
     other.asks();
     assert_eq!((it.told(&[&other]), other.is()), (0, HELD));
     assert_eq!((it.sleep(), one.is()), (Sleep::AtMost(Nanos::from_millis(1)), SERVED));
@@ -178,20 +185,20 @@ fn a_user_is_held_on_although_another_thread_was_at_it_when_the_loop_looked() {
     other.asks();
     assert_eq!((it.told(&[&one, &other]), other.is()), (1, HELD));
     one.is_read();
-    // The transaction keeps the place: client and server are known to be slow.
+    // The transaction keeps the permit: client and server are known to be slow.
     one.slot.gap_us.store(60_000, Ordering::Relaxed);
     one.slot.run_us.store(60_000, Ordering::Relaxed);
-    received(one.watch, b"MULTI\r\n");
-    sent(one.watch, b"$-1\r\n+OK\r\n");
-    assert_eq!((it.told(&[]), one.is()), (0, (Place::Kept, State::Inside)));
-    let busy = other.watch.try_use().unwrap();
+    received(one.connection, b"MULTI\r\n");
+    sent(one.connection, b"$-1\r\n+OK\r\n");
+    assert_eq!((it.told(&[]), one.is()), (0, (QueueState::Kept, State::Running)));
+    let busy = other.connection.try_use().unwrap();
     assert_eq!((it.sleep(), other.is()), (Sleep::AtMost(Nanos::from_millis(1)), HELD));
     assert_eq!((it.told(&[]), other.is()), (0, HELD));
     drop(busy);
     assert_eq!((it.told(&[]), other.is()), (0, HELD));
     assert_eq!((it.told(&[&one]), one.is()), (1, SERVED));
-    received(one.watch, b"EXEC\r\n");
-    sent(one.watch, b"*0\r\n");
+    received(one.connection, b"EXEC\r\n");
+    sent(one.connection, b"*0\r\n");
     // Not passed: its turn has come.
     assert_eq!((it.told(&[]), one.is(), other.is()), (1, OUT, SERVED));
 }
@@ -203,10 +210,10 @@ fn whose_bytes_could_not_be_followed_is_left_alone_and_has_no_place() {
     one.asks();
     other.asks();
     assert_eq!(it.told(&[&one, &other]), 1);
-    let busy = one.watch.try_use().unwrap();
+    let busy = one.connection.try_use().unwrap();
     one.is_read();
-    assert!(one.watch.is_left_alone());
-    assert_eq!(one.is(), (Place::Served, State::Idle));
+    assert!(one.connection.is_left_alone());
+    assert_eq!(one.is(), (QueueState::Served, State::Idle));
     drop(busy);
     // The kernel tells of the other again: its turn came while nobody was in the loop.
     assert_eq!((it.told(&[&other]), one.is(), other.is()), (1, OUT, SERVED));
@@ -214,8 +221,8 @@ fn whose_bytes_could_not_be_followed_is_left_alone_and_has_no_place() {
     // It passes from here on.
     one.asks();
     assert_eq!(it.told(&[&one]), 1);
-    // Whoever was at it has given it a place in that very moment.
-    one.slot.set_state(State::Inside);
+    // Whoever was at it has given it a permit in that very moment.
+    one.slot.set_state(State::Running);
     one.is_read();
     assert_eq!((it.told(&[]), one.is()), (0, OUT));
 }
@@ -228,19 +235,19 @@ fn who_is_at_a_connection_for_longer_is_waited_for() {
         let mut one = it.client();
         one.asks();
         it.told(&[&one]);
-        let busy = one.watch.try_use().unwrap();
+        let busy = one.connection.try_use().unwrap();
         let other = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(2));
             drop(busy);
         });
         one.is_read();
         other.join().unwrap();
-        !one.watch.is_left_alone() && one.commands() == 1
+        !one.connection.is_left_alone() && one.commands() == 1
     });
     assert!(followed);
 }
 
-/// A connection of a server whose threads are followed by `ops`.
+/// A connection of a server whose threads are followed by `threads`.
 struct Accepted {
     _client: UnixStream,
     server: UnixStream,
@@ -251,8 +258,8 @@ impl Accepted {
     fn new(it: &Loop) -> Accepted {
         let (_client, server) = UnixStream::pair().unwrap();
         let conn = conn::find_or_make(server.as_raw_fd()).unwrap();
-        let user = it.region.register(std::process::id(), clock::now()).unwrap();
-        conn.try_use().unwrap().begin(user);
+        let session_id = it.region.register(std::process::id(), clock::now()).unwrap();
+        conn.try_use().unwrap().begin(session_id);
         Accepted { _client, server, conn }
     }
 
@@ -271,10 +278,10 @@ impl Accepted {
 
 impl Drop for Accepted {
     fn drop(&mut self) {
-        if let Some(watch) = watch::client(self.server.as_raw_fd()) {
-            close(self.server.as_raw_fd(), watch);
+        if let Some(connection) = connection::client(self.server.as_raw_fd()) {
+            close(self.server.as_raw_fd(), connection);
         }
-        self.conn.end(|user| region().unregister(user));
+        self.conn.end(|session_id| region().unregister(session_id));
     }
 }
 
@@ -313,7 +320,7 @@ fn a_pool_holds_only_those_who_have_logged_in() {
     assert!(it.add(fd).is_none());
     it.region.set_pooled(true);
     assert!(it.add(fd).unwrap().real.is_some());
-    assert!(watch::client(fd).unwrap().is_elsewhere());
+    assert!(connection::client(fd).unwrap().is_elsewhere());
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What stands around a call of `epoll_wait`.
 
-use super::control::{READING, Way, rearm, way};
+use super::connection::{self, LoopConnection, QueueState};
+use super::control::{Entry, READING, rearm, way};
 use super::section::{self, Lists, Set};
 use super::turn::{Refused, Turn, has_more, turn};
-use super::watch::{self, Place, Watch};
 use crate::process;
 use headworks_policy::Nanos;
 use headworks_region::layout::Counter;
@@ -11,10 +11,10 @@ use headworks_region::{Region, clock};
 use libc::epoll_event;
 
 /// Longest sleep of a loop while somebody is held, and time between two looks at them.
-const NAP: Nanos = Nanos::from_millis(200);
+const MAX_SLEEP: Nanos = Nanos::from_millis(200);
 
-/// Sleep of a loop that has to come again because another thread is at a connection: without one, that thread might not get
-/// the processor which it needs to be done.
+/// Sleep of a loop that has to come again because another thread is at a connection: without one,
+/// that thread might not get the processor which it needs to be done.
 const MOMENT: Nanos = Nanos::from_millis(1);
 
 const HUNG_UP: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
@@ -32,29 +32,33 @@ pub enum Sleep {
 
 /// The server is about to wait for events of a set that has clients in it.
 pub fn before_wait(set: i32, now: Nanos) -> Sleep {
-    let Some(section) = section::find(set).and_then(Set::enter) else { return Sleep::AtMost(NAP) };
+    let Some(section) = section::find(set).and_then(Set::enter) else {
+        return Sleep::AtMost(MAX_SLEEP);
+    };
     let lists = section.lists();
     if !contended(lists) {
         lists.next_round();
         settle_earlier(lists, now);
     }
-    if !lists.is_empty(Place::Granted) {
+    if !lists.is_empty(QueueState::Granted) {
         return Sleep::None;
     }
-    let busy = match lists.first(Place::Served) {
+    let busy = match lists.first(QueueState::Served) {
         None => None,
-        Some((_, watch)) if watch.is_in_use() && watch.use_soon().is_none() => Some(MOMENT),
+        Some((_, connection)) if connection.is_in_use() && connection.use_soon().is_none() => {
+            Some(MOMENT)
+        }
         Some(_) => return Sleep::None,
     };
     let held = about_to_sleep(lists, now);
     let kept = lend_idle(lists, now);
-    if !lists.is_empty(Place::Granted) {
+    if !lists.is_empty(QueueState::Granted) {
         return Sleep::None;
     }
     match [busy, held, kept].into_iter().flatten().min() {
         Some(time) => Sleep::AtMost(time),
         // Another thread of the pool may hold somebody in this set while this one sleeps.
-        None if process::region().is_some_and(Region::pooled) => Sleep::AtMost(NAP),
+        None if process::region().is_some_and(Region::pooled) => Sleep::AtMost(MAX_SLEEP),
         None => Sleep::Freely,
     }
 }
@@ -62,12 +66,13 @@ pub fn before_wait(set: i32, now: Nanos) -> Sleep {
 /// Whether anybody waits for what those who were served would give back.
 fn contended(lists: Lists) -> bool {
     process::region().is_some_and(|region| region.pending() > 0)
-        || !lists.is_empty(Place::Held)
-        || !lists.is_empty(Place::Granted)
+        || !lists.is_empty(QueueState::Held)
+        || !lists.is_empty(QueueState::Granted)
 }
 
-/// The server's wait returned `count` events. Passes on those whose users may enter, and puts those behind them whose turn
-/// has come: `events` is all the room there is. Returns how many events there are then.
+/// The server's wait returned `count` events. Passes on those whose sessions may enter, and puts
+/// those behind them whose turn has come: `events` is all the room there is. Returns how many
+/// events there are then.
 pub fn after_wait(set: i32, events: &mut [epoll_event], count: usize) -> usize {
     let Some(section) = section::find(set).and_then(Set::enter) else {
         return pass_through(events, count);
@@ -83,15 +88,15 @@ pub fn after_wait(set: i32, events: &mut [epoll_event], count: usize) -> usize {
         }
     }
     settle_earlier(lists, now);
-    if now.since(lists.looked()) >= NAP {
+    if now.since(lists.looked()) >= MAX_SLEEP {
         lists.note_looked(now);
         each_held(lists, now, |turn| turn.look());
         lend_idle(lists, now);
     }
     while passed_on < events.len()
-        && let Some((fd, watch)) = lists.first(Place::Granted)
+        && let Some((fd, connection)) = lists.first(QueueState::Granted)
     {
-        if let Some(event) = grant(lists, fd, watch, now) {
+        if let Some(event) = grant(lists, fd, connection, now) {
             events[passed_on] = event;
             passed_on += 1;
         }
@@ -99,7 +104,8 @@ pub fn after_wait(set: i32, events: &mut [epoll_event], count: usize) -> usize {
     passed_on
 }
 
-/// Gives events back as the server asked for them, without any gate: we stand aside. Returns how many there are.
+/// Gives events back as the server asked for them, without any gate: we stand aside. Returns how
+/// many there are.
 pub fn pass_through(events: &mut [epoll_event], count: usize) -> usize {
     let mut passed_on = 0;
     for at in 0..count.min(events.len()) {
@@ -112,113 +118,124 @@ pub fn pass_through(events: &mut [epoll_event], count: usize) -> usize {
 }
 
 fn translated(event: epoll_event) -> Option<epoll_event> {
-    let Some(client) = watch::tagged(event.u64) else { return Some(event) };
-    let (_, watch) = client?;
-    watch.note_ready(event.events);
-    server_event(watch, event.events)
+    let Some(client) = connection::tagged(event.u64) else { return Some(event) };
+    let (_, connection) = client?;
+    connection.note_ready(event.events);
+    server_event(connection, event.events)
 }
 
 /// An event as the server asked for it; `None` if it did not.
-fn server_event(watch: &Watch, events: u32) -> Option<epoll_event> {
-    let (_, asked, data) = watch.asked()?;
+fn server_event(connection: &LoopConnection, events: u32) -> Option<epoll_event> {
+    let (_, asked, data) = connection.asked()?;
     let events = events & (asked | HUNG_UP);
-    (events != 0 && watch.tell()).then_some(epoll_event { events, u64: data })
+    (events != 0 && connection.tell()).then_some(epoll_event { events, u64: data })
 }
 
 /// An event of the kernel, as far as the server is to hear of it.
 fn pass_on(lists: Lists, event: epoll_event, now: Nanos) -> Option<epoll_event> {
-    let Some(client) = watch::tagged(event.u64) else { return Some(event) };
+    let Some(client) = connection::tagged(event.u64) else { return Some(event) };
     // Closed since, or registered anew.
-    let (fd, watch) = client?;
-    if watch.was_told() {
+    let (fd, connection) = client?;
+    if connection.was_told() {
         return None;
     }
     let events = event.events;
-    watch.note_ready(events);
+    connection.note_ready(events);
     let hung_up = events & HUNG_UP != 0;
     if events & READING == 0 && !hung_up {
-        return server_event(watch, events);
+        return server_event(connection, events);
     }
-    let goes_on = turn(lists, (fd, watch), now, |turn| {
-        if turn.watch.place() != Place::Served {
+    let goes_on = turn(lists, (fd, connection), now, |turn| {
+        if turn.connection.queue_state() != QueueState::Served {
             return turn.admit(hung_up);
         }
         // It was served before, and has sent more.
         turn.settle(true);
-        if turn.watch.place() == Place::Held {
+        if turn.connection.queue_state() == QueueState::Held {
             return turn.admit(hung_up);
         }
         turn.go_on();
         true
     });
     match goes_on {
-        Ok(false) => server_event(watch, events & !READING),
-        Ok(true) => server_event(watch, events),
+        Ok(false) => server_event(connection, events & !READING),
+        Ok(true) => server_event(connection, events),
         Err(refused) => {
-            pass(lists, fd, watch, refused);
-            server_event(watch, events)
+            pass(lists, fd, connection, refused);
+            server_event(connection, events)
         }
     }
 }
 
-/// A user's event passes without a say of the gate.
-fn pass(lists: Lists, fd: i32, watch: &Watch, refused: Refused) {
+/// A session's event passes without a say of the gate.
+fn pass(lists: Lists, fd: i32, connection: &LoopConnection, refused: Refused) {
     if refused == Refused::Busy
         && let Some(region) = process::region()
     {
         region.count(Counter::ConcurrentUse);
     }
-    lists.put(fd, watch, if watch.is_elsewhere() { Place::Out } else { Place::Served });
+    lists.put(
+        fd,
+        connection,
+        if connection.is_elsewhere() { QueueState::Out } else { QueueState::Served },
+    );
 }
 
-/// A user in whom the gate has no say has no place, either: it may have been given one before, or in this very moment.
-fn give_back(watch: &Watch) {
-    if let (Some(region), Some(user)) = (process::region(), watch.user()) {
-        region.leave(user);
+/// A session in whom the gate has no say has no permit, either: it may have been given one before,
+/// or in this very moment.
+fn give_back(connection: &LoopConnection) {
+    if let (Some(region), Some(session_id)) = (process::region(), connection.session_id()) {
+        region.leave(session_id);
     }
 }
 
 /// Passes an event on that was held back.
-fn grant(lists: Lists, fd: i32, watch: &'static Watch, now: Nanos) -> Option<epoll_event> {
-    if let Err(refused) = turn(lists, (fd, watch), now, |turn| turn.go_on()) {
-        pass(lists, fd, watch, refused);
+fn grant(
+    lists: Lists,
+    fd: i32,
+    connection: &'static LoopConnection,
+    now: Nanos,
+) -> Option<epoll_event> {
+    if let Err(refused) = turn(lists, (fd, connection), now, |turn| turn.go_on()) {
+        pass(lists, fd, connection, refused);
     }
-    if watch.asked().is_some_and(|(_, events, _)| way(events) == Way::Levels) {
-        rearm(fd, watch);
+    if connection.asked().is_some_and(|(_, events, _)| way(events) == Entry::Levels) {
+        rearm(fd, connection);
     }
-    server_event(watch, watch.ready())
+    server_event(connection, connection.ready())
 }
 
 /// Settles those who were served in an earlier round.
 fn settle_earlier(lists: Lists, now: Nanos) {
-    while let Some((fd, watch)) = lists.first(Place::Served) {
-        if lists.is_of_this_round(watch) {
+    while let Some((fd, connection)) = lists.first(QueueState::Served) {
+        if lists.is_of_this_round(connection) {
             return;
         }
-        let more = has_more(fd, watch);
-        match turn(lists, (fd, watch), now, |turn| turn.settle(more)) {
+        let more = has_more(fd, connection);
+        match turn(lists, (fd, connection), now, |turn| turn.settle(more)) {
             Ok(()) => {}
             // Nobody decides about it; what it did not read is still there.
             Err(Refused::Ungated) => {
-                give_back(watch);
-                lists.put(fd, watch, if more { Place::Granted } else { Place::Out });
+                give_back(connection);
+                lists.put(fd, connection, if more { QueueState::Granted } else { QueueState::Out });
             }
             // To be settled by the next call: nobody else would end its turn.
-            Err(Refused::Busy) => lists.put(fd, watch, Place::Served),
+            Err(Refused::Busy) => lists.put(fd, connection, QueueState::Served),
         }
     }
 }
 
-/// Does something with those who are held; says whether another thread was at one of them, who stays where it is.
+/// Does something with those who are held; says whether another thread was at one of them, who
+/// stays where it is.
 fn each_held(lists: Lists, now: Nanos, mut work: impl FnMut(&mut Turn<'_>)) -> bool {
     let mut busy = false;
-    let mut next = lists.first(Place::Held);
-    while let Some((fd, watch)) = next {
+    let mut next = lists.first(QueueState::Held);
+    while let Some((fd, connection)) = next {
         // It may leave the list.
-        next = lists.after(watch);
-        match turn(lists, (fd, watch), now, &mut work) {
+        next = lists.after(connection);
+        match turn(lists, (fd, connection), now, &mut work) {
             Ok(()) => {}
-            Err(Refused::Ungated) => lists.put(fd, watch, Place::Granted),
+            Err(Refused::Ungated) => lists.put(fd, connection, QueueState::Granted),
             Err(Refused::Busy) => busy = true,
         }
     }
@@ -227,11 +244,11 @@ fn each_held(lists: Lists, now: Nanos, mut work: impl FnMut(&mut Turn<'_>)) -> b
 
 /// Looks at those who are held; says how long the loop may sleep until it has to look again.
 fn about_to_sleep(lists: Lists, now: Nanos) -> Option<Nanos> {
-    if lists.is_empty(Place::Held) {
+    if lists.is_empty(QueueState::Held) {
         return None;
     }
-    let mut longest = NAP;
-    let due = now.since(lists.looked()) >= NAP;
+    let mut longest = MAX_SLEEP;
+    let due = now.since(lists.looked()) >= MAX_SLEEP;
     let busy = each_held(lists, now, |turn| {
         longest = longest.min(turn.hold_left());
         turn.peek();
@@ -245,15 +262,15 @@ fn about_to_sleep(lists: Lists, now: Nanos) -> Option<Nanos> {
     Some(if busy { MOMENT } else { longest.max(MOMENT) })
 }
 
-/// Lends out the places of those who keep them idly for too long; says when the next one has.
+/// Lends out the permits of those who keep them idly for too long; says when the next one has.
 fn lend_idle(lists: Lists, now: Nanos) -> Option<Nanos> {
-    while let Some((fd, watch)) = lists.first(Place::Kept) {
-        match turn(lists, (fd, watch), now, |turn| turn.lend()) {
+    while let Some((fd, connection)) = lists.first(QueueState::Kept) {
+        match turn(lists, (fd, connection), now, |turn| turn.lend()) {
             Ok(Some(left)) => return Some(left),
             Ok(None) => {}
             Err(Refused::Ungated) => {
-                give_back(watch);
-                lists.put(fd, watch, Place::Out);
+                give_back(connection);
+                lists.put(fd, connection, QueueState::Out);
             }
             Err(Refused::Busy) => return Some(MOMENT),
         }

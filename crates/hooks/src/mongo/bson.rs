@@ -1,7 +1,7 @@
 //! Walks through one document and stops at the elements that matter.
 //!
-//! Source: the BSON 1.1 specification. All numbers are little-endian; a document's length counts its own four bytes and the
-//! zero byte at its end.
+//! Source: the BSON 1.1 specification. All numbers are little-endian; a document's length counts
+//! its own four bytes and the zero byte at its end.
 
 /// Documents in documents that are looked into.
 const DEPTH: usize = 4;
@@ -191,7 +191,8 @@ pub(super) struct Walk {
     /// Bytes of a number so far.
     number: [u8; 4],
     have: u8,
-    /// Documents that are open, and the bytes of each that are still to come, those of documents in it taken off.
+    /// Documents that are open, and the bytes of each that are still to come, those of documents in
+    /// it taken off.
     depth: u8,
     within: [Within; DEPTH],
     left: [u32; DEPTH],

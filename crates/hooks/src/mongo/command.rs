@@ -30,8 +30,8 @@ pub(super) enum Name {
     Passes,
 }
 
-/// Commands that always pass: what looks after connections, sessions and replication, and what an administrator needs when
-/// nothing else goes on.
+/// Commands that always pass: what looks after connections, sessions and replication, and what an
+/// administrator needs when nothing else goes on.
 const PASSES: &[&[u8]] = &[
     b"ping",
     b"buildInfo",

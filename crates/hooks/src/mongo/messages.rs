@@ -115,7 +115,8 @@ impl Messages {
         &self.bytes
     }
 
-    /// Whether another message follows for the same question; of a client, that no answer is wanted.
+    /// Whether another message follows for the same question; of a client, that no answer is
+    /// wanted.
     pub(super) fn more_to_come(&self) -> bool {
         self.header.opcode == opcode::MSG && self.flags & MORE_TO_COME != 0
     }

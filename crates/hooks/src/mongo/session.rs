@@ -1,4 +1,5 @@
-//! One connection: both directions of its messages, the commands whose answers matter, and what it holds.
+//! One connection: both directions of its messages, the commands whose answers matter, and what it
+//! holds.
 
 use super::bson::{Field, Within};
 use super::command::{Command, Name, Transaction, text};
@@ -6,7 +7,8 @@ use super::messages::{Messages, Piece, opcode};
 use crate::holding::Holding;
 use crate::identity::{Identity, InlineStr};
 
-/// Commands under way whose answers are waited for. Drivers have one; of more, the oldest are taken for answered.
+/// Commands under way whose answers are waited for. Drivers have one; of more, the oldest are taken
+/// for answered.
 const UNDER_WAY: usize = 8;
 
 /// Cursors that await data and that are remembered, the latest ones.
@@ -68,10 +70,11 @@ struct Answer {
     transient: bool,
 }
 
-/// The state of one connection: plain data of fixed size. See the [module](super) for what it promises.
+/// The state of one connection: plain data of fixed size. See the [module](super) for what it
+/// promises.
 ///
-/// Feed it every byte of both directions, in the order in which the server's calls returned. It never panics and never
-/// allocates, whatever the bytes are.
+/// Feed it every byte of both directions, in the order in which the server's calls returned. It
+/// never panics and never allocates, whatever the bytes are.
 #[derive(Clone, Debug)]
 pub struct Session {
     client: Messages,
@@ -80,7 +83,8 @@ pub struct Session {
     fresh: bool,
     command: Command,
     answer: Answer,
-    /// Commands that came, and those of them that always pass. They count past the largest number from zero on.
+    /// Commands that came, and those of them that always pass. They count past the largest number
+    /// from zero on.
     commands: u32,
     passed: u32,
     under_way: [UnderWay; UNDER_WAY],
@@ -197,7 +201,8 @@ impl Session {
         if command.name == Name::GetMore && command.cursor != 0 {
             return self.awaiting.contains(&command.cursor);
         }
-        // What goes on with a transaction, or ends one, is held nowhere. Its holder has a place for it.
+        // What goes on with a transaction, or ends one, is held nowhere. Its holder has a place for
+        // it.
         let goes_on = command.transaction().is_some() && !command.starts;
         (goes_on || command.name == Name::Ends) && !self.is_of_open(command)
     }
@@ -244,7 +249,8 @@ impl Session {
             };
         }
         if !passes {
-            // The connection is used for something else: whatever goes on with the transaction has another one.
+            // The connection is used for something else: whatever goes on with the transaction has
+            // another one.
             self.open = None;
         }
         match command.name {
@@ -397,8 +403,8 @@ impl Session {
         self.opaque
     }
 
-    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same conversation, however
-    /// it was cut.
+    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same
+    /// conversation, however it was cut.
     #[doc(hidden)]
     pub fn meaning(&self) -> String {
         if self.opaque.is_some() {
@@ -409,8 +415,8 @@ impl Session {
     }
 }
 
-/// The beginning of a TLS record of type handshake. As the length of a first message it would be 66 kB or more, and no client
-/// greets at such length.
+/// The beginning of a TLS record of type handshake. As the length of a first message it would be 66
+/// kB or more, and no client greets at such length.
 fn is_handshake(bytes: &[u8]) -> bool {
     matches!(bytes, [0x16, 0x03, 0x01..=0x04, ..])
 }

@@ -1,5 +1,6 @@
-//! The state machine that finds the end of an answer ("MariaDB protocol documentation": server response packets,
-//! result set packets, COM_STMT_PREPARE response, LOCAL INFILE packet). One call per server packet.
+//! The state machine that finds the end of an answer ("MariaDB protocol documentation": server
+//! response packets, result set packets, COM_STMT_PREPARE response, LOCAL INFILE packet). One call
+//! per server packet.
 
 use super::frames::skip;
 use super::protocol::{
@@ -89,8 +90,8 @@ impl Answer {
         Answer { stage: Stage::First, left: 0, columns: 0, succeeded_before: false, statement: 0 }
     }
 
-    /// Takes whole packets off the front of `bytes` that only count: rows, which begin neither as an
-    /// EOF, OK nor ERR packet does, and all definitions of a result but the last.
+    /// Takes whole packets off the front of `bytes` that only count: rows, which begin neither as
+    /// an EOF, OK nor ERR packet does, and all definitions of a result but the last.
     pub(super) fn skip(&mut self, bytes: &mut &[u8]) {
         match self.stage {
             Stage::Rows => {
@@ -124,7 +125,8 @@ impl Answer {
         }
     }
 
-    /// One server packet: its first bytes (at least 21, or all) and the length of its first physical packet.
+    /// One server packet: its first bytes (at least 21, or all) and the length of its first
+    /// physical packet.
     pub(super) fn packet(
         &mut self,
         expect: Expect,
@@ -205,7 +207,8 @@ impl Answer {
         let Some((count, size)) = lenenc(head) else {
             return Verdict::INVALID;
         };
-        // A table has at most 4,096 columns (MySQL manual, limits); a select list may have more, never 65,536.
+        // A table has at most 4,096 columns (MySQL manual, limits); a select list may have more,
+        // never 65,536.
         let Ok(count) = u16::try_from(count) else {
             return Verdict::INVALID;
         };
@@ -315,8 +318,8 @@ fn error(head: &[u8]) -> Verdict {
     Verdict { status: None, end: End::Failed(u16_at(head, 1).unwrap_or(0)) }
 }
 
-/// A packet of an authentication exchange. OK is 0x00 with zero counts; anything else but ERR (auth switch 0xFE, more data
-/// 0x01, a plugin's own data) asks the client for more.
+/// A packet of an authentication exchange. OK is 0x00 with zero counts; anything else but ERR (auth
+/// switch 0xFE, more data 0x01, a plugin's own data) asks the client for more.
 pub(super) fn login_packet(head: &[u8], len: u32) -> Verdict {
     if len >= 7 && head.starts_with(&[0, 0, 0]) {
         return Verdict { status: ok_status(head), end: End::Done };

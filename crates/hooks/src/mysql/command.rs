@@ -2,7 +2,8 @@
 
 use super::answer::Expect;
 
-/// A command: the first byte of a client packet with sequence number 0 ("MariaDB protocol documentation", text and binary protocol commands).
+/// A command: the first byte of a client packet with sequence number 0 ("MariaDB protocol
+/// documentation", text and binary protocol commands).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Command(pub u8);
 
@@ -129,7 +130,8 @@ pub enum PassReason {
     NoAnswer,
     /// A replica's commands: its thread streams for as long as it is connected.
     Replication,
-    /// A single XA COMMIT, XA ROLLBACK or XA RECOVER statement: it may end a prepared branch of another connection.
+    /// A single XA COMMIT, XA ROLLBACK or XA RECOVER statement: it may end a prepared branch of
+    /// another connection.
     XaFinish,
 }
 

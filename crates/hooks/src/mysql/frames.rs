@@ -68,7 +68,8 @@ impl Frames {
         }
     }
 
-    /// Collects a header; `Some(true)` when a logical packet begins with it, `None` when it is incomplete.
+    /// Collects a header; `Some(true)` when a logical packet begins with it, `None` when it is
+    /// incomplete.
     fn header_complete(&mut self, bytes: &mut &[u8]) -> Option<bool> {
         if self.have == 0
             && let Some((header, rest)) = bytes.split_first_chunk()

@@ -1,6 +1,6 @@
 //! What the statements of a connection took and freed: session locks by effect, not by text.
 //!
-//! A statement's text gives an [`Effect`] (see `scan`); its answer decides what becomes of it:
+//! A statement's text gives an [`Effect`] (see `lexer`); its answer decides what becomes of it:
 //!
 //! | answer | takes | release |
 //! | --- | --- | --- |
@@ -86,7 +86,8 @@ pub(super) enum Op {
     Replicate,
 }
 
-/// The hashed name of a user lock; bytes rather than a number, so that the queue of requests needs no padding.
+/// The hashed name of a user lock; bytes rather than a number, so that the queue of requests needs
+/// no padding.
 pub(super) type Name = [u8; 8];
 /// For everything that names no user lock.
 pub(super) const NO_NAME: Name = [0; 8];
@@ -190,7 +191,8 @@ impl Locks {
             }
             Op::UnlockTables => self.free(Takes::TABLES.with(Takes::READ_LOCK)),
             Op::UnlockInstance => self.free(Takes::INSTANCE),
-            // START TRANSACTION unlocks tables, but not a global read lock (MariaDB manual, LOCK TABLES).
+            // START TRANSACTION unlocks tables, but not a global read lock (MariaDB manual, LOCK
+            // TABLES).
             Op::BeginTransaction => self.free(Takes::TABLES),
             Op::BackupUnlock => self.free(Takes::BACKUP_LOCK),
             Op::BackupEnd => self.free(Takes::BACKUP_STAGE),
@@ -203,7 +205,8 @@ impl Locks {
         }
     }
 
-    /// Applies a request whose answer was ERR `code`; `ran` if an earlier result of the same answer was OK.
+    /// Applies a request whose answer was ERR `code`; `ran` if an earlier result of the same answer
+    /// was OK.
     pub(super) fn failed(&mut self, effect: Effect, code: u16, ran: bool) {
         if effect.op == Op::Remember {
             return;
@@ -262,8 +265,8 @@ impl Locks {
         }
     }
 
-    /// Frees one count. GET_LOCK may have timed out and RELEASE_LOCK may have found nothing; the count
-    /// was raised for either outcome, so it stays at or above the true one.
+    /// Frees one count. GET_LOCK may have timed out and RELEASE_LOCK may have found nothing; the
+    /// count was raised for either outcome, so it stays at or above the true one.
     fn release_name(&mut self, name: Name) {
         for (&known, count) in self.names.iter().zip(&mut self.counts) {
             if known == name {
@@ -322,13 +325,15 @@ impl Locks {
 
 const ER_PARSE: u16 = 1064;
 
-/// Errors with which a FLUSH, BACKUP or LOCK INSTANCE statement is refused before it takes anything: syntax, rights, no such
-/// table, locked tables or an active transaction, an update blocked by a read lock.
+/// Errors with which a FLUSH, BACKUP or LOCK INSTANCE statement is refused before it takes
+/// anything: syntax, rights, no such table, locked tables or an active transaction, an update
+/// blocked by a read lock.
 fn refuses_statement(code: u16) -> bool {
     matches!(code, ER_PARSE | 1044 | 1045 | 1142 | 1146 | 1192 | 1223 | 1227)
 }
 
-/// Errors with which a plain GET_LOCK has not got its lock: syntax, lock wait timeout, deadlock (MariaDB), wrong name, deadlock (MySQL).
+/// Errors with which a plain GET_LOCK has not got its lock: syntax, lock wait timeout, deadlock
+/// (MariaDB), wrong name, deadlock (MySQL).
 fn refuses_user_lock(code: u16) -> bool {
     matches!(code, ER_PARSE | 1205 | 1213 | 3057 | 3058)
 }

@@ -1,6 +1,6 @@
-//! Readers for the connection phase ("MariaDB protocol documentation": initial handshake packet, handshake response packet,
-//! COM_CHANGE_USER). They take one byte at a time, so any chunking gives the same result; a
-//! login is a few hundred bytes once per connection.
+//! Readers for the connection phase ("MariaDB protocol documentation": initial handshake packet,
+//! handshake response packet, COM_CHANGE_USER). They take one byte at a time, so any chunking gives
+//! the same result; a login is a few hundred bytes once per connection.
 
 use super::protocol::caps;
 use crate::identity::{Identity, InlineStr};
@@ -8,7 +8,8 @@ use crate::identity::{Identity, InlineStr};
 /// The server's greeting: only its capabilities matter.
 #[derive(Clone, Debug)]
 pub(super) struct Greeting {
-    /// Bytes read: 0 before the protocol version, 1 inside the version string, then counting the fixed part.
+    /// Bytes read: 0 before the protocol version, 1 inside the version string, then counting the
+    /// fixed part.
     at: u8,
     /// The first byte of the packet: 10 for a greeting.
     pub(super) version: u8,
@@ -33,8 +34,8 @@ impl Greeting {
             match self.at {
                 0 => self.version = byte,
                 1 if byte != 0 => continue,
-                // After the string: thread id 4, scramble 8, filler 1, capabilities 2, charset 1, status 2,
-                // capabilities 2, length 1, filler 6, extended capabilities 4.
+                // After the string: thread id 4, scramble 8, filler 1, capabilities 2, charset 1,
+                // status 2, capabilities 2, length 1, filler 6, extended capabilities 4.
                 15..=16 => self.capabilities |= u32::from(byte) << (8 * (self.at - 15)),
                 20..=21 => self.capabilities |= u32::from(byte) << (8 * (self.at - 18)),
                 29..=32 => self.extended |= u32::from(byte) << (8 * (self.at - 29)),

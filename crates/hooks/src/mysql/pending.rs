@@ -1,8 +1,8 @@
 //! The requests whose answers are still outstanding, oldest first.
 //!
-//! Connectors pipeline: MariaDB Connector/J sends up to 128 executions before it reads an answer. Equal
-//! requests in a row share one entry with a count, so that 8 entries are enough in practice; a queue that is full
-//! makes the session opaque rather than wrong.
+//! Connectors pipeline: MariaDB Connector/J sends up to 128 executions before it reads an answer.
+//! Equal requests in a row share one entry with a count, so that 8 entries are enough in practice;
+//! a queue that is full makes the session opaque rather than wrong.
 
 use super::answer::Expect;
 use super::locks::Effect;
@@ -16,7 +16,8 @@ pub(super) struct Entry {
 
 const CAPACITY: usize = 8;
 
-/// A queue of fixed size. The newest entry is `open` while its command is still arriving: its effect is not known yet.
+/// A queue of fixed size. The newest entry is `open` while its command is still arriving: its
+/// effect is not known yet.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub(super) struct Pending {
@@ -89,7 +90,8 @@ impl Pending {
         true
     }
 
-    /// The command of the newest request is complete: this is what it does. Nothing happens if the server answered it early.
+    /// The command of the newest request is complete: this is what it does. Nothing happens if the
+    /// server answered it early.
     pub(super) fn close(&mut self, effect: Effect) {
         if !self.open {
             return;

@@ -1,9 +1,10 @@
-//! Constants and small readers of the wire format ("MariaDB protocol documentation": protocol data types,
-//! capabilities, server status flags, OK/EOF/ERR packets).
+//! Constants and small readers of the wire format ("MariaDB protocol documentation": protocol data
+//! types, capabilities, server status flags, OK/EOF/ERR packets).
 
 /// Capability flags of greeting and handshake response.
 pub(super) mod caps {
-    /// Clear in a MariaDB server's greeting: then the last 4 bytes of the filler carry extended flags.
+    /// Clear in a MariaDB server's greeting: then the last 4 bytes of the filler carry extended
+    /// flags.
     pub(in crate::mysql) const CLIENT_MYSQL: u32 = 1;
     pub(in crate::mysql) const CONNECT_WITH_DB: u32 = 1 << 3;
     pub(in crate::mysql) const COMPRESS: u32 = 1 << 5;
@@ -43,7 +44,8 @@ pub(super) struct Dialect {
     pub(super) deprecate_eof: bool,
     /// The column count is followed by a byte: 1 if definitions follow (MariaDB and MySQL alike).
     pub(super) metadata_flag: bool,
-    /// MySQL's variant of the flag: it also applies to COM_STMT_PREPARE, and drops the EOF with the definitions.
+    /// MySQL's variant of the flag: it also applies to COM_STMT_PREPARE, and drops the EOF with the
+    /// definitions.
     pub(super) metadata_mysql: bool,
 }
 
@@ -80,8 +82,8 @@ pub(super) fn ok_status(head: &[u8]) -> Option<u16> {
     u16_at(head, 1 + affected + insert_id)
 }
 
-/// The status word of a packet with header 0xFE, which is an EOF (5 bytes: warnings, status) or an OK
-/// packet in its place (7 bytes and more). The length tells them apart.
+/// The status word of a packet with header 0xFE, which is an EOF (5 bytes: warnings, status) or an
+/// OK packet in its place (7 bytes and more). The length tells them apart.
 pub(super) fn end_status(head: &[u8], len: u32) -> Option<u16> {
     if len < 7 { u16_at(head, 3) } else { ok_status(head) }
 }

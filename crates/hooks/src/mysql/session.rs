@@ -1,17 +1,17 @@
 //! One connection: both directions of its bytes, the queue of its requests, and what it holds.
 
 mod client;
+mod fast_path;
 mod server;
-mod whole;
 
 use super::answer::Answer;
 use super::command::{Command, Request, RequestClass};
 use super::frames::{Frames, Piece};
+use super::lexer::Scan;
 use super::locks::Locks;
 use super::login::{Greeting, Login};
 use super::pending::Pending;
 use super::protocol::Dialect;
-use super::scan::Scan;
 use crate::holding::Holding;
 use crate::identity::Identity;
 
@@ -20,8 +20,9 @@ use crate::identity::Identity;
 pub enum ClientEvent {
     /// Nothing that concerns the gate (yet).
     None,
-    /// A request began. Reported once per command, as soon as its class is certain: at the command byte, for COM_QUERY at the end of
-    /// its first keyword, and at the end of the text if that keyword is KILL, SHUTDOWN or XA (a second statement would make it gated).
+    /// A request began. Reported once per command, as soon as its class is certain: at the command
+    /// byte, for COM_QUERY at the end of its first keyword, and at the end of the text if that
+    /// keyword is KILL, SHUTDOWN or XA (a second statement would make it gated).
     Request(Request),
 }
 
@@ -75,8 +76,8 @@ const HEAD: usize = 24;
 
 /// The state of one connection, 1 KiB of plain data. See the [module](super) for what it promises.
 ///
-/// Feed it every byte of both directions, in the order in which the server's calls returned. It never panics and
-/// never allocates, whatever the bytes are.
+/// Feed it every byte of both directions, in the order in which the server's calls returned. It
+/// never panics and never allocates, whatever the bytes are.
 #[derive(Clone, Debug)]
 #[repr(C, align(32))]
 pub struct Session {
@@ -87,13 +88,15 @@ pub struct Session {
     head_len: u8,
     statement: [u8; 4],
     server_len: u32,
-    // From the last bytes of `locks` to the first of `pending`: what the commonest requests touch, in two cache lines.
-    // The rest is for logins, split packets, texts that need a closer look, and locks.
+    // From the last bytes of `locks` to the first of `pending`: what the commonest requests touch,
+    // in two cache lines. The rest is for logins, split packets, texts that need a closer look, and
+    // locks.
     locks: Locks,
     phase: Phase,
     opaque: Option<Opaque>,
     dialect: Dialect,
-    /// Texts may hold several statements. Once true it stays: COM_SET_OPTION toggles it, and looking too closely is harmless.
+    /// Texts may hold several statements. Once true it stays: COM_SET_OPTION toggles it, and
+    /// looking too closely is harmless.
     multi: bool,
     query_attributes: bool,
     replication: bool,
@@ -159,8 +162,8 @@ impl Session {
         }
     }
 
-    /// Bytes that the server's `recv` returned. If a chunk holds several commands, the first gated one is
-    /// reported, else the first; all of them are counted.
+    /// Bytes that the server's `recv` returned. If a chunk holds several commands, the first gated
+    /// one is reported, else the first; all of them are counted.
     pub fn client_bytes(&mut self, bytes: &[u8]) -> ClientEvent {
         let mut rest = bytes;
         let mut event = ClientEvent::None;
@@ -184,8 +187,8 @@ impl Session {
         event
     }
 
-    /// One client packet, header and payload, that came at once or whose header was kept until its payload came: the same
-    /// as [`client_bytes`](Session::client_bytes) with both.
+    /// One client packet, header and payload, that came at once or whose header was kept until its
+    /// payload came: the same as [`client_bytes`](Session::client_bytes) with both.
     pub fn client_packet(&mut self, header: [u8; 4], payload: &[u8]) -> ClientEvent {
         if let Some(request) = self.whole_command(header, payload) {
             return ClientEvent::Request(request);
@@ -218,8 +221,8 @@ impl Session {
         }
     }
 
-    /// Whether the server, if it reads now, reads a new command: every answer is complete and both directions
-    /// stand between packets. False before the login is done and for an opaque session.
+    /// Whether the server, if it reads now, reads a new command: every answer is complete and both
+    /// directions stand between packets. False before the login is done and for an opaque session.
     pub fn at_boundary(&self) -> bool {
         self.opaque.is_none()
             && self.phase == Phase::Commands
@@ -228,8 +231,8 @@ impl Session {
             && self.server.idle()
     }
 
-    /// What the connection is estimated to hold after all answers that are complete; a request in flight
-    /// counts only once it is answered (until then it owns its slot by executing).
+    /// What the connection is estimated to hold after all answers that are complete; a request in
+    /// flight counts only once it is answered (until then it owns its slot by executing).
     pub fn holding(&self) -> Holding {
         self.locks
             .holding()
@@ -237,13 +240,14 @@ impl Session {
             .with_if(Holding::AUTOCOMMIT_OFF_AFTER_ERROR, self.after_error)
     }
 
-    /// Who the client says it is; `None` until its handshake response was read, and always under TLS.
+    /// Who the client says it is; `None` until its handshake response was read, and always under
+    /// TLS.
     pub fn identity(&self) -> Option<&Identity> {
         self.known.then_some(&self.identity)
     }
 
-    /// A number that is another one after every change of [`identity`](Session::identity): when the client named itself,
-    /// and each time the server agreed to a COM_CHANGE_USER.
+    /// A number that is another one after every change of [`identity`](Session::identity): when the
+    /// client named itself, and each time the server agreed to a COM_CHANGE_USER.
     pub fn identity_number(&self) -> u8 {
         self.identities
     }
@@ -263,14 +267,15 @@ impl Session {
         }
     }
 
-    /// Whether the client acts as a replica: the server accepted a COM_REGISTER_SLAVE, COM_BINLOG_DUMP(_GTID) or
-    /// COM_TABLE_DUMP. Asking is not enough, or any client could get past the gate by asking.
+    /// Whether the client acts as a replica: the server accepted a COM_REGISTER_SLAVE,
+    /// COM_BINLOG_DUMP(_GTID) or COM_TABLE_DUMP. Asking is not enough, or any client could get past
+    /// the gate by asking.
     pub fn replication(&self) -> bool {
         self.replication
     }
 
-    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same conversation, however
-    /// it was cut.
+    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same
+    /// conversation, however it was cut.
     #[doc(hidden)]
     pub fn meaning(&self) -> String {
         if self.opaque.is_some() {

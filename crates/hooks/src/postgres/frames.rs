@@ -1,5 +1,5 @@
-//! Message framing: a type byte, a length that counts itself, the body. Cost is per message and per chunk, never per
-//! body byte.
+//! Message framing: a type byte, a length that counts itself, the body. Cost is per message and per
+//! chunk, never per body byte.
 
 /// Longest message: what the server can allocate at once (its MaxAllocSize).
 const LENGTH_MAX: u32 = 0x3FFF_FFFF;
@@ -35,8 +35,8 @@ impl Frames {
         self.have == 0 && !self.in_body
     }
 
-    /// Takes the next piece off the front of `bytes`; `None` when more bytes are needed. After each piece the message may
-    /// be at its [end](Frames::take_end).
+    /// Takes the next piece off the front of `bytes`; `None` when more bytes are needed. After each
+    /// piece the message may be at its [end](Frames::take_end).
     pub(super) fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<Piece<'a>> {
         if self.in_body {
             if bytes.is_empty() {
@@ -65,7 +65,8 @@ impl Frames {
         Some(Piece::Start { kind })
     }
 
-    /// Whether the message that the last piece belonged to is complete; if so, the next byte begins another.
+    /// Whether the message that the last piece belonged to is complete; if so, the next byte begins
+    /// another.
     pub(super) fn take_end(&mut self) -> bool {
         let ends = self.in_body && self.left == 0;
         self.in_body &= !ends;
@@ -78,7 +79,8 @@ fn body_length(length: [u8; 4]) -> Option<u32> {
     (4..=LENGTH_MAX).contains(&length).then(|| length - 4)
 }
 
-/// Kind and body of the message at the front of `bytes`, and what follows it; `None` unless all of it is there.
+/// Kind and body of the message at the front of `bytes`, and what follows it; `None` unless all of
+/// it is there.
 pub(super) fn whole(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let ([kind, length @ ..], rest) = bytes.split_first_chunk::<5>()?;
     let (body, rest) = rest.split_at_checked(body_length(*length)? as usize)?;

@@ -1,7 +1,7 @@
 //! Session-level advisory locks, counted by what the answers say.
 //!
-//! A request's text gives an [`Op`] (see `exact` and `mention`), which becomes a *mark*: the answer that it waits for.
-//! When that answer is complete, its rows decide:
+//! A request's text gives an [`Op`] (see `exact` and `mention`), which becomes a *mark*: the answer
+//! that it waits for. When that answer is complete, its rows decide:
 //!
 //! | op | the statement succeeded | it failed |
 //! | --- | --- | --- |
@@ -11,7 +11,7 @@
 //! | unlock all | none are held | as before |
 //! | takes | locks that cannot be counted are held | the same: part of it may have run |
 
-use super::exact::Exact;
+use super::statement::Exact;
 use crate::holding::Holding;
 
 /// What a statement does to the session's locks.
@@ -57,7 +57,8 @@ pub(super) struct Mark {
 const MARKS: usize = 8;
 const STATEMENTS: usize = 8;
 
-/// The locks of one session. Plain data; every table that is full turns into the belief that locks are held.
+/// The locks of one session. Plain data; every table that is full turns into the belief that locks
+/// are held.
 #[derive(Clone, Debug)]
 pub(super) struct Locks {
     count: u32,
@@ -167,7 +168,8 @@ impl Locks {
         self.uncounted = true;
     }
 
-    /// A statement was prepared. What it releases is believed only of the unnamed one and of those with a place.
+    /// A statement was prepared. What it releases is believed only of the unnamed one and of those
+    /// with a place.
     pub(super) fn prepared(&mut self, name: &[u8], op: Op) {
         if name.is_empty() {
             self.unnamed = op;

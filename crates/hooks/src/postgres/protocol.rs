@@ -30,8 +30,8 @@ pub(super) mod back {
     pub(in crate::postgres) const PARAMETER_STATUS: u8 = b'S';
     pub(in crate::postgres) const PORTAL_SUSPENDED: u8 = b's';
     pub(in crate::postgres) const READY: u8 = b'Z';
-    /// And those that do not: authentication, key, notice, notification, completions of Parse, Bind and Close,
-    /// descriptions, function results, copy data and its end, protocol version.
+    /// And those that do not: authentication, key, notice, notification, completions of Parse, Bind
+    /// and Close, descriptions, function results, copy data and its end, protocol version.
     pub(in crate::postgres) const OTHERS: &[u8] = b"RKNA123tTnVHdcv";
 }
 

@@ -1,13 +1,14 @@
-//! One connection: both directions of its bytes, the requests that are not answered yet, and what it holds.
+//! One connection: both directions of its bytes, the requests that are not answered yet, and what
+//! it holds.
 
 mod client;
 mod server;
 
-use super::exact::EXACT_MAX;
 use super::frames::Frames;
+use super::lock_names::Mention;
 use super::locks::Locks;
-use super::mention::Mention;
 use super::startup::Startup;
+use super::statement::EXACT_MAX;
 use crate::holding::Holding;
 use crate::identity::Identity;
 
@@ -20,7 +21,8 @@ pub enum PassReason {
     Sync,
     /// A single call of pg_cancel_backend or pg_terminate_backend.
     Signal,
-    /// COMMIT PREPARED or ROLLBACK PREPARED: others may wait for the locks of a transaction that no session owns.
+    /// COMMIT PREPARED or ROLLBACK PREPARED: others may wait for the locks of a transaction that no
+    /// session owns.
     FinishPrepared,
 }
 
@@ -50,8 +52,8 @@ pub enum Request {
 pub enum ClientEvent {
     /// Nothing that concerns the gate (yet).
     None,
-    /// A message of a request is complete. Reported for each chunk that completes one; if there are several, a gated
-    /// one goes before others.
+    /// A message of a request is complete. Reported for each chunk that completes one; if there are
+    /// several, a gated one goes before others.
     Request(Request),
 }
 
@@ -122,15 +124,17 @@ impl<const N: usize> Partial<N> {
     }
 }
 
-/// The state of one connection: plain data of fixed size. See the [module](super) for what it promises.
+/// The state of one connection: plain data of fixed size. See the [module](super) for what it
+/// promises.
 ///
-/// Feed it every byte of both directions, in the order in which the server's calls returned. It never panics and never
-/// allocates, whatever the bytes are.
+/// Feed it every byte of both directions, in the order in which the server's calls returned. It
+/// never panics and never allocates, whatever the bytes are.
 #[derive(Clone, Debug)]
 pub struct Session {
     phase: Phase,
     opaque: Option<Opaque>,
-    /// The client asked to be sent a replication log, and the server let it in or began to send one.
+    /// The client asked to be sent a replication log, and the server let it in or began to send
+    /// one.
     asks_replication: bool,
     replication: bool,
     known: bool,
@@ -156,7 +160,8 @@ pub struct Session {
     /// A statement of the request that is being answered failed.
     failed: bool,
     in_transaction: bool,
-    /// Executes of the request that is arriving, and those of the one being answered that were carried out.
+    /// Executes of the request that is arriving, and those of the one being answered that were
+    /// carried out.
     executes_sent: u16,
     executes_done: u16,
     /// What the statement of the latest Bind does.
@@ -201,8 +206,9 @@ impl Session {
         }
     }
 
-    /// Whether the server, if it reads now, reads a new request: all that it could work on is answered. A message that
-    /// has come in part is not worked on. False before the login is done and for an opaque session.
+    /// Whether the server, if it reads now, reads a new request: all that it could work on is
+    /// answered. A message that has come in part is not worked on. False before the login is done
+    /// and for an opaque session.
     pub fn at_boundary(&self) -> bool {
         self.opaque.is_none()
             && self.phase == Phase::Commands
@@ -212,8 +218,8 @@ impl Session {
             && self.server.idle()
     }
 
-    /// What the session is estimated to hold after all answers that are complete; a request in flight counts only once
-    /// it is answered (until then it owns its slot by executing).
+    /// What the session is estimated to hold after all answers that are complete; a request in
+    /// flight counts only once it is answered (until then it owns its slot by executing).
     pub fn holding(&self) -> Holding {
         self.locks.holding().with_if(Holding::TRANSACTION, self.in_transaction)
     }
@@ -228,8 +234,8 @@ impl Session {
         self.known.then_some(&self.identity)
     }
 
-    /// A number that is another one after every change of [`identity`](Session::identity): when the server let the client
-    /// in, and each time it reported another application name.
+    /// A number that is another one after every change of [`identity`](Session::identity): when the
+    /// server let the client in, and each time it reported another application name.
     pub fn identity_number(&self) -> u8 {
         self.identities
     }
@@ -248,14 +254,14 @@ impl Session {
         }
     }
 
-    /// Whether a replication log is sent to the client: it asked for that at its login and the server let it in. Asking
-    /// is not enough, or any client could get past the gate by asking.
+    /// Whether a replication log is sent to the client: it asked for that at its login and the
+    /// server let it in. Asking is not enough, or any client could get past the gate by asking.
     pub fn replication(&self) -> bool {
         self.replication
     }
 
-    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same conversation, however
-    /// it was cut.
+    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same
+    /// conversation, however it was cut.
     #[doc(hidden)]
     pub fn meaning(&self) -> String {
         if self.opaque.is_some() {

@@ -93,7 +93,8 @@ words! {
     "ROLE" => Kind::Pass,
 }
 
-/// Bit `n` of entry `l`: a word of interest begins with the letter `l` and has `n` letters. Most commands end here.
+/// Bit `n` of entry `l`: a word of interest begins with the letter `l` and has `n` letters. Most
+/// commands end here.
 const SHAPES: [u32; 32] = {
     let mut shapes = [0; 32];
     let mut at = 0;

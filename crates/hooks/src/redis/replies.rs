@@ -120,7 +120,7 @@ impl Replies {
             let (&byte, rest) = bytes.split_first()?;
             *bytes = rest;
             if self.at == At::Type && self.elements == 0 && byte == b'\n' {
-                // A sign of life that the server sends while it prepares a long answer.
+                // A heartbeat that the server sends while it prepares a long answer.
                 continue;
             }
             match self.byte(byte) {

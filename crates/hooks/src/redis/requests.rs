@@ -17,8 +17,8 @@ const ARGUMENT_KEPT: usize = 64;
 /// One step through the stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Piece {
-    /// The [word](Requests::word) is the command's name (cut to a byte more than any name of interest has); `arguments`
-    /// counts it.
+    /// The [word](Requests::word) is the command's name (cut to a byte more than any name of
+    /// interest has); `arguments` counts it.
     Name { arguments: u32 },
     /// The word is a later argument that was asked for by [`Requests::want`] (cut to 64 bytes).
     Argument,
@@ -67,7 +67,8 @@ pub(super) struct Requests {
     line: u32,
     kept: [u8; INLINE_KEPT],
     have: u8,
-    /// Where the word lies in what is kept. In an inline command, the next one is looked for behind it.
+    /// Where the word lies in what is kept. In an inline command, the next one is looked for behind
+    /// it.
     word: (u8, u8),
 }
 
@@ -201,7 +202,8 @@ impl Requests {
         self.line <= LINE_MAX
     }
 
-    /// Words of the kept part of an inline command: at least one for a line that has more than blanks in it.
+    /// Words of the kept part of an inline command: at least one for a line that has more than
+    /// blanks in it.
     fn count_words(&self) -> u32 {
         let line = self.kept.get(..usize::from(self.have)).unwrap_or(&[]);
         line.split(|byte| b" \t\r\x0b\x0c\"'".contains(byte))

@@ -1,10 +1,11 @@
-//! One connection: both directions of its bytes, the commands whose answers matter, and what it holds.
+//! One connection: both directions of its bytes, the commands whose answers matter, and what it
+//! holds.
 
 mod asked;
 mod client;
 
 use super::command::{Kind, kind_of};
-use super::glance;
+use super::fast_path;
 use super::replies::{self, Replies, Reply};
 use super::requests::{Piece, Requests};
 use crate::holding::Holding;
@@ -75,10 +76,11 @@ enum Word {
     Secret,
 }
 
-/// The state of one connection: plain data of fixed size. See the [module](super) for what it promises.
+/// The state of one connection: plain data of fixed size. See the [module](super) for what it
+/// promises.
 ///
-/// Feed it every byte of both directions, in the order in which the server's calls returned. It never panics and never
-/// allocates, whatever the bytes are.
+/// Feed it every byte of both directions, in the order in which the server's calls returned. It
+/// never panics and never allocates, whatever the bytes are.
 #[derive(Clone, Debug)]
 pub struct Session {
     requests: Requests,
@@ -94,8 +96,8 @@ pub struct Session {
     /// `CLIENT REPLY OFF`, or `SKIP` for the next command.
     mute: bool,
     skip: bool,
-    /// Commands that came, those of them that always pass, and those that were answered. They count past the largest number
-    /// from zero on.
+    /// Commands that came, those of them that always pass, and those that were answered. They count
+    /// past the largest number from zero on.
     commands: u32,
     passed: u32,
     /// Answers that were promised and that came.
@@ -212,7 +214,7 @@ impl Session {
         if !self.requests.idle() || self.mute || self.skip {
             return bytes;
         }
-        let (count, length) = glance::plain_commands(bytes);
+        let (count, length) = fast_path::plain_commands(bytes);
         self.commands = self.commands.wrapping_add(count);
         self.owed = self.owed.wrapping_add(count);
         bytes.get(length..).unwrap_or(&[])
@@ -226,7 +228,7 @@ impl Session {
         }
         let mut left = self.owed.wrapping_sub(self.answered);
         while left > 0
-            && let Some(length) = glance::simple_reply(rest)
+            && let Some(length) = fast_path::simple_reply(rest)
         {
             rest = rest.get(length..).unwrap_or(&[]);
             left -= 1;
@@ -270,7 +272,8 @@ impl Session {
             self.message();
             return;
         }
-        // An answer that nobody waits for: the server says good-bye, or a message was taken for an answer before.
+        // An answer that nobody waits for: the server says good-bye, or a message was taken for an
+        // answer before.
         if self.answered == self.owed {
             return;
         }
@@ -306,7 +309,8 @@ impl Session {
                 self.become_known(asked);
             }
         } else if kind == Kind::Exec && reply.head().starts_with(b"EXECABORT") {
-            // Refused altogether, but the transaction is over. Other errors say that there was none.
+            // Refused altogether, but the transaction is over. Other errors say that there was
+            // none.
             self.holding = Holding::NONE;
         }
     }
@@ -412,8 +416,8 @@ impl Session {
         self.stream
     }
 
-    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same conversation, however
-    /// it was cut.
+    /// For tests: all that decides what later bytes mean. Equal for two sessions that saw the same
+    /// conversation, however it was cut.
     #[doc(hidden)]
     pub fn meaning(&self) -> String {
         if self.opaque.is_some() || self.stream == Some(Stream::Replica) {

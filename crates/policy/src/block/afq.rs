@@ -16,10 +16,10 @@
 //! * **Anticipation.** A reader that waits for each answer before it asks again has nothing queued
 //!   when its turn would come. If its pass is the least, the device is kept for it for up to
 //!   [`Settings::anticipate`], unless it usually takes longer to think.
-//! * **Depth.** While several causes wait, at most [`Settings::depth`] requests are with the device:
-//!   what is there is beyond any scheduler.
-//! * **Classes.** Real time goes before best effort, each with passes of its own. The idle class has
-//!   the device, one request at a time, when no other class had anything there for
+//! * **Depth.** While several causes wait, at most [`Settings::depth`] requests are with the
+//!   device: what is there is beyond any scheduler.
+//! * **Classes.** Real time goes before best effort, each with passes of its own. The idle class
+//!   has the device, one request at a time, when no other class had anything there for
 //!   [`Settings::idle_grace`].
 //! * **Writes.** Under a journal a write of a low priority may be what a high one waits for, so AFQ
 //!   schedules writes where they are called, and sends them to the device at once, charged to their
@@ -27,15 +27,15 @@
 //!   as it does reads.
 //!
 //! # Invariants
-//! While two causes of a class have requests waiting, and Wᵢ is the model time that cause i was given
-//! and wᵢ its weight, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ (q + cᵢ)/wᵢ + (q + cⱼ)/wⱼ`: one quantum q and one request
-//! c of each. So a best-effort cause that waits is passed over by each other one for at most
-//! `(q + cᵢ)·wⱼ/wᵢ + 2(q + cⱼ)`. Without the idle class and anticipation the device is never left
-//! empty while anybody waits.
+//! While two causes of a class have requests waiting, and Wᵢ is the model time that cause i was
+//! given and wᵢ its weight, `|Wᵢ/wᵢ − Wⱼ/wⱼ| ≤ (q + cᵢ)/wᵢ + (q + cⱼ)/wⱼ`: one quantum q and one
+//! request c of each. So a best-effort cause that waits is passed over by each other one for at
+//! most `(q + cᵢ)·wⱼ/wᵢ + 2(q + cⱼ)`. Without the idle class and anticipation the device is never
+//! left empty while anybody waits.
 //!
 //! # Worked example
-//! Reads of 1 ms each, no quantum; A has level 0 (weight 8), B level 4 (weight 4). A's pass grows by
-//! 1/8, B's by 1/4: A, B, A, A, B, A, A, B, …: two of A for each of B.
+//! Reads of 1 ms each, no quantum; A has level 0 (weight 8), B level 4 (weight 4). A's pass grows
+//! by 1/8, B's by 1/4: A, B, A, A, B, A, A, B, …: two of A for each of B.
 //!
 //! Sources: Split, section 2.5.1 (weights, cost, writes at once); Waldspurger and Weihl, *Stride
 //! Scheduling* (1995). Quantum, anticipation and depth are additions: the chapter does not say how
@@ -63,13 +63,15 @@ pub struct Settings {
     /// How long the device is kept for a reader whose turn it is. Default 4 ms; zero for flash.
     /// Smaller: less time lost. Larger: shares hold for readers that think for longer.
     pub anticipate: Nanos,
-    /// Requests with the device while several causes wait. Default 2 for a disk (one is prepared while
-    /// one is served), 32 for flash. Smaller: shares hold better. Larger: the device orders more.
+    /// Requests with the device while several causes wait. Default 2 for a disk (one is prepared
+    /// while one is served), 32 for flash. Smaller: shares hold better. Larger: the device orders
+    /// more.
     pub depth: u32,
     /// How long no other class may have had a request before the idle class has the device. Default
     /// 20 ms; 2 ms for flash.
     pub idle_grace: Nanos,
-    /// Model time of a seek over all sectors that were ever asked for. Default 12 ms; zero for flash.
+    /// Model time of a seek over all sectors that were ever asked for. Default 12 ms; zero for
+    /// flash.
     pub seek: Nanos,
     /// Model time of the transfer of a sector. Default 4 µs (128 MB/s); 1 µs for flash.
     pub transfer: Nanos,

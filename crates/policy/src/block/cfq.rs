@@ -6,8 +6,8 @@
 //!
 //! # The primitive
 //! Each cause has a queue for its synchronous and one for its asynchronous requests. One queue at a
-//! time has the device, for a *slice* of device time that depends on its level; then the next of the
-//! same class has its turn. Within a slice requests go upwards by sector.
+//! time has the device, for a *slice* of device time that depends on its level; then the next of
+//! the same class has its turn. Within a slice requests go upwards by sector.
 //!
 //! * **Slices.** `base · (9 − level) / 5`: 180 ms for level 0, 100 ms for level 4, 40 ms for level
 //!   7, if synchronous; 40 % of that if not.
@@ -28,8 +28,8 @@
 //! Sources: the kernel's `Documentation/block/cfq-iosched` (Linux up to 4.20) for rules and
 //! defaults; Split, sections 2.2.1 and 2.5.1, for what it is compared with. It differs from Linux
 //! where causes are known: asynchronous requests have a queue for each cause, not one for each
-//! level; a synchronous request does not interrupt an asynchronous slice of its own class; there are
-//! no control groups; and two causes that read the same region are not joined into one queue.
+//! level; a synchronous request does not interrupt an asynchronous slice of its own class; there
+//! are no control groups; and two causes that read the same region are not joined into one queue.
 //!
 //! # Invariants
 //! A best-effort queue with requests has its turn after at most one slice, and one overrun, of each
@@ -267,7 +267,8 @@ impl Cfq {
         {
             return Dispatch::Wait(until);
         }
-        // A debt is at most ten slices (see `completed`), so each queue comes up eleven times at most.
+        // A debt is at most ten slices (see `completed`), so each queue comes up eleven times at
+        // most.
         loop {
             let Some(queue) = self.queues.pop(class) else { return Dispatch::Idle };
             let owner = self.queues.get(queue).owner;

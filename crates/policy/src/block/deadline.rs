@@ -1,5 +1,5 @@
-//! Sorted by sector, unless somebody is due: the deadline scheduler of Linux, with deadlines of each
-//! process.
+//! Sorted by sector, unless somebody is due: the deadline scheduler of Linux, with deadlines of
+//! each process.
 //!
 //! # Problem
 //! In the order of sectors a disk does most, but a request at the far end may wait forever. In the
@@ -15,16 +15,16 @@
 //!    where the last batch of this direction ended; past the last sector, with the one due first.
 //!
 //! Source: the kernel's `Documentation/block/deadline-iosched` for rules and defaults; Split,
-//! section 2.5.2 and Table 2.4, for deadlines of each process, which Linux does not have: a request's
-//! deadline is what it says of itself, else what was set for its cause
+//! section 2.5.2 and Table 2.4, for deadlines of each process, which Linux does not have: a
+//! request's deadline is what it says of itself, else what was set for its cause
 //! ([`Deadline::set_cause`]), else the direction's. Classes and levels are only a bound of merging
 //! here.
 //!
 //! # Invariants
 //! A batch that begins while a request of its direction is overdue begins with the one that is due
 //! first. Hence a request that is overdue, with k others of its direction due before it, is
-//! dispatched within `(k + 1) · 2 · B + B` dispatches if it is a read, and `(k + 1) · (S + 1) · B + B`
-//! if it is a write, where B is `fifo_batch` and S is `writes_starved`, at least 1.
+//! dispatched within `(k + 1) · 2 · B + B` dispatches if it is a read, and `(k + 1) · (S + 1) · B +
+//! B` if it is a write, where B is `fifo_batch` and S is `writes_starved`, at least 1.
 //!
 //! # Worked example
 //! B = 2. Reads at sectors 10, 20, 30 and 5 wait, none is due: 10 and 20 are a batch (after an

@@ -4,8 +4,8 @@
 //! as each process has its own (Split, section 2.5.2 adds that to the deadline scheduler of Linux),
 //! a late comer may be due first: an indexed binary min-heap, O(log n) to add and to take out.
 //!
-//! Worked example: add requests due at 30, 10 and 20: the first is the one due at 10. Take it out: the
-//! one due at 20.
+//! Worked example: add requests due at 30, 10 and 20: the first is the one due at 10. Take it out:
+//! the one due at 20.
 //!
 //! Invariants: `entries[position[i] - 1].index == i` for each member `i`, `position[i] == 0` for
 //! everybody else, and no entry is smaller than its parent.

@@ -7,15 +7,16 @@
 //! # The primitive
 //! Every request that waits is in two hash tables, by its first sector and by the sector after its
 //! last. A newcomer that begins where one ends joins it at the back (*back merge*); one that ends
-//! where another begins joins it at the front. Both are found in constant time. Linux has a hash for
-//! the back and a search in the sorted tree for the front.
+//! where another begins joins it at the front. Both are found in constant time. Linux has a hash
+//! for the back and a search in the sorted tree for the front.
 //!
 //! # Rules
 //! Both are reads, both writes or both discards; equal in FUA, class and level; the union has at
 //! most [`Limits::sectors`]; and the scheduler agrees (one that keeps accounts joins nobody of
-//! another account). The union is due when the first of its parts is, and is synchronous when a part
-//! is. Two requests that wait already are never joined, even when a third closes the gap between
-//! them: the owner of the queue hears of a merge as the answer to its `add` and at no other time.
+//! another account). The union is due when the first of its parts is, and is synchronous when a
+//! part is. Two requests that wait already are never joined, even when a third closes the gap
+//! between them: the owner of the queue hears of a merge as the answer to its `add` and at no other
+//! time.
 //!
 //! # Worked example
 //! [0, 8) waits. A write of [8, 16) joins at the back: [0, 16). One of [16, 24) again: [0, 24). A

@@ -96,20 +96,20 @@ impl Enough {
 pub(super) struct Arms {
     arms: [Arm; ARMS],
     len: usize,
-    /// Users: a P beyond lets in as many as this one.
-    users: u32,
+    /// Sessions: a P beyond lets in as many as this one.
+    sessions: u32,
     /// The ones that are compared at the moment, as bits.
     chosen: u32,
 }
 
 impl Arms {
-    pub(super) fn clear(&mut self, users: u32) {
-        *self = Arms { users, ..Arms::default() };
+    pub(super) fn clear(&mut self, sessions: u32) {
+        *self = Arms { sessions, ..Arms::default() };
     }
 
     /// Forgets all but these.
     pub(super) fn keep(&mut self, parallelisms: [u32; 2]) {
-        let all = std::mem::replace(self, Arms { users: self.users, ..Arms::default() });
+        let all = std::mem::replace(self, Arms { sessions: self.sessions, ..Arms::default() });
         let kept = all.arms().iter().filter(|arm| parallelisms.contains(&arm.parallelism));
         for arm in kept {
             self.arms[self.len] = *arm;
@@ -256,11 +256,11 @@ impl Arms {
     /// What this P gives at least if it was not measured, by the nearest that was, or by `held`
     /// with its throughput: throughput does not change by more than P does.
     pub(super) fn guess(&self, parallelism: u32, held: (u32, f64)) -> f64 {
-        let p = f64::from(parallelism.min(self.users));
+        let p = f64::from(parallelism.min(self.sessions));
         let measured = self.arms().iter().filter(|arm| arm.count > 0);
         let rates = measured.map(|arm| (arm.parallelism, arm.mean)).chain([held]);
         let parts = rates.map(|(other, rate)| {
-            let other = f64::from(other.min(self.users));
+            let other = f64::from(other.min(self.sessions));
             (p.min(other) / p.max(other), rate)
         });
         let nearest = parts.max_by(|a, b| a.0.total_cmp(&b.0));
@@ -278,14 +278,15 @@ impl Arms {
         self.at(parallelism).map_or(0.0, |at| self.arms[at].mean)
     }
 
-    /// How well that is known: half of the 95 % confidence interval, relative to it; infinite if it is not known.
+    /// How well that is known: half of the 95 % confidence interval, relative to it; infinite if it
+    /// is not known.
     pub(super) fn interval(&self, parallelism: u32) -> f64 {
         self.at(parallelism).map_or(f64::INFINITY, |at| self.arms[at].spread())
     }
 
-    /// The smallest P, of those that are compared, whose throughput is at least this part of the best that was measured
-    /// at any P: of the best of three only, a gentle slope would be gone down step by step. If there is none, the best
-    /// of them.
+    /// The smallest P, of those that are compared, whose throughput is at least this part of the
+    /// best that was measured at any P: of the best of three only, a gentle slope would be gone
+    /// down step by step. If there is none, the best of them.
     pub(super) fn best(&self, as_good: f64) -> Option<u32> {
         let best = self.arms().iter().map(|arm| arm.mean).fold(0.0, f64::max);
         let measured = || self.compared().filter(|arm| arm.count > 0);
@@ -309,16 +310,17 @@ impl Arms {
         Some((best.parallelism, best.mean / middle.mean))
     }
 
-    /// P at the top of a parabola over log P through everything that was measured within a factor of [`NEAR`] of
-    /// `center`, each P with the weight of its slices: what all of them say together is surer than which of two
-    /// neighbours was luckier. Never outside of what was measured; `None` if they have no top.
+    /// P at the top of a parabola over log P through everything that was measured within a factor
+    /// of [`NEAR`] of `center`, each P with the weight of its slices: what all of them say together
+    /// is surer than which of two neighbours was luckier. Never outside of what was measured;
+    /// `None` if they have no top.
     pub(super) fn peak(&self, center: u32) -> Option<u32> {
         let middle = f64::from(center).ln();
-        let log = |arm: &Arm| f64::from(arm.parallelism.min(self.users)).ln() - middle;
+        let log = |arm: &Arm| f64::from(arm.parallelism.min(self.sessions)).ln() - middle;
         let near = || self.arms().iter().filter(|arm| arm.count > 0 && log(arm).abs() <= NEAR.ln());
         let top = top(near().map(|arm| (log(arm), arm.mean, f64::from(arm.count))))?;
         let (least, most) = near().fold((u32::MAX, 0), |(least, most), arm| {
-            let inside = arm.parallelism.min(self.users);
+            let inside = arm.parallelism.min(self.sessions);
             (least.min(inside), most.max(inside))
         });
         Some(((middle + top).exp().round() as u32).clamp(least, most))
@@ -330,8 +332,8 @@ impl Arms {
     }
 }
 
-/// The x of the top of the parabola that has the least weighted squares of distances from points (x, y, weight).
-/// `None` if it has none, or for less than three different x.
+/// The x of the top of the parabola that has the least weighted squares of distances from points
+/// (x, y, weight). `None` if it has none, or for less than three different x.
 fn top(points: impl Iterator<Item = (f64, f64, f64)>) -> Option<f64> {
     // Sums of w x^n and of w y x^n.
     let (mut x, mut y) = ([0.0; 5], [0.0; 3]);
@@ -345,7 +347,8 @@ fn top(points: impl Iterator<Item = (f64, f64, f64)>) -> Option<f64> {
             power *= at;
         }
     }
-    // The normal equations of a + b x + c x^2, by Cramer's rule: with y in place of a column, or of none.
+    // The normal equations of a + b x + c x^2, by Cramer's rule: with y in place of a column, or of
+    // none.
     let with = |column: usize| {
         let at = |row: usize, n: usize| if n == column { y[row] } else { x[row + n] };
         at(0, 0) * (at(1, 1) * at(2, 2) - at(1, 2) * at(2, 1))
@@ -362,8 +365,8 @@ fn top(points: impl Iterator<Item = (f64, f64, f64)>) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn of(users: u32) -> Arms {
-        Arms { users, ..Arms::default() }
+    fn of(sessions: u32) -> Arms {
+        Arms { sessions, ..Arms::default() }
     }
 
     #[test]
@@ -372,7 +375,8 @@ mod tests {
         let points = |xs: &'static [f64]| xs.iter().map(move |&x| (x, parabola(x), 1.0));
         let found = top(points(&[-0.4, 0.0, 0.4, 0.7])).unwrap();
         assert!((found - 0.25).abs() < 1e-9, "{found}");
-        // What counts more pulls it: the top of two parabolas lies nearer to the one with more weight.
+        // What counts more pulls it: the top of two parabolas lies nearer to the one with more
+        // weight.
         let mixed = |weight: f64| {
             let other = [-0.4, 0.0, 0.4, 0.7].map(|x: f64| (x, 100.0 - 8.0 * x * x, weight));
             top(points(&[-0.4, 0.0, 0.4, 0.7]).chain(other)).unwrap()

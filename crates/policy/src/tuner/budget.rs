@@ -8,7 +8,7 @@
 //! In any 10 s a search therefore loses what the bucket holds and what runs in: 0.25 + 10 x 0.02 =
 //! 0.45 s, 4.5 %.
 
-use super::Sight;
+use super::Observation;
 use crate::Nanos;
 
 /// What the bucket holds.
@@ -55,10 +55,10 @@ impl Budget {
     }
 
     /// Time has passed: something has run in, and what was lost is taken out.
-    pub(super) fn look(&mut self, sight: &Sight, refill: f64, stands: Stands) {
+    pub(super) fn observe(&mut self, observation: &Observation, refill: f64, stands: Stands) {
         if let Some((then, before)) = self.seen {
-            let seconds = sight.now.since(then).0 as f64 / 1e9;
-            let turns = sight.completed.saturating_sub(before) as f64;
+            let seconds = observation.now.since(then).0 as f64 / 1e9;
+            let turns = observation.completed.saturating_sub(before) as f64;
             let gained_s = |rate: f64| if rate > 0.0 { turns / rate - seconds } else { 0.0 };
             let gained_s = match stands {
                 Stands::Held => 0.0,
@@ -69,7 +69,7 @@ impl Budget {
             let left_s = self.left_s + refill * seconds + gained_s;
             self.left_s = left_s.clamp(-DEBT_S, CAPACITY_S);
         }
-        self.seen = Some((sight.now, sight.completed));
+        self.seen = Some((observation.now, observation.completed));
     }
 
     /// What was lost, ever, in seconds.
@@ -88,42 +88,42 @@ impl Budget {
 mod tests {
     use super::*;
 
-    fn sight(ms: u64, completed: u64) -> Sight {
+    fn observation(ms: u64, completed: u64) -> Observation {
         let (now, run) = (Nanos::from_millis(ms), Nanos(0));
-        Sight { now, completed, requests: completed, run, users: 64 }
+        Observation { now, completed, requests: completed, run, sessions: 64 }
     }
 
     #[test]
     fn what_a_sample_loses_is_taken_out_and_runs_in_again() {
         let mut budget = Budget::new();
-        budget.look(&sight(0, 0), SEARCHING, Stands::Held);
+        budget.observe(&observation(0, 0), SEARCHING, Stands::Held);
         assert!(budget.affords(CAPACITY_S));
         // 1 s at 800 of 1,000 turns a second: 0.25 - 0.2 + 0.02.
-        budget.look(&sight(1_000, 800), SEARCHING, Stands::Tried(1_000.0));
+        budget.observe(&observation(1_000, 800), SEARCHING, Stands::Tried(1_000.0));
         assert!(budget.affords(0.069) && !budget.affords(0.071));
         // 5 s with the held P: + 0.1.
-        budget.look(&sight(6_000, 5_000), SEARCHING, Stands::Held);
+        budget.observe(&observation(6_000, 5_000), SEARCHING, Stands::Held);
         assert!(budget.affords(0.169) && !budget.affords(0.171));
         // 1 s at 1,100: full, and no fuller.
-        budget.look(&sight(7_000, 6_100), SEARCHING, Stands::Tried(1_000.0));
+        budget.observe(&observation(7_000, 6_100), SEARCHING, Stands::Tried(1_000.0));
         assert!(budget.affords(9.0));
-        budget.look(&sight(8_000, 6_850), 0.0, Stands::Tried(1_000.0));
+        budget.observe(&observation(8_000, 6_850), 0.0, Stands::Tried(1_000.0));
         assert!(budget.affords(0.0) && !budget.affords(0.001));
     }
 
     #[test]
     fn a_debt_is_paid_before_anything_is_tried_and_is_bounded() {
         let mut budget = Budget::new();
-        budget.look(&sight(0, 0), SEARCHING, Stands::Held);
-        budget.look(&sight(60_000, 0), SEARCHING, Stands::Tried(10.0));
+        budget.observe(&observation(0, 0), SEARCHING, Stands::Held);
+        budget.observe(&observation(60_000, 0), SEARCHING, Stands::Tried(10.0));
         // -0.2 s, and 10 s until it is paid.
-        budget.look(&sight(69_000, 90), SEARCHING, Stands::Held);
+        budget.observe(&observation(69_000, 90), SEARCHING, Stands::Held);
         assert!(!budget.affords(0.0));
-        budget.look(&sight(70_001, 100), SEARCHING, Stands::Held);
+        budget.observe(&observation(70_001, 100), SEARCHING, Stands::Held);
         assert!(budget.affords(0.0));
         // Nobody looked: nothing is known of that time.
         budget.skip();
-        budget.look(&sight(990_000, 0), SEARCHING, Stands::Tried(10.0));
+        budget.observe(&observation(990_000, 0), SEARCHING, Stands::Tried(10.0));
         assert!(budget.affords(0.0) && !budget.affords(0.001));
     }
 }

@@ -5,9 +5,9 @@ use crate::matching::{Curve, Misfit, Sample};
 /// Why a search begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// There are users enough for the first time.
-    Users,
-    /// There are half as many users again as when the latest search began.
+    /// There are sessions enough for the first time.
+    Sessions,
+    /// There are half as many sessions again as when the latest search began.
     Grown,
     /// The latest search is long ago.
     Time,
@@ -17,21 +17,22 @@ pub enum Why {
     Throughput,
     /// The time that a turn spends inside has shifted, at the P that is held.
     ServiceTime,
-    /// Turns have become longer or shorter, in requests: another mix of transactions. P has hardly a part in that (what is
-    /// tried again after a deadlock), so it is seen during a search, too.
+    /// Turns have become longer or shorter, in requests: another mix of transactions. P has hardly
+    /// a part in that (what is tried again after a deadlock), so it is seen during a search, too.
     Mix,
 }
 
 /// Why a search came to nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lack {
-    /// Most users have left: P holds nobody.
-    Users,
+pub enum InsufficientData {
+    /// Most sessions have left: P holds nobody.
+    Sessions,
     /// Too few turns end to tell one P from another.
     Requests,
 }
 
-/// Something that the tuner decided, and how well what it rests on is known. Intervals are half of the 95 % confidence interval, relative to the mean.
+/// Something that the tuner decided, and how well what it rests on is known. Intervals are half of
+/// the 95 % confidence interval, relative to the mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Decision {
     /// A search began at this P.
@@ -68,7 +69,7 @@ pub enum Decision {
         /// P that is in force.
         parallelism: u32,
         /// Why.
-        lack: Lack,
+        insufficient: InsufficientData,
     },
     /// A neighbour was better.
     Moved {

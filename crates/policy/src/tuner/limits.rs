@@ -7,21 +7,22 @@ use crate::Nanos;
 pub struct Limits {
     /// Least P that is tried.
     pub least: u32,
-    /// Largest P that is tried; fewer if there are fewer users.
+    /// Largest P that is tried; fewer if there are fewer sessions.
     pub most: u32,
-    /// Processors of the database. With fewer requests inside than that some of them idle, whatever the
-    /// database does: the first samples are not taken below it.
+    /// Processors of the database. With fewer requests inside than that some of them idle, whatever
+    /// the database does: the first samples are not taken below it.
     pub cores: u32,
     /// Shortest slice.
     pub slice: Nanos,
     /// Longest slice, unless fewer than `completions_min` turns ended in it.
     pub slice_max: Nanos,
-    /// Longest slice in any case, and longest time that what is inside is given to turn over before it.
+    /// Longest slice in any case, and longest time that what is inside is given to turn over before
+    /// it.
     pub slice_rare_max: Nanos,
     /// Turns that a slice should have.
     pub completions: u64,
-    /// Turns that a slice should have at least: their number is known to an eighth then, by chance alone. A first sample
-    /// that has fewer is not believed.
+    /// Turns that a slice should have at least: their number is known to an eighth then, by chance
+    /// alone. A first sample that has fewer is not believed.
     pub completions_min: u64,
     /// Half of the confidence interval of a mean, relative to it, at which sampling ends.
     pub precision: f64,

@@ -2,11 +2,11 @@
 //! gate.
 
 use super::arm::{ARMS, Enough, SLICES_MIN};
-use super::hold::AGAIN;
-use super::slice::Shown;
+use super::hold::RETRY_INTERVAL;
+use super::slice::SliceResult;
 use super::{
-    AS_GOOD, Decision, Lack, PROBE_GAIN, Phase, STEP_FIRST, STEP_LAST, STEP_SHIFT, Sight, Tuner,
-    Why,
+    AS_GOOD, Decision, InsufficientData, Observation, PROBE_GAIN, Phase, STEP_FIRST, STEP_LAST,
+    STEP_SHIFT, Tuner, Why,
 };
 use crate::matching::{Sample, fit_measured};
 
@@ -33,103 +33,103 @@ const DUEL_MAX: u32 = 30;
 impl Tuner {
     /// Begins a search. From the open gate it takes samples downward; if a P is held, it first
     /// looks whether the open gate is better by now, and climbs from that P if not.
-    pub(super) fn begin(&mut self, sight: &Sight, why: Why) -> u32 {
+    pub(super) fn begin(&mut self, observation: &Observation, why: Why) -> u32 {
         self.doubted = None;
-        self.again = AGAIN;
+        self.again = RETRY_INTERVAL;
         if why == Why::Grown {
             // What the held P gives is measured anew before anything else.
             self.held_rate = 0.0;
-            self.slice.again(sight);
+            self.slice.again(observation);
         }
-        self.searched_users = self.users;
+        self.searched_users = self.sessions;
         self.center = self.held;
         self.note(Decision::Began { parallelism: self.held, why });
         if self.is_open(self.held) {
-            return self.begin_sampling(sight);
+            return self.begin_sampling(observation);
         }
-        self.duel(sight, true)
+        self.duel(observation, true)
     }
 
     /// From the open gate downward.
-    fn begin_sampling(&mut self, sight: &Sight) -> u32 {
+    fn begin_sampling(&mut self, observation: &Observation) -> u32 {
         self.phase = Phase::Sampling;
-        self.arms.clear(self.users);
-        self.rung = Some(self.users);
-        self.descend(sight, self.users)
+        self.arms.clear(self.sessions);
+        self.rung = Some(self.sessions);
+        self.descend(observation, self.sessions)
     }
 
     /// Samples the next P below `above`. Once the floor is reached, it takes the samples that the
     /// model needs. The model is not valid for fewer sessions than processors.
-    fn descend(&mut self, sight: &Sight, above: u32) -> u32 {
+    fn descend(&mut self, observation: &Observation, above: u32) -> u32 {
         let open = self.limits.most;
         let floor = self.limits.least.max(self.limits.cores);
         let next = floor.max((f64::from(above) / RUNG).round() as u32);
         if next >= above || self.arms.left(above) || self.arms.len() >= ARMS - 1 {
-            return self.sample(sight, above);
+            return self.sample(observation, above);
         }
         self.rung = Some(next);
         self.arms.choose(&[open, next]);
-        self.search_on(sight)
+        self.search_on(observation)
     }
 
     /// Takes the three samples of the model: P₀ is the lowest, P₂ the open gate, with as many
-    /// inside as there are users.
-    fn sample(&mut self, sight: &Sight, least: u32) -> u32 {
+    /// inside as there are sessions.
+    fn sample(&mut self, observation: &Observation, least: u32) -> u32 {
         self.rung = None;
         let open = self.limits.most;
-        let middle = (f64::from(least) * f64::from(self.users)).sqrt();
+        let middle = (f64::from(least) * f64::from(self.sessions)).sqrt();
         let far = |p: u32| (f64::from(p) / middle).ln().abs();
         let others = self.arms.iter().map(|(p, ..)| p).filter(|p| ![least, open].contains(p));
         let Some(middle) = others.min_by(|a, b| far(*a).total_cmp(&far(*b))) else {
             // The first one below the open gate was given up, or is the last one.
-            return match self.arms.left(least) || least == self.users {
-                true => self.stay_open(sight, None),
-                false => self.begin_climb(sight, least, STEP_FIRST),
+            return match self.arms.left(least) || least == self.sessions {
+                true => self.stay_open(observation, None),
+                false => self.begin_climb(observation, least, STEP_FIRST),
             };
         };
         self.arms.choose(&[least, middle, open]);
-        self.search_on(sight)
+        self.search_on(observation)
     }
 
     /// Measures the next P of those that are compared, or draws the conclusion.
-    pub(super) fn search_on(&mut self, sight: &Sight) -> u32 {
+    pub(super) fn search_on(&mut self, observation: &Observation) -> u32 {
         if self.held_rate <= 0.0 {
-            return self.set(sight, self.held);
+            return self.set(observation, self.held);
         }
         let enough = match self.phase {
             // Without the first one below the open gate there is no search.
             Phase::Sampling if self.arms.len() == 2 => Enough::ONCE.twice(),
             Phase::Sampling if self.rung.is_some() => Enough::ONCE,
             Phase::Sampling => Enough::to(self.limits.precision * SAMPLES_COARSER).once(),
-            Phase::Comparing => return self.judge(sight),
+            Phase::Comparing => return self.judge(observation),
             // Wide steps only show the direction; smaller ones follow.
             Phase::Climbing if self.step >= STEP_SHIFT => Enough::ONCE.twice(),
             _ => Enough::to(self.limits.precision),
         };
         if !self.arms.known(enough) {
             let next = self.arms.next(enough, |parallelism| self.affords(parallelism));
-            return self.set(sight, next.unwrap_or_else(|| self.best_known()));
+            return self.set(observation, next.unwrap_or_else(|| self.best_known()));
         }
         match (self.phase, self.rung) {
-            (Phase::Sampling, Some(rung)) => self.descend(sight, rung),
-            (Phase::Sampling, None) => self.fit(sight),
-            _ => self.compare(sight),
+            (Phase::Sampling, Some(rung)) => self.descend(observation, rung),
+            (Phase::Sampling, None) => self.fit(observation),
+            _ => self.compare(observation),
         }
     }
 
-    fn fit(&mut self, sight: &Sight) -> u32 {
+    fn fit(&mut self, observation: &Observation) -> u32 {
         let mut samples = [Sample { parallelism: 0, throughput_per_s: 0.0 }; 3];
         let mut intervals = [0.0; 3];
         let each = samples.iter_mut().zip(&mut intervals);
-        let users = self.users.max(1);
+        let sessions = self.sessions.max(1);
         for ((sample, interval), (parallelism, mean, spread)) in each.zip(self.arms.chosen()) {
-            *sample = Sample { parallelism: parallelism.min(users), throughput_per_s: mean };
+            *sample = Sample { parallelism: parallelism.min(sessions), throughput_per_s: mean };
             *interval = spread;
         }
         let mut both: Vec3 = std::array::from_fn(|at| (samples[at], intervals[at]));
         both.sort_unstable_by_key(|(sample, _)| sample.parallelism);
         (samples, intervals) = (both.map(|each| each.0), both.map(|each| each.1));
-        let (least, most) = (samples[0].parallelism, users);
+        let (least, most) = (samples[0].parallelism, sessions);
         let fitted = fit_measured(samples, intervals);
         // Where no curve fits, the best of all samples is as good a start as any.
         let best = self.arms.best_of_all().unwrap_or(self.held);
@@ -137,60 +137,64 @@ impl Tuner {
         let start = peak.map_or(best, |peak| peak.unwrap_or(most)).clamp(least, most);
         let rising = peak == Some(None);
         self.note(Decision::Fitted { samples, intervals, fit: fitted, rising, start });
-        self.begin_climb(sight, start, STEP_FIRST)
+        self.begin_climb(observation, start, STEP_FIRST)
     }
 
     /// Too few turns end at this P to tell its throughput, and fewer inside would give no more.
-    pub(super) fn unsampled(&mut self, sight: &Sight, shown: &Shown) -> u32 {
+    pub(super) fn unsampled(&mut self, observation: &Observation, shown: &SliceResult) -> u32 {
         if self.best_known() == self.current {
-            return self.abandon(sight, Lack::Requests);
+            return self.abandon(observation, InsufficientData::Requests);
         }
-        let &Shown { turns, seconds, .. } = shown;
+        let &SliceResult { turns, seconds, .. } = shown;
         self.note(Decision::Unsampled { parallelism: self.current, turns, seconds });
         if self.phase == Phase::Sampling && self.rung == Some(self.current) {
             // It is not worse, only slow: fewer inside turn over sooner.
-            return self.descend(sight, self.current);
+            return self.descend(observation, self.current);
         }
         self.arms.record_left(self.current, shown.rate);
         self.arms.give_up(self.current);
-        self.search_on(sight)
+        self.search_on(observation)
     }
 
     /// Gives the search up.
-    pub(super) fn abandon(&mut self, sight: &Sight, lack: Lack) -> u32 {
+    pub(super) fn abandon(
+        &mut self,
+        observation: &Observation,
+        insufficient: InsufficientData,
+    ) -> u32 {
         self.center = self.held;
-        self.note(Decision::Abandoned { parallelism: self.held, lack });
-        if self.is_open(self.held) { self.wait(sight) } else { self.rest(sight) }
+        self.note(Decision::Abandoned { parallelism: self.held, insufficient });
+        if self.is_open(self.held) { self.wait(observation) } else { self.rest(observation) }
     }
 
-    pub(super) fn begin_climb(&mut self, sight: &Sight, center: u32, step: f64) -> u32 {
+    pub(super) fn begin_climb(&mut self, observation: &Observation, center: u32, step: f64) -> u32 {
         self.phase = Phase::Climbing;
         self.center = center;
         self.step = step;
         self.top = None;
         self.arms.keep([self.held, self.limits.most]);
-        self.neighbours(sight)
+        self.neighbours(observation)
     }
 
     /// Adds the middle and its neighbours to what is measured, and begins with whichever has been
     /// measured least.
-    fn neighbours(&mut self, sight: &Sight) -> u32 {
+    fn neighbours(&mut self, observation: &Observation) -> u32 {
         let center = self.center.clamp(self.limits.least, self.most());
         let up = ((f64::from(center) * self.step).round() as u32).max(center + 1);
         let down = ((f64::from(center) / self.step).round() as u32).min(center.saturating_sub(1));
         self.center = self.bounded(center);
-        self.measure(sight, [self.center, self.bounded(up), self.bounded(down)])
+        self.measure(observation, [self.center, self.bounded(up), self.bounded(down)])
     }
 
     /// Compares these, which takes nothing for those that are known.
-    fn measure(&mut self, sight: &Sight, chosen: [u32; 3]) -> u32 {
+    fn measure(&mut self, observation: &Observation, chosen: [u32; 3]) -> u32 {
         self.arms.choose(&chosen);
-        self.search_on(sight)
+        self.search_on(observation)
     }
 
-    /// Goes to the best of the middle and its neighbours; once that is the middle, to the top of the curve
-    /// unless the middle is surely better.
-    fn compare(&mut self, sight: &Sight) -> u32 {
+    /// Goes to the best of the middle and its neighbours; once that is the middle, to the top of
+    /// the curve unless the middle is surely better.
+    fn compare(&mut self, observation: &Observation) -> u32 {
         let from = self.center;
         let best = match self.top {
             Some(top) => self.arms.better(top, PROBE_GAIN).map_or(top, |(best, _)| best),
@@ -202,42 +206,42 @@ impl Tuner {
         }
         if self.top.is_none() && self.arms.len() < ARMS - 2 {
             if best != from {
-                return self.neighbours(sight);
+                return self.neighbours(observation);
             }
             if self.step > STEP_LAST {
                 self.step = STEP_LAST.max(self.step.sqrt());
-                return self.neighbours(sight);
+                return self.neighbours(observation);
             }
             let top = self.arms.peak(best).map_or(best, |top| self.bounded(top));
             self.top = Some(top);
-            return self.measure(sight, [best, top, top]);
+            return self.measure(observation, [best, top, top]);
         }
         if self.is_open(self.center) {
-            return self.stay_open(sight, None);
+            return self.stay_open(observation, None);
         }
         if self.arms.far(self.center, self.limits.most, FAR) {
             // The samples of this search tell enough. With the open gate everybody comes in, and it
             // may take long until they have left.
-            return self.settle(sight);
+            return self.settle(observation);
         }
-        self.duel(sight, false)
+        self.duel(observation, false)
     }
 
     /// Compares what the climb found, or first of all what is held, with the open gate.
-    fn duel(&mut self, sight: &Sight, first: bool) -> u32 {
+    fn duel(&mut self, observation: &Observation, first: bool) -> u32 {
         self.phase = Phase::Comparing;
         self.first = first;
-        self.arms.clear(self.users);
+        self.arms.clear(self.sessions);
         self.arms.choose(&[self.limits.most, self.center]);
         if first && self.held_rate > 0.0 {
             // What the held P gives is known.
             self.arms.record(self.held, self.held_rate);
         }
-        self.search_on(sight)
+        self.search_on(observation)
     }
 
     /// Decides between the two, or measures on.
-    fn judge(&mut self, sight: &Sight) -> u32 {
+    fn judge(&mut self, observation: &Observation) -> u32 {
         let (here, open) = (self.center, self.limits.most);
         let count = self.arms.count(here).min(self.arms.count(open));
         let given_up = |parallelism| self.arms.given_up(parallelism);
@@ -252,25 +256,25 @@ impl Tuner {
         let loses = given_up(here) || told && gain + half < OPEN_GAIN || count >= enough;
         if wins || self.first && !given_up(here) && count >= enough && gain >= 1.0 {
             return if self.first {
-                self.begin_climb(sight, here, STEP_SHIFT)
+                self.begin_climb(observation, here, STEP_SHIFT)
             } else {
-                self.settle(sight)
+                self.settle(observation)
             };
         }
         if loses && self.first {
             // What was held is worse than no gate at all. The search goes on from the open gate.
-            self.stay_open(sight, Some(here));
-            return self.begin_sampling(sight);
+            self.stay_open(observation, Some(here));
+            return self.begin_sampling(observation);
         }
         if loses {
-            return self.stay_open(sight, Some(here));
+            return self.stay_open(observation, Some(here));
         }
         let next = self.arms.fewest(|parallelism| self.affords(parallelism));
-        self.set(sight, next.unwrap_or_else(|| self.best_known()))
+        self.set(observation, next.unwrap_or_else(|| self.best_known()))
     }
 
     /// Holds the middle, which is better than the open gate.
-    fn settle(&mut self, sight: &Sight) -> u32 {
+    fn settle(&mut self, observation: &Observation) -> u32 {
         let (here, open) = (self.center, self.limits.most);
         self.note(Decision::Settled {
             parallelism: here,
@@ -279,11 +283,11 @@ impl Tuner {
             open_per_s: self.arms.mean(open),
             open_interval: self.arms.interval(open),
         });
-        self.take(sight, here, self.arms.mean(here))
+        self.take(observation, here, self.arms.mean(here))
     }
 
     /// Holds the open gate, as no P was surely better; `than` was the best of them.
-    pub(super) fn stay_open(&mut self, sight: &Sight, than: Option<u32>) -> u32 {
+    pub(super) fn stay_open(&mut self, observation: &Observation, than: Option<u32>) -> u32 {
         let open = self.limits.most;
         let best = than.map(|parallelism| Sample {
             parallelism,
@@ -299,18 +303,18 @@ impl Tuner {
             best,
             best_interval: than.map_or(f64::INFINITY, |than| self.arms.interval(than)),
         });
-        self.take(sight, open, throughput_per_s)
+        self.take(observation, open, throughput_per_s)
     }
 
     /// Holds this P, which gives so much.
-    fn take(&mut self, sight: &Sight, parallelism: u32, rate: f64) -> u32 {
+    fn take(&mut self, observation: &Observation, parallelism: u32, rate: f64) -> u32 {
         self.phase = Phase::Holding;
         (self.held, self.center, self.held_rate) = (parallelism, parallelism, rate);
-        (self.probed, self.searched) = (sight.now, sight.now);
+        (self.probed, self.searched) = (observation.now, observation.now);
         // If the load has changed while it was searched for, this is not what P gives.
         self.watches.moved(rate);
-        self.arms.clear(self.users);
-        self.set(sight, parallelism)
+        self.arms.clear(self.sessions);
+        self.set(observation, parallelism)
     }
 
     /// Goes to a P that is better by this factor.

@@ -1,17 +1,19 @@
-//! Slices of time: P is set, what is inside turns over, then it is counted until there is enough.
+//! Slices of time: P is set, the running turns turn over, and then turns are counted until there
+//! are enough.
 //!
 //! # Turning over
-//! By Little's law a turn spends inside / rate in the database. In that time as many turns end as
-//! are inside, so what is inside has turned over n times after n x inside turns: nothing has to be
-//! known of the rate in advance, and a load whose turns take seconds gets them. Four times are
-//! waited for, two if four take longer than [`Limits::slice_max`], and one if two take longer than
-//! [`Limits::slice_rare_max`]. After four times that it counts anyway. After P was lowered the
-//! surplus leaves first. Places beyond P are not given again, so that takes exactly as many turns
-//! as are too many.
+//! By Little's law a turn spends running / rate in the database. In that time as many turns end as
+//! run, so the running ones have turned over n times after n × running turns. So the rate need not
+//! be known in advance, and a load whose turns take seconds gets them. The slice waits for four
+//! turnovers, for two if four take longer than [`Limits::slice_max`], and for one if two take
+//! longer than [`Limits::slice_rare_max`]. After four times that it counts anyway. After P was
+//! lowered, the surplus leaves first. Permits beyond P are not granted again, so that takes as many
+//! turns as there are too many.
 //!
 //! # Enough
 //! A slice has [`Limits::completions`] turns, or has lasted [`Limits::slice_max`] and has
-//! [`Limits::completions_min`]. With fewer it goes on, to [`Limits::slice_rare_max`]: the load is a slow one.
+//! [`Limits::completions_min`]. With fewer turns the load is slow, and the slice goes on until
+//! [`Limits::slice_rare_max`].
 //!
 //! # Leaving early
 //! A sample of a P that is surely worse than another, by its upper confidence bound, is over at
@@ -21,15 +23,15 @@
 //! in and few can have ended.
 //!
 //! # Silence
-//! If hardly a turn ends although what is inside should have turned over several times by now, nothing is to be found out
-//! about this P: perhaps a disk flushes. What was counted is forgotten.
+//! If hardly a turn ends although the running ones should have turned over several times, nothing
+//! can be learned about this P: perhaps a disk flushes. The slice is dropped.
 
-use super::{Limits, Sight};
+use super::{Limits, Observation};
 use crate::Nanos;
 
-/// What came of a slice.
+/// How a slice ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Worth {
+pub(super) enum SliceOutcome {
     /// It tells the rate.
     Telling,
     /// It lasted as long as slices do, and tells nothing yet.
@@ -40,11 +42,11 @@ pub(super) enum Worth {
     Worse,
 }
 
-/// What a slice showed.
+/// What a slice measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Shown {
+pub(super) struct SliceResult {
     /// Whether the rest says anything.
-    pub(super) worth: Worth,
+    pub(super) outcome: SliceOutcome,
     /// Turns that ended.
     pub(super) turns: u64,
     /// Turns a second.
@@ -57,17 +59,18 @@ pub(super) struct Shown {
     pub(super) requests: Option<f64>,
 }
 
-/// How often what is inside turns over before it is counted, and if that takes long. Of what was there when P was set,
-/// e^-4 or e^-2 (2 or 14 %) is left then if turns differ much, and nothing if they are alike.
+/// How often what is inside turns over before it is counted, and if that takes long. Of what was
+/// there when P was set, e^-4 or e^-2 (2 or 14 %) is left then if turns differ much, and nothing if
+/// they are alike.
 const TURNOVERS: u64 = 4;
 const TURNOVERS_LONG: u64 = 2;
 
-/// Turns that say something. Five slices of fewer scatter by more than 30 % (2.78 / sqrt(5 x 16), Student's t for five),
-/// which is more than a sample may to be fitted.
+/// Turns that say something. Five slices of fewer scatter by more than 30 % (2.78 / sqrt(5 x 16),
+/// Student's t for five), which is more than a sample may to be fitted.
 pub(super) const TELLING: u64 = 16;
 
-/// A load is silent with fewer turns than this, and than this part of what is expected. Less than twelve of them say nothing:
-/// of twelve, one or none ends by chance once in ten thousand times.
+/// A load is silent with fewer turns than this, and than this part of what is expected. Less than
+/// twelve of them say nothing: of twelve, one or none ends by chance once in ten thousand times.
 const HARDLY: u64 = 10;
 const HARDLY_PART: f64 = 1.0 / 6.0;
 const EXPECTED_MIN: f64 = 12.0;
@@ -79,7 +82,7 @@ const JUDGED_AFTER: Nanos = Nanos::from_millis(150);
 const SETTLING_MAX: u64 = 4;
 
 /// Longest slices for which the surplus of a P that was left may be silent.
-const PATIENCE: u64 = 3;
+const SURPLUS_TIMEOUT_SLICES: u64 = 3;
 
 /// The upper bound of a rate: three deviations of a Poisson count, and for counts that scatter more
 /// than that 4 % of a second, 10 % of [`JUDGED_AFTER`].
@@ -108,12 +111,12 @@ pub(super) struct Slice {
     settling: bool,
     /// Turns that had ended then; not known before the first look.
     base: Option<u64>,
-    /// Users beyond P that were inside then.
+    /// Sessions beyond P that were inside then.
     surplus: u64,
-    /// Users that P lets in.
+    /// Sessions that P lets in.
     inside: u32,
     /// What had been counted when counting began.
-    from: Option<Sight>,
+    from: Option<Observation>,
     /// Since when silence is looked for, and the turns until then.
     heard: (Nanos, u64),
     /// Since when the P is judged, and the turns until then.
@@ -141,8 +144,8 @@ impl Slice {
         }
     }
 
-    /// Begins another one, with so many inside until now and `inside` from now on. `completed` are the turns until now,
-    /// if they are known.
+    /// Begins another one, with so many inside until now and `inside` from now on. `completed` are
+    /// the turns until now, if they are known.
     pub(super) fn begin(&mut self, now: Nanos, completed: Option<u64>, were: u64, inside: u32) {
         (self.set, self.settling, self.base, self.from) = (now, true, completed, None);
         self.begun = now;
@@ -154,8 +157,13 @@ impl Slice {
     }
 
     /// Forgets what was counted, at the same P.
-    pub(super) fn again(&mut self, sight: &Sight) {
-        self.begin(sight.now, Some(sight.completed), u64::from(self.inside), self.inside);
+    pub(super) fn again(&mut self, observation: &Observation) {
+        self.begin(
+            observation.now,
+            Some(observation.completed),
+            u64::from(self.inside),
+            self.inside,
+        );
     }
 
     /// P was set, and what is inside has not turned over.
@@ -173,7 +181,7 @@ impl Slice {
         self.pace = (0.0, 0);
     }
 
-    /// Users that are still inside although P lets in fewer.
+    /// Sessions that are still inside although P lets in fewer.
     pub(super) fn surplus(&self, completed: u64) -> u64 {
         let left = completed.saturating_sub(self.base.unwrap_or(completed));
         self.surplus.saturating_sub(left)
@@ -183,66 +191,69 @@ impl Slice {
     /// `inside`; what is known of it is beside what the slice before says.
     pub(super) fn ended(
         &mut self,
-        sight: &Sight,
+        observation: &Observation,
         inside: u32,
         known: Known,
         limits: &Limits,
-    ) -> Option<Shown> {
+    ) -> Option<SliceResult> {
         self.inside = inside;
         if self.base.is_none() {
-            self.base = Some(sight.completed);
-            self.heard = (sight.now, sight.completed);
+            self.base = Some(observation.completed);
+            self.heard = (observation.now, observation.completed);
             self.judged = self.heard;
         }
         let Some(from) = self.from else {
             return self
-                .settle(sight, limits)
-                .or_else(|| self.worse(sight, known.better))
-                .or_else(|| self.silence(sight, known, limits));
+                .settle(observation, limits)
+                .or_else(|| self.worse(observation, known.better))
+                .or_else(|| self.silence(observation, known, limits));
         };
-        let span = sight.now.since(from.now);
-        let turns = sight.completed.saturating_sub(from.completed);
+        let span = observation.now.since(from.now);
+        let turns = observation.completed.saturating_sub(from.completed);
         let enough = span >= limits.slice && turns >= limits.completions
             || span >= limits.slice_max && turns >= limits.completions_min
             || span >= limits.slice_rare_max;
         if !enough {
-            let worse = self.worse(sight, known.better);
-            return worse.or_else(|| self.silence(sight, known, limits));
+            let worse = self.worse(observation, known.better);
+            return worse.or_else(|| self.silence(observation, known, limits));
         }
-        self.count_from(sight);
+        self.count_from(observation);
         self.judged = self.heard;
-        let worth = if turns >= TELLING { Worth::Telling } else { Worth::Few };
-        let shown = Shown::between(&from, sight, worth);
-        if worth == Worth::Telling {
-            // A slice may end in the middle of silence: one alone does not make a quick load a slow one.
+        let outcome = if turns >= TELLING { SliceOutcome::Telling } else { SliceOutcome::Few };
+        let shown = SliceResult::between(&from, observation, outcome);
+        if outcome == SliceOutcome::Telling {
+            // A slice may end in the middle of silence: one alone does not make a quick load a slow
+            // one.
             self.pace = (shown.rate.max(self.usual() / 2.0), self.inside);
         }
         Some(shown)
     }
 
-    fn count_from(&mut self, sight: &Sight) {
-        self.from = Some(*sight);
-        self.heard = (sight.now, sight.completed);
+    fn count_from(&mut self, observation: &Observation) {
+        self.from = Some(*observation);
+        self.heard = (observation.now, observation.completed);
     }
 
-    /// Begins to count once what is inside has turned over. Something is shown only if that does not come true.
-    fn settle(&mut self, sight: &Sight, limits: &Limits) -> Option<Shown> {
+    /// Begins to count once what is inside has turned over. Something is shown only if that does
+    /// not come true.
+    fn settle(&mut self, observation: &Observation, limits: &Limits) -> Option<SliceResult> {
         if !self.settling {
-            self.count_from(sight);
+            self.count_from(observation);
             return None;
         }
-        let base = self.base.unwrap_or(sight.completed);
-        let (turns, span) = (sight.completed.saturating_sub(base), sight.now.since(self.set));
+        let base = self.base.unwrap_or(observation.completed);
+        let (turns, span) =
+            (observation.completed.saturating_sub(base), observation.now.since(self.set));
         let late = span.0 >= SETTLING_MAX * limits.slice_rare_max.0;
         let long = span >= limits.slice_rare_max;
         if self.surplus > 0 {
             let left = turns >= self.surplus;
             if left || late {
                 self.surplus -= turns.min(self.surplus);
-                (self.set, self.base) = (sight.now, Some(sight.completed));
-                self.judged = (sight.now, sight.completed);
+                (self.set, self.base) = (observation.now, Some(observation.completed));
+                self.judged = (observation.now, observation.completed);
             }
-            return (late && !left && turns < TELLING).then(|| Shown::few(turns, span));
+            return (late && !left && turns < TELLING).then(|| SliceResult::few(turns, span));
         }
         let inside = u64::from(self.inside);
         let over = turns >= TURNOVERS * inside && span.0 >= limits.slice.0 / 4
@@ -250,10 +261,10 @@ impl Slice {
             || turns >= inside && long
             || turns >= TELLING && late;
         if over {
-            self.count_from(sight);
+            self.count_from(observation);
         } else if late {
-            (self.set, self.base) = (sight.now, Some(sight.completed));
-            return Some(Shown::few(turns, span));
+            (self.set, self.base) = (observation.now, Some(observation.completed));
+            return Some(SliceResult::few(turns, span));
         }
         None
     }
@@ -265,56 +276,66 @@ impl Slice {
     }
 
     /// Looks whether this P is surely worse than one that gives so much.
-    fn worse(&mut self, sight: &Sight, better: f64) -> Option<Shown> {
+    fn worse(&mut self, observation: &Observation, better: f64) -> Option<SliceResult> {
         let (since, before) = self.judged;
-        let span = sight.now.since(since);
+        let span = observation.now.since(since);
         let turnover_s = if self.raised { f64::from(self.inside) / better } else { 0.0 };
         if better <= 0.0 || span < JUDGED_AFTER || seconds(span) < turnover_s {
             return None;
         }
-        let turns = sight.completed.saturating_sub(before);
+        let turns = observation.completed.saturating_sub(before);
         let count = turns as f64 + DEVIATIONS * (turns as f64).sqrt() + DEVIATIONS;
         let most = count * (1.0 + SCATTER / seconds(span).sqrt());
         let early = self.raised || self.surplus > 0;
         if most < better * seconds(span) * if early { 0.5 } else { 1.0 } {
             if turns >= TELLING {
-                self.judged = (sight.now, sight.completed);
-                self.from = self.from.map(|_| *sight);
+                self.judged = (observation.now, observation.completed);
+                self.from = self.from.map(|_| *observation);
             }
-            return Some(Shown { worth: Worth::Worse, ..Shown::few(turns, span) });
+            return Some(SliceResult {
+                outcome: SliceOutcome::Worse,
+                ..SliceResult::few(turns, span)
+            });
         }
         if early {
-            self.judged = (sight.now, sight.completed);
+            self.judged = (observation.now, observation.completed);
             self.raised = false;
         }
         None
     }
 
     /// Looks whether hardly anything happens although much should.
-    fn silence(&mut self, sight: &Sight, known: Known, limits: &Limits) -> Option<Shown> {
-        let lately = self.since_set(sight.now).0 < PATIENCE * limits.slice_max.0;
+    fn silence(
+        &mut self,
+        observation: &Observation,
+        known: Known,
+        limits: &Limits,
+    ) -> Option<SliceResult> {
+        let lately =
+            self.since_set(observation.now).0 < SURPLUS_TIMEOUT_SLICES * limits.slice_max.0;
         if known.patient && self.surplus > 0 && lately {
-            self.heard = (sight.now, sight.completed);
+            self.heard = (observation.now, observation.completed);
         }
         let (since, before) = self.heard;
-        let span = sight.now.since(since);
+        let span = observation.now.since(since);
         let expected = known.expected.max(self.usual()) * seconds(span);
         let several = EXPECTED_MIN.max(TURNOVERS as f64 * f64::from(self.inside));
         if span < limits.slice_max || expected < several {
             return None;
         }
-        self.heard = (sight.now, sight.completed);
-        let turns = sight.completed.saturating_sub(before);
+        self.heard = (observation.now, observation.completed);
+        let turns = observation.completed.saturating_sub(before);
         if turns >= HARDLY || turns as f64 >= HARDLY_PART * expected {
             return None;
         }
-        self.from = self.from.map(|_| *sight);
-        Some(Shown { worth: Worth::Silent, ..Shown::few(turns, span) })
+        self.from = self.from.map(|_| *observation);
+        Some(SliceResult { outcome: SliceOutcome::Silent, ..SliceResult::few(turns, span) })
     }
 }
 
-/// Turns a second that so many inside give at least if `at` inside gave `rate`: fewer have each at least what they had among
-/// more, and more are not slower together than fewer (if they are, by a few times, several turnovers still tell silence).
+/// Turns a second that so many inside give at least if `at` inside gave `rate`: fewer have each at
+/// least what they had among more, and more are not slower together than fewer (if they are, by a
+/// few times, several turnovers still tell silence).
 pub(super) fn least_rate(rate: f64, at: u32, inside: u32) -> f64 {
     rate * (f64::from(inside) / f64::from(at.max(1))).min(1.0)
 }
@@ -323,23 +344,30 @@ fn seconds(span: Nanos) -> f64 {
     span.0 as f64 / 1e9
 }
 
-impl Shown {
+impl SliceResult {
     /// What was counted between these two.
-    fn between(from: &Sight, to: &Sight, worth: Worth) -> Shown {
+    fn between(from: &Observation, to: &Observation, outcome: SliceOutcome) -> SliceResult {
         let turns = to.completed.saturating_sub(from.completed);
         let each = |sum: f64| (turns > 0).then(|| sum / turns as f64);
-        Shown {
-            worth,
+        SliceResult {
+            outcome,
             service_s: each(seconds(to.run.since(from.run))),
             requests: each(to.requests.saturating_sub(from.requests) as f64),
-            ..Shown::few(turns, to.now.since(from.now))
+            ..SliceResult::few(turns, to.now.since(from.now))
         }
     }
 
-    fn few(turns: u64, span: Nanos) -> Shown {
+    fn few(turns: u64, span: Nanos) -> SliceResult {
         let seconds = seconds(span);
         let rate = turns as f64 / seconds;
-        Shown { worth: Worth::Few, turns, rate, seconds, service_s: None, requests: None }
+        SliceResult {
+            outcome: SliceOutcome::Few,
+            turns,
+            rate,
+            seconds,
+            service_s: None,
+            requests: None,
+        }
     }
 }
 
@@ -347,18 +375,18 @@ impl Shown {
 mod tests {
     use super::*;
 
-    fn sight(ms: u64, completed: u64) -> Sight {
-        Sight {
+    fn observation(ms: u64, completed: u64) -> Observation {
+        Observation {
             now: Nanos::from_millis(ms),
             completed,
             requests: completed * 25,
             run: Nanos::from_millis(completed * 16),
-            users: 64,
+            sessions: 64,
         }
     }
 
-    fn look(slice: &mut Slice, ms: u64, completed: u64) -> Option<Shown> {
-        slice.ended(&sight(ms, completed), 16, Known::default(), &Limits::default())
+    fn observe(slice: &mut Slice, ms: u64, completed: u64) -> Option<SliceResult> {
+        slice.ended(&observation(ms, completed), 16, Known::default(), &Limits::default())
     }
 
     /// A slice at P = 16 that begins at 1,000 ms, after 1,000 turns.
@@ -372,18 +400,19 @@ mod tests {
     fn a_slice_counts_after_what_is_inside_has_turned_over() {
         // 1,000 turns a second: 4 x 16 take 64 ms, less than a quarter of a slice.
         let mut slice = begun(16);
-        assert_eq!(look(&mut slice, 1_070, 1_070), None, "not yet 75 ms");
-        assert_eq!(look(&mut slice, 1_100, 1_100), None, "counting begins");
-        assert_eq!(look(&mut slice, 1_400, 1_400), None, "300 completions of 400");
-        let shown = look(&mut slice, 1_500, 1_500).unwrap();
+        assert_eq!(observe(&mut slice, 1_070, 1_070), None, "not yet 75 ms");
+        assert_eq!(observe(&mut slice, 1_100, 1_100), None, "counting begins");
+        assert_eq!(observe(&mut slice, 1_400, 1_400), None, "300 completions of 400");
+        let shown = observe(&mut slice, 1_500, 1_500).unwrap();
         let (rate, service_s) = (shown.rate, shown.service_s.unwrap());
         assert!((rate - 1_000.0).abs() < 1e-6 && (service_s - 0.016).abs() < 1e-9, "{shown:?}");
-        assert_eq!((shown.requests, shown.worth), (Some(25.0), Worth::Telling));
+        assert_eq!((shown.requests, shown.outcome), (Some(25.0), SliceOutcome::Telling));
     }
 
     #[test]
     fn a_slow_load_gets_the_time_to_turn_over_and_for_enough_turns() {
-        // With 16 inside: turns a second, when the slice is over (counting from 1 s on), and its turns.
+        // With 16 inside: turns a second, when the slice is over (counting from 1 s on), and its
+        // turns.
         for (rate, end_ms, turns) in [
             // Two turnovers take 4 s, and 64 turns 8 s.
             (8, 13_000, 64),
@@ -396,10 +425,14 @@ mod tests {
         ] {
             let mut slice = begun(16);
             let mut looks = (1_100..60_000).step_by(100).filter_map(|ms| {
-                let shown = look(&mut slice, ms, 1_000 + (ms - 1_000) * rate / 1_000);
-                shown.map(|shown| (ms, shown.turns, shown.worth))
+                let shown = observe(&mut slice, ms, 1_000 + (ms - 1_000) * rate / 1_000);
+                shown.map(|shown| (ms, shown.turns, shown.outcome))
             });
-            assert_eq!(looks.next(), Some((end_ms, turns, Worth::Telling)), "{rate} a second");
+            assert_eq!(
+                looks.next(),
+                Some((end_ms, turns, SliceOutcome::Telling)),
+                "{rate} a second"
+            );
         }
     }
 
@@ -407,10 +440,10 @@ mod tests {
     fn the_surplus_leaves_first() {
         // From 256 down to 16 at 1,000 turns a second: 240 ms, then 75 ms.
         let mut slice = begun(256);
-        assert_eq!(look(&mut slice, 1_200, 1_200), None);
+        assert_eq!(observe(&mut slice, 1_200, 1_200), None);
         assert_eq!(slice.surplus(1_200), 40);
         for (ms, counting) in [(1_240, false), (1_300, false), (1_315, true)] {
-            assert_eq!(look(&mut slice, ms, ms), None);
+            assert_eq!(observe(&mut slice, ms, ms), None);
             assert_eq!(slice.from.is_some(), counting, "{ms}");
         }
     }
@@ -419,14 +452,17 @@ mod tests {
     fn what_does_not_turn_over_tells_nothing() {
         // 8 turns in 80 s of 16 that are inside.
         let mut slice = begun(16);
-        assert_eq!(look(&mut slice, 80_900, 1_008), None);
-        let shown = look(&mut slice, 81_000, 1_008).unwrap();
-        assert_eq!((shown.worth, shown.turns, shown.seconds), (Worth::Few, 8, 80.0));
+        assert_eq!(observe(&mut slice, 80_900, 1_008), None);
+        let shown = observe(&mut slice, 81_000, 1_008).unwrap();
+        assert_eq!((shown.outcome, shown.turns, shown.seconds), (SliceOutcome::Few, 8, 80.0));
         // A surplus that leaves slowly is waited for, one that does not leave tells nothing.
         let mut slice = begun(256);
-        assert_eq!(look(&mut slice, 81_000, 1_120), None);
+        assert_eq!(observe(&mut slice, 81_000, 1_120), None);
         assert_eq!(slice.surplus(1_120), 120);
-        assert_eq!(look(&mut slice, 161_000, 1_120).map(|shown| shown.worth), Some(Worth::Few));
+        assert_eq!(
+            observe(&mut slice, 161_000, 1_120).map(|shown| shown.outcome),
+            Some(SliceOutcome::Few)
+        );
     }
 
     #[test]
@@ -436,9 +472,9 @@ mod tests {
             let mut slice = begun(were);
             let known = Known { better: 1_000.0, ..Known::default() };
             (1_050..1_600).step_by(50).find_map(|ms| {
-                let sight = sight(ms, 1_000 + (ms - 1_000) * rate / 1_000);
-                let shown = slice.ended(&sight, 16, known, &Limits::default())?;
-                (shown.worth == Worth::Worse).then_some(ms - 1_000)
+                let observation = observation(ms, 1_000 + (ms - 1_000) * rate / 1_000);
+                let shown = slice.ended(&observation, 16, known, &Limits::default())?;
+                (shown.outcome == SliceOutcome::Worse).then_some(ms - 1_000)
             })
         };
         // 150 ms: 15 + 3 sqrt(15) + 3 = 30, x 1.10 = 33 of 150; 90 -> 121 x 1.10 = 134.
@@ -456,9 +492,9 @@ mod tests {
     #[test]
     fn a_slice_without_a_turn_has_no_means() {
         let mut slice = begun(0);
-        slice.from = Some(sight(1_000, 1_000));
-        let shown = look(&mut slice, 21_000, 1_000).unwrap();
-        assert_eq!((shown.worth, shown.rate), (Worth::Few, 0.0));
+        slice.from = Some(observation(1_000, 1_000));
+        let shown = observe(&mut slice, 21_000, 1_000).unwrap();
+        assert_eq!((shown.outcome, shown.rate), (SliceOutcome::Few, 0.0));
         assert_eq!((shown.service_s, shown.requests), (None, None));
     }
 
@@ -468,20 +504,25 @@ mod tests {
         for (rate, silent) in [(1_000.0, true), (32.0, true), (31.0, false), (0.0, false)] {
             let mut slice = begun(16);
             slice.pace = (rate, 16);
-            slice.from = Some(sight(1_000, 1_000));
-            let shown = look(&mut slice, 3_000, 1_009).map(|shown| shown.worth);
-            assert_eq!(shown, silent.then_some(Worth::Silent), "{rate}");
+            slice.from = Some(observation(1_000, 1_000));
+            let shown = observe(&mut slice, 3_000, 1_009).map(|shown| shown.outcome);
+            assert_eq!(shown, silent.then_some(SliceOutcome::Silent), "{rate}");
         }
         // Ten turns are more than hardly any.
         let mut slice = begun(16);
-        (slice.pace, slice.from) = ((1_000.0, 16), Some(sight(1_000, 1_000)));
-        assert_eq!(look(&mut slice, 3_000, 1_010), None);
-        // 1,000 a second of 256 are 15 of two in two seconds: of those, two are hardly any and three are some.
+        (slice.pace, slice.from) = ((1_000.0, 16), Some(observation(1_000, 1_000)));
+        assert_eq!(observe(&mut slice, 3_000, 1_010), None);
+        // 1,000 a second of 256 are 15 of two in two seconds: of those, two are hardly any and
+        // three are some.
         for (turns, silent) in [(2, true), (3, false)] {
             let mut slice = begun(16);
-            (slice.pace, slice.from) = ((1_000.0, 256), Some(sight(1_000, 1_000)));
-            let shown =
-                slice.ended(&sight(3_000, 1_000 + turns), 2, Known::default(), &Limits::default());
+            (slice.pace, slice.from) = ((1_000.0, 256), Some(observation(1_000, 1_000)));
+            let shown = slice.ended(
+                &observation(3_000, 1_000 + turns),
+                2,
+                Known::default(),
+                &Limits::default(),
+            );
             assert_eq!(shown.is_some(), silent, "{turns}");
         }
     }
@@ -489,8 +530,8 @@ mod tests {
     #[test]
     fn a_slice_in_the_middle_of_silence_does_not_make_a_load_slow() {
         let mut slice = begun(16);
-        (slice.pace, slice.from) = ((1_000.0, 16), Some(sight(1_000, 1_000)));
-        assert_eq!(look(&mut slice, 3_000, 1_064).map(|shown| shown.rate), Some(32.0));
+        (slice.pace, slice.from) = ((1_000.0, 16), Some(observation(1_000, 1_000)));
+        assert_eq!(observe(&mut slice, 3_000, 1_064).map(|shown| shown.rate), Some(32.0));
         assert_eq!(slice.pace, (500.0, 16));
     }
 }

@@ -20,7 +20,7 @@ const ONCE_MAX: f64 = 3.0;
 const FOLLOW: f64 = 0.05;
 
 use super::Why;
-use super::slice::Shown;
+use super::slice::SliceResult;
 
 /// What is watched while P is held, and the mix also while it is searched for.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,7 +31,8 @@ pub(super) struct Watches {
 }
 
 impl Watches {
-    /// P is another one: what depends on it is learnt anew. `throughput_per_s` is what others have measured there.
+    /// P is another one: what depends on it is learnt anew. `throughput_per_s` is what others have
+    /// measured there.
     pub(super) fn moved(&mut self, throughput_per_s: f64) {
         self.throughput = Watch::expecting(throughput_per_s);
         self.service = Watch::default();
@@ -43,7 +44,7 @@ impl Watches {
     }
 
     /// Takes what a slice showed of the mix, at whatever P; says whether that has shifted.
-    pub(super) fn mix_shifted(&mut self, shown: &Shown) -> bool {
+    pub(super) fn mix_shifted(&mut self, shown: &SliceResult) -> bool {
         let shifted = shown.requests.is_some_and(|requests| self.mix.shifted(requests));
         if shifted {
             self.mix = Watch::default();
@@ -52,7 +53,7 @@ impl Watches {
     }
 
     /// Takes what a slice showed at the P that is held; says what has shifted.
-    pub(super) fn shifted(&mut self, shown: &Shown) -> Option<Why> {
+    pub(super) fn shifted(&mut self, shown: &SliceResult) -> Option<Why> {
         let service = shown.service_s.is_some_and(|seconds| self.service.shifted(seconds));
         if self.throughput.shifted(shown.rate) {
             return Some(Why::Throughput);
@@ -105,7 +106,7 @@ impl Watch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::slice::Worth;
+    use super::super::slice::SliceOutcome;
     use super::*;
 
     fn noise(state: &mut u64) -> f64 {
@@ -130,8 +131,8 @@ mod tests {
 
     #[test]
     fn each_shift_is_called_by_its_name() {
-        let shown = |rate, service_s, requests| Shown {
-            worth: Worth::Telling,
+        let shown = |rate, service_s, requests| SliceResult {
+            outcome: SliceOutcome::Telling,
             turns: 400,
             rate,
             seconds: 0.3,
@@ -139,7 +140,7 @@ mod tests {
             requests: Some(requests),
         };
         let usual = shown(1_000.0, 0.016, 25.0);
-        let until = |other: Shown| {
+        let until = |other: SliceResult| {
             let mut watches = Watches::default();
             let mut look =
                 |shown| watches.mix_shifted(&shown).then_some(Why::Mix).or(watches.shifted(&shown));

@@ -1,34 +1,37 @@
 //! Quotas and rounds, exact, in 64-bit arithmetic.
 //!
-//! They are worked out at every turn, under the region's lock, and a division of 128 bits is a slow library call. All
-//! results are what exact arithmetic gives, rounded down to a whole unit. That nothing overflows rests on the limits
-//! below. They are applied here, not believed of the caller: its numbers lie in memory that others can write.
+//! They are worked out at every turn, under the region's lock, and a division of 128 bits is a slow
+//! library call. All results are what exact arithmetic gives, rounded down to a whole unit. That
+//! nothing overflows rests on the limits below. They are applied here, not believed of the caller:
+//! its numbers lie in memory that others can write.
 
 use super::{ONE, QUOTA_MAX, ROUND_BITS};
-use crate::{CLASSES, USERS};
+use crate::{CLASSES, SESSIONS};
 
-/// Largest weight, in thousandths: a thousand times [`WEIGHT_ONE`](super::WEIGHT_ONE). Larger ones count as this.
+/// Largest weight, in thousandths: a thousand times [`WEIGHT_ONE`](super::WEIGHT_ONE). Larger ones
+/// count as this.
 pub(super) const WEIGHT_MAX: u32 = 1_000_000;
 
-/// Most that the weights of all users can be together: each its own, or 64 classes that share theirs.
-const TOTAL_MAX: u64 = WEIGHT_MAX as u64 * (USERS + CLASSES) as u64;
+/// Most that the weights of all sessions can be together: each its own, or 64 classes that share
+/// theirs.
+const TOTAL_MAX: u64 = WEIGHT_MAX as u64 * (SESSIONS + CLASSES) as u64;
 
 /// Fractional bits of quotas and costs.
 const ONE_BITS: u32 = ONE.trailing_zeros();
 
 // What the products below are made of.
 const _: () = assert!(
-    WEIGHT_MAX < 1 << 20 && USERS <= 1 << 14 && TOTAL_MAX < 1 << 34 && ONE_BITS == 16,
+    WEIGHT_MAX < 1 << 20 && SESSIONS <= 1 << 14 && TOTAL_MAX < 1 << 34 && ONE_BITS == 16,
     "no product of these is above 64 bits"
 );
 
-/// Weight of one user: that of its class, divided among those who share it. A fraction, because a light weight that
-/// thousands share is less than a thousandth each.
+/// Weight of one session: that of its class, divided among those who share it. A fraction, because
+/// a light weight that thousands share is less than a thousandth each.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Weight {
     /// From 1 to [`WEIGHT_MAX`].
     thousandths: u64,
-    /// From 1 to [`USERS`].
+    /// From 1 to [`SESSIONS`].
     among: u64,
 }
 
@@ -36,7 +39,7 @@ impl Weight {
     pub(super) fn new(thousandths: u32, among: u32) -> Self {
         Weight {
             thousandths: thousandths.clamp(1, WEIGHT_MAX).into(),
-            among: u64::from(among).clamp(1, USERS as u64),
+            among: u64::from(among).clamp(1, SESSIONS as u64),
         }
     }
 
@@ -46,11 +49,11 @@ impl Weight {
     }
 }
 
-/// Requests in one round of a user of weight `own`, in units of [`ONE`]: its part of ζ (`own·ζ/total`), and no less than
-/// `own/least`; [`QUOTA_MAX`] requests at the most. `total` is the sum of the weights in thousandths, and `least` the
-/// least of them, which is not above `own`.
+/// Requests in one round of a session of weight `own`, in units of [`ONE`]: its part of ζ
+/// (`own·ζ/total`), and no less than `own/least`; [`QUOTA_MAX`] requests at the most. `total` is
+/// the sum of the weights in thousandths, and `least` the least of them, which is not above `own`.
 pub(super) fn quota(own: Weight, least: Weight, total: u64, zeta: u32) -> i64 {
-    // What a class has together is at least what one of its users has.
+    // What a class has together is at least what one of its sessions has.
     let total = total.clamp(own.thousandths, TOTAL_MAX);
     // Below 2^52 over below 2^48, and two products of at most 2^34.
     let by_zeta = ratio(own.thousandths * u64::from(zeta), own.among * total);
@@ -72,14 +75,14 @@ fn ratio(numerator: u64, denominator: u64) -> u64 {
     (whole << ONE_BITS) + ((numerator % denominator) << ONE_BITS) / denominator
 }
 
-/// Rounds that `cost` is worth to whoever has `quota` in each, with [`ROUND_BITS`] fractional bits; `u64::MAX` for more
-/// than that can say. Whatever costs something moves its user on.
+/// Rounds that `cost` is worth to whoever has `quota` in each, with [`ROUND_BITS`] fractional bits;
+/// `u64::MAX` for more than that can say. Whatever costs something moves its session on.
 pub(super) fn rounds(cost: i64, quota: i64) -> u64 {
     let cost = cost.max(0) as u64;
     // Below 2^37, so that a rest can be shifted.
     let quota = quota.clamp(1, QUOTA_MAX * ONE) as u64;
     const HIGH: u32 = u64::BITS - ROUND_BITS;
-    let worth = if cost >> HIGH == 0 {
+    let outcome = if cost >> HIGH == 0 {
         (cost << ROUND_BITS) / quota
     } else {
         // 268 million requests and more in one turn.
@@ -90,7 +93,7 @@ pub(super) fn rounds(cost: i64, quota: i64) -> u64 {
             u64::MAX
         }
     };
-    worth.max(u64::from(cost > 0))
+    outcome.max(u64::from(cost > 0))
 }
 
 #[cfg(test)]
@@ -118,7 +121,7 @@ mod tests {
 
     fn weight() -> impl Strategy<Value = Weight> {
         let weight = |(thousandths, among)| Weight::new(thousandths as u32, among as u32);
-        (of_every_size(WEIGHT_MAX.into()), of_every_size(USERS as u64)).prop_map(weight)
+        (of_every_size(WEIGHT_MAX.into()), of_every_size(SESSIONS as u64)).prop_map(weight)
     }
 
     proptest! {
@@ -146,8 +149,8 @@ mod tests {
             cost in of_every_size(i64::MAX as u64),
             quota in of_every_size((QUOTA_MAX * ONE) as u64),
         ) {
-            let worth = (u128::from(cost) << ROUND_BITS) / u128::from(quota);
-            let expected = u64::try_from(worth).unwrap_or(u64::MAX).max(1);
+            let outcome = (u128::from(cost) << ROUND_BITS) / u128::from(quota);
+            let expected = u64::try_from(outcome).unwrap_or(u64::MAX).max(1);
             prop_assert_eq!(rounds(cost as i64, quota as i64), expected);
         }
 

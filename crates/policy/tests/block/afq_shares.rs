@@ -9,9 +9,9 @@ use headworks_policy::block::{
 use proptest::prelude::*;
 
 proptest! {
-    /// Shares of AFQ follow weights within one quantum and one request of each, at any moment at which
-    /// all have requests waiting; nobody is passed over for longer than that says; and the device
-    /// never stands still.
+    /// Shares of AFQ follow weights within one quantum and one request of each, at any moment at
+    /// which all have requests waiting; nobody is passed over for longer than that says; and the
+    /// device never stands still.
     #[test]
     fn afq_shares_by_weight_and_starves_nobody(
         levels in proptest::collection::vec(0u8..8, 2..6),

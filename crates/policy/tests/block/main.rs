@@ -328,8 +328,8 @@ proptest! {
     }
 
     /// Nobody starves in the best-effort class of CFQ: a turn comes after one slice, and one
-    /// overrun, of each other queue; and the oldest of a queue goes first in a turn that begins after
-    /// it waited for `fifo_expire`.
+    /// overrun, of each other queue; and the oldest of a queue goes first in a turn that begins
+    /// after it waited for `fifo_expire`.
     #[test]
     fn cfq_gives_everybody_a_turn(
         levels in proptest::collection::vec((0u8..8, any::<bool>()), 2..6),

@@ -1,4 +1,4 @@
-//! A region of its own for each test, with a daemon's sign of life.
+//! A region of its own for each test, with a daemon's heartbeat.
 
 use headworks_region::control::Settings;
 use headworks_region::{Mapping, Region, clock};
@@ -26,19 +26,19 @@ pub fn enforcing(parallelism: u32) -> &'static Region {
     region
 }
 
-/// Regions that get a sign of life.
+/// Regions that get a heartbeat.
 static ALIVE: Mutex<Vec<&'static Region>> = Mutex::new(Vec::new());
 
-/// Gives a region signs of life from here on, as the daemon does.
+/// Sends a region heartbeats from here on, as the daemon does.
 pub fn beat(region: &'static Region) {
     static BEATER: Once = Once::new();
-    region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+    region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
     ALIVE.lock().unwrap().push(region);
     BEATER.call_once(|| {
         std::thread::spawn(|| {
             loop {
                 for region in ALIVE.lock().unwrap().iter() {
-                    region.beat.alive_ns.store(clock::now().0, Ordering::Relaxed);
+                    region.heartbeat.alive_ns.store(clock::now().0, Ordering::Relaxed);
                 }
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
@@ -51,7 +51,7 @@ pub fn stop_beating(region: &Region) {
     ALIVE.lock().unwrap().retain(|alive| !std::ptr::eq(*alive, region));
 }
 
-/// A user of this process.
-pub fn user(region: &Region) -> u32 {
+/// A session of this process.
+pub fn session(region: &Region) -> u32 {
     region.register(std::process::id(), clock::now()).expect("there is room")
 }

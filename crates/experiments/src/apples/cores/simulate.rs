@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use headworks_policy::Nanos;
-use headworks_policy::tuner::{Decision, Limits, Sight, Tuner};
+use headworks_policy::tuner::{Decision, Limits, Observation, Tuner};
 
 use headworks_policy::random::Random;
 
@@ -104,14 +104,14 @@ pub(super) fn search(
             completed += rate * drift * white.max(0.0) * span_s;
             served += rate * span_s;
             inside_s += f64::from(tuner.parallelism().min(users)) * span_s;
-            tuner.look(Sight {
+            tuner.observe(Observation {
                 now: Nanos::from_millis(second * 1000 + step * STEP_MS),
                 // Counts are whole.
                 completed: completed as u64,
                 // One request each: the mix stays.
                 requests: completed as u64,
                 run: Nanos((inside_s * 1e9) as u64),
-                users,
+                sessions: users,
             });
         }
         seconds.push(served / optimum_per_s);

@@ -1,4 +1,5 @@
-//! The client's side of a session: what each of its packets is, and what a command will do once it is answered.
+//! The client's side of a session: what each of its packets is, and what a command will do once it
+//! is answered.
 
 use super::{Phase, Route, Session};
 use crate::identity::Identity;
@@ -158,7 +159,8 @@ impl Session {
         let (client, server) = (self.login.capabilities, self.greeting.capabilities);
         let both = client & server;
         if !self.login.has_capabilities() || client & caps::PROTOCOL_41 == 0 {
-            // An old client: answers without status words. A TLS request has all 32 bytes of the fixed part.
+            // An old client: answers without status words. A TLS request has all 32 bytes of the
+            // fixed part.
             return self.lost();
         }
         if both & caps::SSL != 0 && !self.inside_tls {
@@ -219,8 +221,8 @@ impl Session {
         if command == Command::QUERY { self.report(command, self.scan.class()) } else { None }
     }
 
-    /// What a prepared text will take each time it is executed. Its releases are not believed, and its
-    /// user locks not counted: a name may be a parameter.
+    /// What a prepared text will take each time it is executed. Its releases are not believed, and
+    /// its user locks not counted: a name may be a parameter.
     fn prepare_effect(&mut self) -> Effect {
         let text = self.scan.effect(self.locks.dynamic);
         let named = if text.op == Op::GetLock { Takes::USER_LOCK } else { Takes::NONE };

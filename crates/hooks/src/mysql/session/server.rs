@@ -1,4 +1,5 @@
-//! The server's side of a session: the end of each answer, and what it means for what the connection holds.
+//! The server's side of a session: the end of each answer, and what it means for what the
+//! connection holds.
 
 use super::{HEAD, Phase, Session};
 use crate::mysql::answer::{Answer, End, login_packet};
@@ -101,7 +102,8 @@ impl Session {
         }
         match effect.op {
             Op::Remember => self.locks.prepared(self.answer.statement(), effect.takes),
-            // Of several in flight only the last one's names are known, and only its own answer grants them.
+            // Of several in flight only the last one's names are known, and only its own answer
+            // grants them.
             Op::ChangeUser if self.pending.logins() == 1 => {
                 self.identity = self.asked;
                 self.identities = self.identities.wrapping_add(1);
@@ -115,7 +117,8 @@ impl Session {
     fn failed(&mut self, effect: Effect, code: u16) {
         /// InnoDB rolls the whole transaction back.
         const ER_LOCK_DEADLOCK: u16 = 1213;
-        // MariaDB reports a deadlock between user locks by the same code, and ends no transaction then.
+        // MariaDB reports a deadlock between user locks by the same code, and ends no transaction
+        // then.
         let user_lock = effect.op == Op::GetLock || effect.takes.any(Takes::USER_LOCK);
         if code == ER_LOCK_DEADLOCK && !user_lock {
             self.in_transaction = false;

@@ -1,11 +1,11 @@
 //! The client's side of a session: where requests begin and end, and what their texts do.
 
 use super::{ClientEvent, HEAD, Opaque, Partial, PassReason, Phase, Request, Session};
-use crate::postgres::exact::{self, EXACT_MAX, Exact};
 use crate::postgres::frames::{Piece, whole};
 use crate::postgres::locks::{Mark, Op};
 use crate::postgres::protocol::{front, until_nul};
 use crate::postgres::startup::{Asks, Startup};
+use crate::postgres::statement::{self, EXACT_MAX, Exact};
 
 impl Session {
     /// Bytes that the server's `recv` returned.
@@ -82,7 +82,8 @@ impl Session {
         self.phase == Phase::Commands && matches!(kind, front::QUERY | front::PARSE)
     }
 
-    /// A message is complete: its kind, the first [`HEAD`] bytes of its body, and whether that is `all` of it.
+    /// A message is complete: its kind, the first [`HEAD`] bytes of its body, and whether that is
+    /// `all` of it.
     fn message(&mut self, kind: u8, head: &[u8], all: bool) -> Option<Request> {
         if self.phase == Phase::Login {
             // Whoever hangs up in the middle of the login says nothing else.
@@ -203,11 +204,11 @@ impl Session {
 
 fn exact_of(text: &[u8]) -> Option<Exact> {
     // The longest that is never cut, however the message comes.
-    if text.len() < EXACT_MAX { exact::parse(text) } else { None }
+    if text.len() < EXACT_MAX { statement::parse(text) } else { None }
 }
 
-/// Whether a FunctionCall names one of the functions that take session locks, by their numbers in `pg_proc`, which are
-/// fixed.
+/// Whether a FunctionCall names one of the functions that take session locks, by their numbers in
+/// `pg_proc`, which are fixed.
 fn takes_by_number(head: &[u8]) -> bool {
     let number = head.first_chunk().map(|bytes| u32::from_be_bytes(*bytes));
     matches!(number, Some(2880..=2883 | 2886..=2889))

@@ -1,4 +1,5 @@
-//! The server's side of a session: the end of each answer, and what it means for what the session holds.
+//! The server's side of a session: the end of each answer, and what it means for what the session
+//! holds.
 
 use super::{Opaque, Partial, Phase, SERVER_HEAD, Session};
 use crate::identity::InlineStr;
@@ -93,7 +94,8 @@ impl Session {
             return;
         }
         self.locks.answered(self.answered, self.failed);
-        // After a COPY that failed, one ReadyForQuery may be more than was expected: see `copy_begins`.
+        // After a COPY that failed, one ReadyForQuery may be more than was expected: see
+        // `copy_begins`.
         self.owed = self.owed.saturating_sub(1);
         self.answered = self.answered.wrapping_add(1);
         self.failed = false;
@@ -111,9 +113,9 @@ impl Session {
         }
     }
 
-    /// The server asks for data. A Sync that it reads from here on it ignores, and that means every one that has come,
-    /// for it reads none before it has carried out the COPY: clients send the first Sync before they know that the
-    /// statement is a COPY, and another one after the data.
+    /// The server asks for data. A Sync that it reads from here on it ignores, and that means every
+    /// one that has come, for it reads none before it has carried out the COPY: clients send the
+    /// first Sync before they know that the statement is a COPY, and another one after the data.
     fn copy_begins(&mut self) {
         self.copying_in = true;
         if self.owed > 0 && self.oldest_is_extended() {

@@ -1,21 +1,21 @@
-//! Who the commands in flight ask to be.
+//! Identities that the commands in flight ask for.
 
 use crate::identity::{Identity, InlineStr};
 
-/// Whose wish a name is.
+/// Which command asked for this identity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
-    /// Nobody's whose answer is to come.
+    /// No pending command.
     Nobody,
-    /// That of the command that is arriving.
+    /// The command being parsed.
     InHand,
-    /// That of the command with the answer of this number.
+    /// The command whose answer has this number.
     Answer(u32),
 }
 
-/// A name, and the command that asked for it. Of several in flight it is the last one's: what the others asked for is
-/// forgotten, so that no answer ever grants what another command asked for. Who sends two logins ahead is known by the
-/// second of them, or by neither.
+/// A name, and the command that asked for it. Of several commands in flight the last one counts, so
+/// that no answer ever grants what another command asked for. A client that sends two logins at
+/// once is known by the second, or by neither.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Name {
     text: InlineStr,
@@ -25,7 +25,7 @@ pub(super) struct Name {
 impl Name {
     const NONE: Name = Name { text: InlineStr::new(), by: By::Nobody };
 
-    /// The command in hand asks for it.
+    /// The current command asks for it.
     pub(super) fn ask(&mut self, text: InlineStr) {
         *self = Name { text, by: By::InHand };
     }
@@ -66,7 +66,8 @@ impl Asked {
         }
     }
 
-    /// The answer of this number has come: who the client is if it grants what its command asked for.
+    /// The answer of this number has come: who the client is if it grants what its command asked
+    /// for.
     pub(super) fn answered(&mut self, number: u32, now: Identity) -> Identity {
         Identity {
             account: self.account.answered(number).unwrap_or(now.account),

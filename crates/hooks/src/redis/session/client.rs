@@ -1,4 +1,5 @@
-//! The client's side of a session: what a command asks for, and what it will make of the connection.
+//! The client's side of a session: what a command asks for, and what it will make of the
+//! connection.
 
 use super::asked::Asked;
 use super::{DEFAULT_ACCOUNT, Noted, Session, Word, text};
@@ -54,7 +55,8 @@ impl Session {
                 self.passed = self.passed.wrapping_add(1);
                 return None;
             }
-            // As many messages as channels; the first of them is taken for the answer, and the rest for messages.
+            // As many messages as channels; the first of them is taken for the answer, and the rest
+            // for messages.
             Kind::Subscribe => u32::from(!self.resp3),
             Kind::Unsubscribe if self.resp3 => 0,
             Kind::Unsubscribe => self.arguments.saturating_sub(1).max(1),
@@ -74,7 +76,8 @@ impl Session {
             self.passed = self.passed.wrapping_add(1);
         }
         if self.stream.is_some() {
-            // Nothing is owed while messages come: only `RESET` is waited for, and it is known by its answer.
+            // Nothing is owed while messages come: only `RESET` is waited for, and it is known by
+            // its answer.
             return None;
         }
         let muted = self.mute || self.skip;
@@ -82,7 +85,8 @@ impl Session {
         let transaction = Holding::TRANSACTION;
         match self.kind {
             Kind::Multi => self.hopes = self.hopes.union(transaction),
-            // Inside a transaction it is an error; but whether there is one, only the answers will say.
+            // Inside a transaction it is an error; but whether there is one, only the answers will
+            // say.
             Kind::Watch if self.hopes.contains(transaction) => {}
             Kind::Watch => self.hopes = self.hopes.union(Holding::WATCH),
             Kind::Unwatch => self.hopes = self.hopes.without(Holding::WATCH),
@@ -103,8 +107,9 @@ impl Session {
                 self.notes += 1;
                 Some(number)
             }
-            // Nobody will say whether it succeeded. What makes it hold something is believed, and what cannot fail. Asking to
-            // be somebody else, or something that is never held, is not enough.
+            // Nobody will say whether it succeeded. What makes it hold something is believed, and
+            // what cannot fail. Asking to be somebody else, or something that is never held, is not
+            // enough.
             _ => {
                 match self.kind {
                     Kind::Reset if self.arguments > 1 => {}

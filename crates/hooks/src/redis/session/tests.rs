@@ -118,7 +118,8 @@ fn an_answer_grants_what_its_own_command_asked_for() {
     let hello = ["HELLO", "3", "AUTH", "boss", "wrong", "SETNAME", "boss"];
     assert_eq!(ask(&[&right, &hello], "+OK\r\n-WRONGPASS\r\n"), "default/0/");
     assert_eq!(ask(&[&["SELECT", "3"], &["SELECT", "99"]], "+OK\r\n-ERR\r\n"), "default/0/");
-    // Nobody looks at the answer of one more than can be noted: it takes no place of those before it.
+    // Nobody looks at the answer of one more than can be noted: it takes no place of those before
+    // it.
     let select: &[&str] = &["SELECT", "0"];
     let mut many: Vec<&[&str]> = vec![&right];
     many.extend([select; NOTED_MAX - 1]);

@@ -4,8 +4,8 @@ use super::super::fifo::{Links, List, NONE};
 use super::super::{Index, IoClass, REQUESTS};
 use crate::Nanos;
 
-/// Whose requests a flow has. The level is that of each request: it decides what the request adds to
-/// the pass.
+/// Whose requests a flow has. The level is that of each request: it decides what the request adds
+/// to the pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub cause: u32,
@@ -125,9 +125,9 @@ impl Flows {
         None
     }
 
-    /// The flow of `owner`, or a new one. When all are in use, one without requests is closed and its
-    /// pass forgotten: with as many flows as requests, and one request that has none yet, there is
-    /// one.
+    /// The flow of `owner`, or a new one. When all are in use, one without requests is closed and
+    /// its pass forgotten: with as many flows as requests, and one request that has none yet, there
+    /// is one.
     pub fn find_or_open(&mut self, owner: Owner) -> Index {
         if let Some(flow) = self.find(owner) {
             return flow;

@@ -127,8 +127,8 @@ impl Queues {
     }
 
     /// A queue for `owner`, who has none. When all are in use, one without requests is closed and
-    /// its debt forgotten: with as many queues as requests, and one request that has none yet, there
-    /// is one.
+    /// its debt forgotten: with as many queues as requests, and one request that has none yet,
+    /// there is one.
     pub fn open(&mut self, owner: Owner) -> Index {
         let mut free = self.hand;
         for step in 0..REQUESTS as Index {

@@ -20,9 +20,9 @@ fn reader(cause: u32, level: u8) -> Submitter {
     Submitter { request, depth: 1, think_ns: 0 }
 }
 
-/// Runs submitters on a device that takes `depth` requests and serves each in `service_ns` divided by
-/// the number it has. Answers the device time of each submitter until `end_ns`, and checks that a
-/// wait ends later than it began.
+/// Runs submitters on a device that takes `depth` requests and serves each in `service_ns` divided
+/// by the number it has. Answers the device time of each submitter until `end_ns`, and checks that
+/// a wait ends later than it began.
 fn run(
     settings: Settings,
     submitters: &[Submitter],

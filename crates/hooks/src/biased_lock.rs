@@ -1,68 +1,68 @@
-//! Lets one thread at a time to an entry of the table of connections, cheaply for the one that
-//! nearly always comes.
+//! A biased lock for an entry of the table of connections: nearly free for the thread that serves
+//! the connection.
 //!
 //! # The problem
-//! A lock around each operation is two locked instructions, and each of them waits until all that
-//! the server stored before has reached its cache. But a connection is served by one thread, and
-//! nearly nobody else ever comes.
+//! A lock around each operation costs two locked instructions. Each waits until all earlier stores
+//! of the server have reached its cache. But one thread serves a connection, and others hardly ever
+//! come.
 //!
 //! # The protocol
-//! An entry has an *owner*: the thread that served it first. The owner comes in by plain stores
-//! and loads: it says that it is inside, then looks whether it is the owner still. Everybody else
-//! takes a lock (`shared`), and the first of them ends the ownership for good: it overwrites the
-//! owner, has the kernel put a barrier into every running thread of the process (`membarrier`),
-//! and then looks whether the owner is inside. Either the owner's word that it is inside came
-//! before its barrier, then the other sees it and goes away; or its look at the ownership comes
-//! after it, then it sees that it is the owner no more. From then on all, the former owner too,
-//! take the lock. Without `membarrier` there are no owners.
+//! An entry has an *owner*: the first thread that served it. The owner enters by plain loads and
+//! stores: it writes that it is inside, then checks that it still is the owner. Every other thread
+//! takes the lock `shared`. The first of them revokes the bias for good: it overwrites the owner,
+//! has the kernel put a barrier into every running thread of the process (`membarrier`), and then
+//! checks whether the owner is inside. Either the owner's write came before its barrier: the other
+//! thread sees it and leaves. Or the owner's check comes after its barrier: the owner sees that it
+//! is the owner no more. From then on all threads take the lock, the former owner too. Without
+//! `membarrier` there are no owners.
 //!
-//! Whoever is inside may be interrupted by a signal whose handler comes to the same entry: it
-//! finds that somebody is inside and goes away, whether it is the owner's thread or not. Between
-//! the owner's look whether it is inside already and its word that it is, a handler may come and
-//! go; it leaves nothing behind.
+//! A signal may interrupt the thread that is inside, and its handler may come to the same entry. It
+//! finds the entry occupied and leaves, on the owner's thread too. Between the owner's check
+//! whether it is inside and its write that it is, a handler may enter and leave; it changes
+//! nothing.
 //!
-//! An owner that ends its connection gives the ownership up, so that the next connection of this
-//! descriptor, which another thread accepts and serves, has an owner again.
+//! An owner that ends its connection gives up the bias. The descriptor's next connection, which
+//! another thread accepts and serves, can then have an owner again.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering, compiler_fence};
 use headworks_region::lock::thread_id;
 use headworks_region::thread::keeping_errno;
 
-/// In place of an owner's thread: there was one, and never will be again.
-const NO_MORE: u32 = u32::MAX;
+/// Instead of an owner's thread: the bias was revoked for good.
+const REVOKED: u32 = u32::MAX;
 
-/// Whether `membarrier` is to be had.
+/// Whether `membarrier` is available.
 static BARRIERS: AtomicBool = AtomicBool::new(false);
 
-/// See the module. All zero bytes are one without an owner and with nobody inside.
+/// See the module. All zero bytes are a free lock without an owner.
 #[derive(Debug)]
 #[repr(C)]
-pub(crate) struct Turnstile {
+pub(crate) struct BiasedLock {
     /// Thread id; zero for none.
     owner: AtomicU32,
-    /// Written by the owner only, or by who gives the ownership up.
+    /// Written by the owner only, or by the thread that gives up the bias.
     owner_inside: AtomicBool,
     shared: AtomicBool,
 }
 
-/// How somebody came in.
+/// How a thread entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Entry {
     Owner,
     Shared,
 }
 
-/// What is to become of the ownership when somebody leaves.
+/// What happens to the bias when a thread leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ownership {
-    /// This thread serves the connection: it is the owner if there never was one.
+    /// This thread serves the connection: it becomes the owner if there never was one.
     Take,
     Keep,
     /// The connection is over.
     GiveUp,
 }
 
-/// Asks the kernel whether owners are possible. To be called once before any connection is.
+/// Asks the kernel whether `membarrier` is available. Called once, before the first connection.
 pub(crate) fn prepare() {
     let registered = membarrier(libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED);
     BARRIERS.store(registered, Ordering::Relaxed);
@@ -73,22 +73,22 @@ fn membarrier(command: libc::c_int) -> bool {
     keeping_errno(|| unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) } == 0)
 }
 
-impl Turnstile {
-    pub(crate) const fn new() -> Turnstile {
-        Turnstile {
+impl BiasedLock {
+    pub(crate) const fn new() -> BiasedLock {
+        BiasedLock {
             owner: AtomicU32::new(0),
             owner_inside: AtomicBool::new(false),
             shared: AtomicBool::new(false),
         }
     }
 
-    /// `None` if somebody is inside.
-    pub(crate) fn enter(&self) -> Option<Way> {
+    /// `None` if a thread is inside.
+    pub(crate) fn enter(&self) -> Option<Entry> {
         self.enter_with(|| ())
     }
 
-    /// `between` runs at the owner's weakest moment: for tests.
-    fn enter_with(&self, between: impl FnOnce()) -> Option<Way> {
+    /// `between` runs at the owner's weakest moment, for tests.
+    fn enter_with(&self, between: impl FnOnce()) -> Option<Entry> {
         let me = thread_id();
         if self.owner.load(Ordering::Relaxed) == me {
             if self.owner_inside.load(Ordering::Relaxed) {
@@ -99,7 +99,7 @@ impl Turnstile {
             // The processor's part of this fence is the other side's `membarrier`.
             compiler_fence(Ordering::SeqCst);
             if self.owner.load(Ordering::Relaxed) == me {
-                return Some(Way::Owner);
+                return Some(Entry::Owner);
             }
             self.owner_inside.store(false, Ordering::Release);
         }
@@ -107,38 +107,38 @@ impl Turnstile {
     }
 
     #[cold]
-    fn enter_shared(&self) -> Option<Way> {
+    fn enter_shared(&self) -> Option<Entry> {
         if self.shared.swap(true, Ordering::Acquire) {
             return None;
         }
-        // Nobody becomes the owner while the lock is held.
-        if !matches!(self.owner.load(Ordering::Acquire), 0 | NO_MORE) {
-            self.owner.store(NO_MORE, Ordering::SeqCst);
+        // No thread becomes the owner while the lock is held.
+        if !matches!(self.owner.load(Ordering::Acquire), 0 | REVOKED) {
+            self.owner.store(REVOKED, Ordering::SeqCst);
             self.barrier();
         }
         if self.owner_inside.load(Ordering::Acquire) {
             self.shared.store(false, Ordering::SeqCst);
             return None;
         }
-        Some(Way::Shared)
+        Some(Entry::Shared)
     }
 
-    /// Leaves. What the others noted for whoever is inside is to be looked at afterwards: they
-    /// see that nobody is ([`Turnstile::occupied`]), or this thread sees their note.
-    pub(crate) fn leave(&self, way: Way, ownership: Ownership) {
-        match way {
-            Way::Owner => {
-                if ownership == Ownership::GiveUp && self.owner.load(Ordering::Relaxed) != NO_MORE {
+    /// Leaves. Afterwards the caller must read what others noted for it: either they see that
+    /// nobody is inside ([`BiasedLock::occupied`]), or this thread sees their note.
+    pub(crate) fn leave(&self, entry: Entry, ownership: Ownership) {
+        match entry {
+            Entry::Owner => {
+                if ownership == Ownership::GiveUp && self.owner.load(Ordering::Relaxed) != REVOKED {
                     self.give_up();
                 }
                 self.owner_inside.store(false, Ordering::Release);
                 compiler_fence(Ordering::SeqCst);
             }
-            Way::Shared => self.leave_shared(ownership),
+            Entry::Shared => self.leave_shared(ownership),
         }
     }
 
-    /// By one step, as another thread may end the ownership at this moment.
+    /// One atomic step, as another thread may revoke the bias at this moment.
     #[cold]
     fn give_up(&self) {
         let _ = self.owner.compare_exchange(thread_id(), 0, Ordering::Release, Ordering::Relaxed);
@@ -153,7 +153,7 @@ impl Turnstile {
         self.shared.store(false, Ordering::SeqCst);
     }
 
-    /// Whether anybody is inside, for who has noted something for them before.
+    /// Whether a thread is inside. For a caller that has noted something for it before.
     pub(crate) fn occupied(&self) -> bool {
         self.barrier();
         self.owner_inside.load(Ordering::SeqCst) || self.shared.load(Ordering::SeqCst)
@@ -174,65 +174,65 @@ mod tests {
     use core::sync::atomic::AtomicU64;
 
     /// Owns it as this thread.
-    fn owned() -> Turnstile {
+    fn owned() -> BiasedLock {
         prepare();
-        let turnstile = Turnstile::new();
-        let way = turnstile.enter().unwrap();
-        turnstile.leave(way, Ownership::Take);
-        turnstile
+        let biased_lock = BiasedLock::new();
+        let entry = biased_lock.enter().unwrap();
+        biased_lock.leave(entry, Ownership::Take);
+        biased_lock
     }
 
     #[test]
     fn the_first_to_serve_is_the_owner_until_another_comes() {
-        let turnstile = owned();
-        let Some(Way::Owner) = turnstile.enter() else {
+        let biased_lock = owned();
+        let Some(Entry::Owner) = biased_lock.enter() else {
             assert!(!BARRIERS.load(Ordering::Relaxed));
             println!("skipped: this kernel has no membarrier");
             return;
         };
-        assert_eq!(turnstile.enter(), None, "it is inside");
+        assert_eq!(biased_lock.enter(), None, "it is inside");
         let other =
-            || std::thread::scope(|scope| scope.spawn(|| turnstile.enter()).join().unwrap());
+            || std::thread::scope(|scope| scope.spawn(|| biased_lock.enter()).join().unwrap());
         assert_eq!(other(), None, "the owner is inside");
-        turnstile.leave(Way::Owner, Ownership::Keep);
-        assert_eq!(turnstile.enter(), Some(Way::Shared), "the ownership has ended");
+        biased_lock.leave(Entry::Owner, Ownership::Keep);
+        assert_eq!(biased_lock.enter(), Some(Entry::Shared), "the ownership has ended");
         assert_eq!(other(), None);
-        turnstile.leave(Way::Shared, Ownership::Take);
-        assert_eq!(turnstile.enter(), Some(Way::Shared), "for good");
-        turnstile.leave(Way::Shared, Ownership::Keep);
-        assert_eq!(other(), Some(Way::Shared));
+        biased_lock.leave(Entry::Shared, Ownership::Take);
+        assert_eq!(biased_lock.enter(), Some(Entry::Shared), "for good");
+        biased_lock.leave(Entry::Shared, Ownership::Keep);
+        assert_eq!(other(), Some(Entry::Shared));
     }
 
     #[test]
     fn an_ownership_that_was_given_up_can_be_taken_again() {
-        let turnstile = owned();
-        let way = turnstile.enter().unwrap();
-        turnstile.leave(way, Ownership::GiveUp);
+        let biased_lock = owned();
+        let entry = biased_lock.enter().unwrap();
+        biased_lock.leave(entry, Ownership::GiveUp);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                assert_eq!(turnstile.enter(), Some(Way::Shared));
-                turnstile.leave(Way::Shared, Ownership::Take);
-                let way = turnstile.enter().unwrap();
-                assert_eq!(way == Way::Owner, BARRIERS.load(Ordering::Relaxed));
-                turnstile.leave(way, Ownership::Keep);
+                assert_eq!(biased_lock.enter(), Some(Entry::Shared));
+                biased_lock.leave(Entry::Shared, Ownership::Take);
+                let entry = biased_lock.enter().unwrap();
+                assert_eq!(entry == Entry::Owner, BARRIERS.load(Ordering::Relaxed));
+                biased_lock.leave(entry, Ownership::Keep);
             });
         });
     }
 
     #[test]
     fn an_owner_that_is_overtaken_at_the_door_stays_outside() {
-        let turnstile = owned();
-        let way = turnstile.enter_with(|| {
-            let come = || assert_eq!(turnstile.enter(), Some(Way::Shared));
+        let biased_lock = owned();
+        let entry = biased_lock.enter_with(|| {
+            let come = || assert_eq!(biased_lock.enter(), Some(Entry::Shared));
             std::thread::scope(|scope| scope.spawn(come).join().unwrap());
         });
-        assert!(way.is_none() || !BARRIERS.load(Ordering::Relaxed), "a stranger is inside");
-        turnstile.leave(Way::Shared, Ownership::Keep);
-        assert_eq!(turnstile.enter(), Some(Way::Shared), "it left no trace");
+        assert!(entry.is_none() || !BARRIERS.load(Ordering::Relaxed), "a stranger is inside");
+        biased_lock.leave(Entry::Shared, Ownership::Keep);
+        assert_eq!(biased_lock.enter(), Some(Entry::Shared), "it left no trace");
     }
 
     struct Guarded {
-        turnstile: Turnstile,
+        biased_lock: BiasedLock,
         /// Twice the same number while nobody is inside.
         pair: UnsafeCell<[u64; 2]>,
         torn: AtomicBool,
@@ -244,7 +244,7 @@ mod tests {
     impl Guarded {
         /// Whether it came in; stays for some `spins`.
         fn use_it(&self, spins: u32) -> bool {
-            let Some(way) = self.turnstile.enter() else { return false };
+            let Some(entry) = self.biased_lock.enter() else { return false };
             let first = self.pair.get().cast::<u64>();
             // SAFETY: this thread is inside; the pair is two numbers in a row.
             unsafe {
@@ -255,7 +255,7 @@ mod tests {
                 (0..spins).for_each(|_| std::hint::spin_loop());
                 second.write_volatile(second.read_volatile() + 1);
             }
-            self.turnstile.leave(way, Ownership::Keep);
+            self.biased_lock.leave(entry, Ownership::Keep);
             true
         }
     }
@@ -267,7 +267,7 @@ mod tests {
         prepare();
         let all: Vec<_> = (0..ROUNDS)
             .map(|_| Guarded {
-                turnstile: Turnstile::new(),
+                biased_lock: BiasedLock::new(),
                 pair: UnsafeCell::new([0; 2]),
                 torn: AtomicBool::new(false),
             })
@@ -285,8 +285,8 @@ mod tests {
                 }
             });
             for (round, guarded) in (1..).zip(&all) {
-                let way = guarded.turnstile.enter().unwrap();
-                guarded.turnstile.leave(way, Ownership::Take);
+                let entry = guarded.biased_lock.enter().unwrap();
+                guarded.biased_lock.leave(entry, Ownership::Take);
                 begun.store(round, Ordering::Release);
                 while done.load(Ordering::Acquire) < round {
                     guarded.use_it(0);

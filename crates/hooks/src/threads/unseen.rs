@@ -42,7 +42,7 @@ pub(super) fn waits(it: &Followed, inner: &mut Use<'_>) {
 pub(super) fn waits_no_more(it: &Followed, inner: &mut Use<'_>) {
     inner.traffic.reading = false;
     if it.slot.pause() == Pause::Client {
-        it.region.unblock(it.user);
+        it.region.unblock(it.session_id);
     }
 }
 
@@ -54,7 +54,7 @@ pub(super) fn read(it: &Followed, inner: &mut Use<'_>, begins: bool) {
         return;
     }
     let was_lent = it.slot.state() == State::Lent;
-    it.region.unblock(it.user);
+    it.region.unblock(it.session_id);
     if was_lent && inner.traffic.uncounted && !inner.traffic.answered {
         never_hold(it, inner, Counter::UnseenAnswers);
     }
@@ -81,7 +81,8 @@ pub(super) fn wrote(it: &Followed, mut inner: Use<'_>, bytes: usize) {
 /// The connection is about to be closed.
 pub(super) fn closing(it: &Followed) {
     if it.conn.is_generic()
-        && let Some(mut inner) = it.conn.try_use().filter(|inner| inner.user == Some(it.user))
+        && let Some(mut inner) =
+            it.conn.try_use().filter(|inner| inner.session_id == Some(it.session_id))
         && !inner.left_alone
         && inner.traffic.reads_unseen()
     {

@@ -1,12 +1,13 @@
 //! Whether a text names a function that takes a session-level advisory lock, found as it arrives.
 //!
-//! Neither quotes nor comments are believed in: their rules depend on settings, and a wrong guess could hide a call.
-//! Every such name has `_l` in it, for which a text is searched eight bytes at a time.
+//! Neither quotes nor comments are believed in: their rules depend on settings, and a wrong guess
+//! could hide a call. Every such name has `_l` in it, for which a text is searched eight bytes at a
+//! time.
 
-use crate::mysql::words::find_candidate;
+use crate::mysql::keywords::find_candidate;
 
-/// Functions that take a lock until it is released or the session ends (PostgreSQL 15 documentation, 9.27.10). Those
-/// with `xact` in their names end with the transaction.
+/// Functions that take a lock until it is released or the session ends (PostgreSQL 15
+/// documentation, 9.27.10). Those with `xact` in their names end with the transaction.
 const TAKERS: [&[u8]; 4] = [
     b"pg_advisory_lock",
     b"pg_advisory_lock_shared",

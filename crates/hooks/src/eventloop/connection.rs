@@ -1,20 +1,21 @@
 //! One entry for each client's socket that may be in an epoll set.
 
 use super::framing::Framing;
-use super::section::PATIENCE;
+use super::section::TIMEOUT;
 use super::table::{Table, Zeroed};
 use crate::conn::DESCRIPTORS;
+use crate::declared_locks::DeclaredLock;
 use crate::holding::Holding;
-use crate::named::Named;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use headworks_policy::{Nanos, USERS};
+use headworks_policy::{Nanos, SESSIONS};
 use headworks_region::thread::keeping_errno;
 use headworks_region::{Wait, clock};
 
-/// In the upper half of a real registration's data: this is ours. No address and no small number looks like it. In the lower
-/// half are the descriptor and a count of the server's registrations of it.
+/// In the upper half of a real registration's data: this is ours. No address and no small number
+/// looks like it. In the lower half are the descriptor and a count of the server's registrations of
+/// it.
 const TAG: u64 = 0xF17E_C0DE;
 
 /// Looks at an entry that another thread has, before that is taken for off its processor.
@@ -23,12 +24,12 @@ const SPINS: u32 = 1_000;
 /// Bits of a descriptor in a tag; the count has the rest of the lower half.
 const FD_BITS: u32 = DESCRIPTORS.trailing_zeros();
 
-/// What is known of a connection; only for whoever [uses](Watch::try_use) it.
+/// What is known of a connection; only for whoever [uses](LoopConnection::try_use) it.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) framing: Framing,
     /// What it holds by words of the profile.
-    pub(super) named: Named,
+    pub(super) declared: DeclaredLock,
     /// The hold of the request in hand.
     pub(super) wait: Wait,
     /// It waits for its turn, and was not told the end of that yet.
@@ -48,13 +49,13 @@ pub(super) struct Inner {
 impl Inner {
     /// What the connection is estimated to hold.
     pub(super) fn holding(&self) -> Holding {
-        self.framing.holding().with_if(Holding::NAMED_LOCK, self.named.held())
+        self.framing.holding().with_if(Holding::NAMED_LOCK, self.declared.held())
     }
 
     /// The same, after all commands that came as a whole were answered.
     pub(super) fn holding_between(&mut self) -> Holding {
         if self.framing.between_commands() {
-            self.named.answered();
+            self.declared.answered();
         }
         self.holding()
     }
@@ -63,7 +64,7 @@ impl Inner {
     pub(super) fn client_bytes(&mut self, bytes: &[u8]) {
         self.framing.client_bytes(bytes);
         if !matches!(self.framing, Framing::Elsewhere) {
-            self.named.look(bytes);
+            self.declared.look(bytes);
         }
     }
 }
@@ -71,7 +72,7 @@ impl Inner {
 /// In which list of its set an entry is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-pub(super) enum Place {
+pub(super) enum QueueState {
     /// None: nothing was asked, or its server is at it.
     Out = 0,
     /// Its event was not passed on.
@@ -80,18 +81,18 @@ pub(super) enum Place {
     Granted = 2,
     /// Its event was passed on, and the server has not come back since.
     Served = 3,
-    /// It keeps its place beyond that: a transaction is open.
+    /// It keeps its permit beyond that: a transaction is open.
     Kept = 4,
 }
 
-impl Place {
-    fn from_byte(byte: u8) -> Place {
+impl QueueState {
+    fn from_byte(byte: u8) -> QueueState {
         match byte {
-            1 => Place::Held,
-            2 => Place::Granted,
-            3 => Place::Served,
-            4 => Place::Kept,
-            _ => Place::Out,
+            1 => QueueState::Held,
+            2 => QueueState::Granted,
+            3 => QueueState::Served,
+            4 => QueueState::Kept,
+            _ => QueueState::Out,
         }
     }
 }
@@ -102,7 +103,8 @@ impl Place {
 pub(super) enum Channel {
     /// On the socket.
     Socket = 0,
-    /// At the TLS library, once its handshake is over: so far there is no request, and nothing to hold.
+    /// At the TLS library, once its handshake is over: so far there is no request, and nothing to
+    /// hold.
     Handshake = 1,
     /// At the TLS library.
     Library = 2,
@@ -111,9 +113,9 @@ pub(super) enum Channel {
 /// See the module. All zero bytes are the entry of a descriptor that is no client's.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct Watch {
+pub struct LoopConnection {
     /// Plus one.
-    user: AtomicU32,
+    session_id: AtomicU32,
     /// The epoll set that it is in, plus one.
     set: AtomicI32,
     /// What the server asked for.
@@ -121,12 +123,13 @@ pub struct Watch {
     /// What the kernel told and no read took away, with a count of the tellings in the upper half.
     ready: AtomicU32,
     data: AtomicU64,
-    /// Links to the neighbours in its list, as descriptors plus one; only changed in the set's section.
+    /// Links to the neighbours in its list, as descriptors plus one; only changed in the set's
+    /// section.
     pub(super) previous: AtomicU32,
     pub(super) next: AtomicU32,
     /// The round of the set in which its event was passed on last.
     pub(super) round: AtomicU32,
-    place: AtomicU8,
+    queue_state: AtomicU8,
     /// The real registration carries our tag.
     tagged: AtomicBool,
     /// The server was told of a one-shot registration, and has not made it anew.
@@ -146,15 +149,16 @@ pub struct Watch {
 }
 
 // SAFETY: `inner` is only reached through `Use`, of which there is one at a time (`busy`).
-unsafe impl Sync for Watch {}
+unsafe impl Sync for LoopConnection {}
 
-// SAFETY: atomics, and an inner part that may be uninitialised: it is only read for a user, whose arrival writes it.
-unsafe impl Zeroed for Watch {}
+// SAFETY: atomics, and an inner part that may be uninitialised: it is only read for a session,
+// whose arrival writes it.
+unsafe impl Zeroed for LoopConnection {}
 
-static WATCHES: Table<Watch> = Table::new();
+static WATCHES: Table<LoopConnection> = Table::new();
 
-/// Descriptors of users, plus one.
-static DESCRIPTOR_OF: [AtomicI32; USERS] = [const { AtomicI32::new(0) }; USERS];
+/// Descriptors of sessions, plus one.
+static DESCRIPTOR_OF: [AtomicI32; SESSIONS] = [const { AtomicI32::new(0) }; SESSIONS];
 
 /// In a child of `fork`, which shares the sets with its parent and must not touch them.
 static DISOWNED: AtomicBool = AtomicBool::new(false);
@@ -166,52 +170,56 @@ pub fn forked() {
 
 /// The entry of a descriptor if it is a client's.
 #[inline]
-pub fn client(fd: i32) -> Option<&'static Watch> {
-    WATCHES.find(fd).filter(|watch| {
-        watch.user.load(Ordering::Acquire) != 0 && !DISOWNED.load(Ordering::Relaxed)
+pub fn client(fd: i32) -> Option<&'static LoopConnection> {
+    WATCHES.find(fd).filter(|connection| {
+        connection.session_id.load(Ordering::Acquire) != 0 && !DISOWNED.load(Ordering::Relaxed)
     })
 }
 
-pub(super) fn find(fd: i32) -> Option<&'static Watch> {
+pub(super) fn find(fd: i32) -> Option<&'static LoopConnection> {
     WATCHES.find(fd)
 }
 
-pub(super) fn find_or_make(fd: i32) -> Option<&'static Watch> {
+pub(super) fn find_or_make(fd: i32) -> Option<&'static LoopConnection> {
     WATCHES.find_or_make(fd)
 }
 
-/// The connection of a user of this process.
-pub(super) fn of_user(user: u32) -> Option<(i32, &'static Watch)> {
-    let fd = DESCRIPTOR_OF.get(user as usize)?.load(Ordering::Acquire) - 1;
-    let watch = client(fd)?;
-    (watch.user() == Some(user)).then_some((fd, watch))
+/// The connection of a session of this process.
+pub(super) fn of_session(session_id: u32) -> Option<(i32, &'static LoopConnection)> {
+    let fd = DESCRIPTOR_OF.get(session_id as usize)?.load(Ordering::Acquire) - 1;
+    let connection = client(fd)?;
+    (connection.session_id() == Some(session_id)).then_some((fd, connection))
 }
 
-/// The client that a real registration's data stands for. `None` inside if that was an earlier registration: the kernel had
-/// told of it before the server made another, and will tell again.
-pub(super) fn tagged(data: u64) -> Option<Option<(i32, &'static Watch)>> {
+/// The client that a real registration's data stands for. `None` inside if that was an earlier
+/// registration: the kernel had told of it before the server made another, and will tell again.
+pub(super) fn tagged(data: u64) -> Option<Option<(i32, &'static LoopConnection)>> {
     if data >> 32 != TAG {
         return None;
     }
     let fd = (data & (DESCRIPTORS as u64 - 1)) as i32;
-    Some(client(fd).filter(|watch| watch.tag(fd) == data).map(|watch| (fd, watch)))
+    Some(
+        client(fd)
+            .filter(|connection| connection.tag(fd) == data)
+            .map(|connection| (fd, connection)),
+    )
 }
 
 /// What a server asked for of a descriptor: set, events, data.
 pub(super) type Asked = (i32, u32, u64);
 
-impl Watch {
-    pub(super) fn user(&self) -> Option<u32> {
-        self.user.load(Ordering::Acquire).checked_sub(1)
+impl LoopConnection {
+    pub(super) fn session_id(&self) -> Option<u32> {
+        self.session_id.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// Begins a new connection; `false` if a thread is still at the one before.
-    pub(super) fn begin(&self, fd: i32, user: u32, framing: Framing) -> bool {
+    pub(super) fn begin(&self, fd: i32, session_id: u32, framing: Framing) -> bool {
         let Some(used) = self.use_soon() else { return false };
         let elsewhere = matches!(framing, Framing::Elsewhere);
         let inner = Inner {
             framing,
-            named: Named::Nothing,
+            declared: DeclaredLock::Nothing,
             wait: Wait::NONE,
             waiting: false,
             peeked: false,
@@ -227,20 +235,20 @@ impl Watch {
         self.left_alone.store(false, Ordering::Relaxed);
         self.set_channel(Channel::Socket);
         self.elsewhere.store(elsewhere, Ordering::Relaxed);
-        if let Some(place) = DESCRIPTOR_OF.get(user as usize) {
-            place.store(fd + 1, Ordering::Release);
+        if let Some(queue_state) = DESCRIPTOR_OF.get(session_id as usize) {
+            queue_state.store(fd + 1, Ordering::Release);
         }
-        self.user.store(user + 1, Ordering::Release);
+        self.session_id.store(session_id + 1, Ordering::Release);
         true
     }
 
-    /// Ends the connection and returns its user; of several callers one gets it.
+    /// Ends the connection and returns its session; of several callers one gets it.
     pub(super) fn end(&self) -> Option<u32> {
-        let user = self.user.swap(0, Ordering::AcqRel).checked_sub(1)?;
-        if let Some(place) = DESCRIPTOR_OF.get(user as usize) {
-            place.store(0, Ordering::Release);
+        let session_id = self.session_id.swap(0, Ordering::AcqRel).checked_sub(1)?;
+        if let Some(queue_state) = DESCRIPTOR_OF.get(session_id as usize) {
+            queue_state.store(0, Ordering::Release);
         }
-        Some(user)
+        Some(session_id)
     }
 
     /// Exclusive use; `None` if somebody is at it.
@@ -254,7 +262,8 @@ impl Watch {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Exclusive use; `None` if whoever is at it does not leave at once, as it does unless it is off its processor.
+    /// Exclusive use; `None` if whoever is at it does not leave at once, as it does unless it is
+    /// off its processor.
     pub(super) fn use_soon(&self) -> Option<Use<'_>> {
         self.try_use().or_else(|| {
             (0..SPINS).find_map(|_| {
@@ -264,7 +273,8 @@ impl Watch {
         })
     }
 
-    /// The same for somebody who cannot come again: waits until the other thread is back on a processor, but not for long.
+    /// The same for somebody who cannot come again: waits until the other thread is back on a
+    /// processor, but not for long.
     #[cold]
     pub(super) fn use_later(&self) -> Option<Use<'_>> {
         // Of such a connection, the other thread may wait for its turn.
@@ -272,7 +282,7 @@ impl Watch {
             return None;
         }
         let begun = clock::now();
-        while clock::now().since(begun) < PATIENCE {
+        while clock::now().since(begun) < TIMEOUT {
             // SAFETY: takes nothing.
             keeping_errno(|| unsafe { libc::sched_yield() });
             if let Some(used) = self.use_soon() {
@@ -301,7 +311,7 @@ impl Watch {
         self.set.store(set + 1, Ordering::Release);
     }
 
-    /// Begins another registration; the count is what [`Watch::undo_registration`] takes.
+    /// Begins another registration; the count is what [`LoopConnection::undo_registration`] takes.
     pub(super) fn next_registration(&self) -> (u32, bool) {
         let before = self.registrations.load(Ordering::Relaxed);
         let told = self.told.load(Ordering::Relaxed);
@@ -327,7 +337,8 @@ impl Watch {
         self.events() & libc::EPOLLONESHOT as u32 != 0 && self.told.load(Ordering::Acquire)
     }
 
-    /// The server is about to be told; `false` if a one-shot registration was told of already, by another thread.
+    /// The server is about to be told; `false` if a one-shot registration was told of already, by
+    /// another thread.
     pub(super) fn tell(&self) -> bool {
         let one_shot = self.events() & libc::EPOLLONESHOT as u32 != 0;
         !(one_shot && self.told.swap(true, Ordering::AcqRel))
@@ -337,12 +348,12 @@ impl Watch {
         self.tagged.load(Ordering::Acquire)
     }
 
-    pub(super) fn place(&self) -> Place {
-        Place::from_byte(self.place.load(Ordering::Relaxed))
+    pub(super) fn queue_state(&self) -> QueueState {
+        QueueState::from_byte(self.queue_state.load(Ordering::Relaxed))
     }
 
-    pub(super) fn set_place(&self, place: Place) {
-        self.place.store(place as u8, Ordering::Relaxed);
+    pub(super) fn set_queue_state(&self, queue_state: QueueState) {
+        self.queue_state.store(queue_state as u8, Ordering::Relaxed);
     }
 
     pub(super) fn is_elsewhere(&self) -> bool {
@@ -378,7 +389,7 @@ impl Watch {
         self.blocking.store(blocking, Ordering::Relaxed);
     }
 
-    pub(super) fn leave_alone(&self) {
+    pub(super) fn stop_following(&self) {
         self.left_alone.store(true, Ordering::Relaxed);
     }
 
@@ -390,7 +401,7 @@ impl Watch {
         self.ready.store(told, Ordering::Release);
     }
 
-    /// What the kernel told, as a mark for [`Watch::emptied`].
+    /// What the kernel told, as a mark for [`LoopConnection::emptied`].
     pub fn readiness(&self) -> u32 {
         self.ready.load(Ordering::Acquire)
     }
@@ -400,7 +411,8 @@ impl Watch {
         self.readiness() & 0xFFFF
     }
 
-    /// A read that began at the mark has taken all there was. Does nothing if the kernel told of more since.
+    /// A read that began at the mark has taken all there was. Does nothing if the kernel told of
+    /// more since.
     pub fn emptied(&self, mark: u32) {
         let hung_up = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
         if mark & 0xFFFF != 0 && mark & hung_up == 0 {
@@ -422,7 +434,7 @@ impl Watch {
 
 /// Exclusive use of an entry, until dropped.
 #[derive(Debug)]
-pub(super) struct Use<'a>(&'a Watch);
+pub(super) struct Use<'a>(&'a LoopConnection);
 
 impl Drop for Use<'_> {
     fn drop(&mut self) {
@@ -431,10 +443,10 @@ impl Drop for Use<'_> {
 }
 
 impl Use<'_> {
-    /// The inner part; `None` if there is no user (any more), for whom it was written.
+    /// The inner part; `None` if there is no session (any more), for whom it was written.
     pub(super) fn inner(&mut self) -> Option<&mut Inner> {
-        self.0.user()?;
-        // SAFETY: there is a user, so `begin` has written it; nobody else is inside.
+        self.0.session_id()?;
+        // SAFETY: there is a session, so `begin` has written it; nobody else is inside.
         Some(unsafe { (*self.0.inner.get()).assume_init_mut() })
     }
 }
@@ -445,11 +457,11 @@ mod tests {
 
     #[test]
     fn an_entry_is_used_by_one_at_a_time() {
-        let watch = find_or_make(70_001).unwrap();
-        let first = watch.try_use().unwrap();
-        assert!(watch.try_use().is_none());
-        assert!(watch.try_use().is_none(), "the refusal changed nothing");
+        let connection = find_or_make(70_001).unwrap();
+        let first = connection.try_use().unwrap();
+        assert!(connection.try_use().is_none());
+        assert!(connection.try_use().is_none(), "the refusal changed nothing");
         drop(first);
-        assert!(watch.try_use().is_some());
+        assert!(connection.try_use().is_some());
     }
 }

@@ -1,25 +1,34 @@
-//! Reads SQL text as it arrives and says what the statement may take, and whether it may pass the gate.
+//! Reads SQL text as it arrives and says what the statement may take, and whether it may pass the
+//! gate.
 //!
-//! Three modes, in this order, each entered at a position that depends on the text alone and never on its chunks:
+//! Three modes, in this order, each entered at a position that depends on the text alone and never
+//! on its chunks:
 //!
-//! 1. `Lead` skips white space and comments in front of the first keyword. No string can stand there, so comments are
-//!    really comments. An executable comment, or anything odd, makes the text *unsure*: every word may be a statement.
-//! 2. `Plain`, after a first keyword that takes nothing itself (SELECT, INSERT, …): only function names with `_l` in them
-//!    matter, and `;` if the client may send several statements. A vectorized search jumps from one to the next.
-//! 3. `Words`, for all other texts and after a `;`: word by word, without believing in quotes or comments, because a
-//!    wrong guess about them could hide a statement. A word counts as the start of a statement if what stands before it
-//!    could end one: `;`, the `/` of a comment's end, a line's end, the `!` of an executable comment, a label's `:`.
+//! 1. `Lead` skips white space and comments in front of the first keyword. No string can stand
+//!    there, so comments are really comments. An executable comment, or anything odd, makes the
+//!    text *unsure*: every word may be a statement.
+//! 2. `Plain`, after a first keyword that takes nothing itself (SELECT, INSERT, …): only function
+//!    names with `_l` in them matter, and `;` if the client may send several statements. A
+//!    vectorized search jumps from one to the next.
+//! 3. `Words`, for all other texts and after a `;`: word by word, without believing in quotes or
+//!    comments, because a wrong guess about them could hide a statement. A word counts as the start
+//!    of a statement if what stands before it could end one: `;`, the `/` of a comment's end, a
+//!    line's end, the `!` of an executable comment, a label's `:`.
 //!
-//! Example: `SELECT ';'; lock tables t read`: `Plain` up to the first `;`, then the words `lock`, after
-//! a `;`, and `tables`: takes LOCK TABLES. The `;` inside the string only made the scanner look sooner.
+//! Example: `SELECT ';'; lock tables t read`: `Plain` up to the first `;`, then the words `lock`,
+//! after a `;`, and `tables`: takes LOCK TABLES. The `;` inside the string only made the scanner
+//! look sooner.
 //!
-//! Work is bounded: 64 KiB in `Lead` and `Words`, 1 MiB in `Plain`. Longer texts count as taking something unknown, except
-//! INSERT, REPLACE, UPDATE and LOAD, whose bulk is data: of those the first 64 KiB count.
+//! Work is bounded: 64 KiB in `Lead` and `Words`, 1 MiB in `Plain`. Longer texts count as taking
+//! something unknown, except INSERT, REPLACE, UPDATE and LOAD, whose bulk is data: of those the
+//! first 64 KiB count.
 
 use super::command::RequestClass;
-use super::facts::Facts;
+use super::keywords::{
+    WORD_MAX, Word, classify, classify_common, find_candidate, is_space, is_word,
+};
+use super::lock_effects::LockEffects;
 use super::locks::Effect;
-use super::words::{WORD_MAX, Word, classify, classify_common, find_candidate, is_space, is_word};
 
 const WORDS_LIMIT: u32 = 64 << 10;
 const PLAIN_LIMIT: u32 = 1 << 20;
@@ -53,7 +62,7 @@ enum Lead {
 #[derive(Clone, Debug)]
 pub(super) struct Scan {
     mode: Mode,
-    facts: Facts,
+    facts: LockEffects,
     word: [u8; WORD_MAX],
     /// Above WORD_MAX: the word is too long to matter.
     word_len: u8,
@@ -67,7 +76,7 @@ impl Scan {
     pub(super) const fn new() -> Scan {
         Scan {
             mode: Mode::Lead(Lead::Blank),
-            facts: Facts::new(false),
+            facts: LockEffects::new(false),
             word: [0; WORD_MAX],
             word_len: 0,
             at: 0,
@@ -76,11 +85,13 @@ impl Scan {
         }
     }
 
-    /// Begins a text. `multi`: several statements may come; `attributes`: MySQL's query attributes precede it.
+    /// Begins a text. `multi`: several statements may come; `attributes`: MySQL's query attributes
+    /// precede it.
     pub(super) fn begin(&mut self, multi: bool, attributes: bool) {
-        // The buffers keep their bytes: their lengths say what is valid, and clearing 160 bytes per statement is not free.
+        // The buffers keep their bytes: their lengths say what is valid, and clearing 160 bytes per
+        // statement is not free.
         self.mode = if attributes { Mode::Attributes } else { Mode::Lead(Lead::Blank) };
-        self.facts = Facts::new(multi);
+        self.facts = LockEffects::new(multi);
         self.word_len = 0;
         self.at = 0;
         self.text_len = 0;
@@ -164,7 +175,8 @@ impl Scan {
         bytes.len()
     }
 
-    /// A shortcut past the first keyword if it is a common one and all of it is here; returns its length, else 0.
+    /// A shortcut past the first keyword if it is a common one and all of it is here; returns its
+    /// length, else 0.
     fn common_first_word(&mut self, bytes: &[u8]) -> usize {
         let Some(size) = bytes.iter().take(9).position(|byte| !is_word(*byte)) else {
             return 0;
@@ -332,7 +344,7 @@ impl Scan {
         self.facts.is_dynamic()
     }
 
-    /// What the complete text does; see [`Facts::effect`].
+    /// What the complete text does; see [`LockEffects::effect`].
     pub(super) fn effect(&self, dynamic: bool) -> Effect {
         self.facts.effect(dynamic, self.text.get(..usize::from(self.text_len)))
     }

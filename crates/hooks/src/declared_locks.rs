@@ -1,12 +1,12 @@
-//! Session locks that a profile's words name: routines of which no protocol tells that they lock.
+//! Session locks that a profile declares: routines of which no protocol tells that they lock.
 //!
-//! A text that mentions a word that acquires counts as holding from then on. It ends when a request
-//! that mentions a word that releases, and none that acquires, is answered, and on MariaDB with a reset
-//! of the session. The mention counts wherever it stands, in quotes too: holding too much costs a place for
-//! the idle limit, holding too little could stop the server. A word that is cut by the border of two
-//! receipts is not seen; the stall detector is for that.
+//! A text that mentions an acquiring routine counts as holding a lock from then on. The lock ends
+//! when a request is answered that mentions a releasing routine and no acquiring one, and on
+//! MariaDB with a reset of the session. A mention counts wherever it stands, in quotes too: holding
+//! too much costs a permit for the idle limit, holding too little could stop the server. A name
+//! that is cut by the border of two receipts is not seen; the stall detector handles that.
 //!
-//! None of this is on the path of a server whose profile has no such words.
+//! A server whose profile declares no locks pays nothing for this.
 
 use crate::process;
 use headworks_region::layout::Region;
@@ -16,7 +16,7 @@ const TEXT_MAX: usize = 64 << 10;
 
 /// What a connection holds by words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Named {
+pub enum DeclaredLock {
     /// Nothing.
     #[default]
     Nothing,
@@ -26,10 +26,10 @@ pub enum Named {
     Releasing,
 }
 
-impl Named {
+impl DeclaredLock {
     /// Looks at bytes of a request.
     pub fn look(&mut self, bytes: &[u8]) {
-        if process::has_words()
+        if process::has_declared_locks()
             && let Some(region) = process::region()
         {
             self.look_for(region, bytes);
@@ -39,32 +39,32 @@ impl Named {
     #[cold]
     fn look_for(&mut self, region: &Region, bytes: &[u8]) {
         let text = bytes.get(..TEXT_MAX).unwrap_or(bytes);
-        if region.words.acquire().any(|word| mentions(text, word.bytes())) {
-            *self = Named::Taken;
-        } else if *self == Named::Taken
-            && region.words.release().any(|word| mentions(text, word.bytes()))
+        if region.declared_locks.acquire().any(|word| mentions(text, word.bytes())) {
+            *self = DeclaredLock::Taken;
+        } else if *self == DeclaredLock::Taken
+            && region.declared_locks.release().any(|word| mentions(text, word.bytes()))
         {
-            *self = Named::Releasing;
+            *self = DeclaredLock::Releasing;
         }
     }
 
     /// The session was asked to forget everything.
     pub fn reset(&mut self) {
-        if *self == Named::Taken {
-            *self = Named::Releasing;
+        if *self == DeclaredLock::Taken {
+            *self = DeclaredLock::Releasing;
         }
     }
 
     /// The request was answered.
     pub fn answered(&mut self) {
-        if *self == Named::Releasing {
-            *self = Named::Nothing;
+        if *self == DeclaredLock::Releasing {
+            *self = DeclaredLock::Nothing;
         }
     }
 
     /// Whether a lock is held.
     pub fn held(self) -> bool {
-        self != Named::Nothing
+        self != DeclaredLock::Nothing
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn a_lock_is_held_until_its_release_is_answered() {
-        let mut named = Named::Taken;
+        let mut named = DeclaredLock::Taken;
         named.answered();
         assert!(named.held());
         named.reset();

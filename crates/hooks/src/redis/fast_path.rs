@@ -1,9 +1,10 @@
 //! Whole commands and answers, recognised at a glance.
 //!
-//! Nearly everything that a connection sends and gets is a command of known length, complete in the bytes at hand, with a
-//! name that means nothing to the gate, and an answer that is a string, a number or a list of these. The machines that
-//! can stop after any byte ([`super::requests`], [`super::replies`]) take several times as long for them, and in a long
-//! pipeline that time is all the gate costs. What is not recognised here is theirs.
+//! Nearly everything that a connection sends and gets is a command of known length, complete in the
+//! bytes at hand, with a name that means nothing to the gate, and an answer that is a string, a
+//! number or a list of these. The machines that can stop after any byte ([`super::requests`],
+//! [`super::replies`]) take several times as long for them, and in a long pipeline that time is all
+//! the gate costs. What is not recognised here is theirs.
 
 use super::command::{Kind, kind_of};
 
@@ -37,8 +38,9 @@ fn digit(byte: u8) -> Option<usize> {
 /// Words of a [`Shape`]: enough for a name and four arguments.
 const WORDS: usize = 8;
 
-/// The bytes of a command that say how it is cut and what it is, as words of eight bytes at their places. A pipeline is
-/// mostly commands that differ in nothing but their keys and values: these need no more than a few comparisons.
+/// The bytes of a command that say how it is cut and what it is, as words of eight bytes at their
+/// places. A pipeline is mostly commands that differ in nothing but their keys and values: these
+/// need no more than a few comparisons.
 struct Shape {
     /// Place, value and mask.
     words: [(usize, u64, u64); WORDS],
@@ -47,7 +49,8 @@ struct Shape {
 }
 
 impl Shape {
-    /// The shape of a plain command of at least eight bytes that is there in whole; `None` if it has too many arguments.
+    /// The shape of a plain command of at least eight bytes that is there in whole; `None` if it
+    /// has too many arguments.
     fn of(command: &[u8]) -> Option<Shape> {
         let length = command.len();
         let mut shape = Shape { words: [(0, 0, 0); WORDS], count: 0, length };
@@ -143,7 +146,8 @@ fn plain_command(bytes: &[u8]) -> Option<usize> {
     (at <= bytes.len()).then_some(at)
 }
 
-/// Length of the answer at the front, if it is a string, a number or a list of these, and there in whole.
+/// Length of the answer at the front, if it is a string, a number or a list of these, and there in
+/// whole.
 pub(super) fn simple_reply(bytes: &[u8]) -> Option<usize> {
     let (elements, mut end) = match *bytes.first()? {
         b'*' | b'~' => number(bytes, 1)?,

@@ -1,18 +1,20 @@
-//! Commands that arrive whole between two requests, as nearly all do: read at once, without copying.
+//! Commands that arrive whole between two requests, as nearly all do: read at once, without
+//! copying.
 //!
-//! Only what is certain at a glance is taken here. Everything else goes through the general machine, which this
-//! module must agree with: tests compare the two.
+//! Only what is certain at a glance is taken here. Everything else goes through the general
+//! machine, which this module must agree with: tests compare the two.
 
 use super::Session;
 use crate::mysql::answer::Expect;
 use crate::mysql::command::{Command, Request, RequestClass};
-use crate::mysql::glance;
+use crate::mysql::fast_path;
 use crate::mysql::locks::Effect;
 use crate::mysql::pending::Entry;
 use crate::mysql::protocol::FULL_PACKET;
 
 impl Session {
-    /// Takes a packet that is a whole command; `None`, with nothing changed, if it needs a closer look.
+    /// Takes a packet that is a whole command; `None`, with nothing changed, if it needs a closer
+    /// look.
     pub(super) fn whole_command(&mut self, header: [u8; 4], payload: &[u8]) -> Option<Request> {
         let len = u32::from_le_bytes(header);
         // With the sequence number 0 the header is the length.
@@ -23,7 +25,7 @@ impl Session {
         let command = Command(byte);
         let (expect, effect, class) = match command {
             Command::QUERY if !self.query_attributes => {
-                (Expect::Results, glance::effect(body, self.multi)?, RequestClass::Gated)
+                (Expect::Results, fast_path::effect(body, self.multi)?, RequestClass::Gated)
             }
             Command::STMT_EXECUTE => {
                 let takes = self.locks.execution(u32::from_le_bytes(*body.first_chunk()?));

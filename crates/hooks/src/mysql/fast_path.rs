@@ -1,13 +1,14 @@
-//! What a complete text does, for the texts that show it at a glance: one comparison for the first keyword and one
-//! search of eight bytes at a time. They are most of what a server is asked, and none of their bytes is copied.
+//! What a complete text does, for the texts that show it at a glance: one comparison for the first
+//! keyword and one search of eight bytes at a time. They are most of what a server is asked, and
+//! none of their bytes is copied.
 //!
-//! Anything that could take a lock, pass the gate, or hold several statements is left to `scan`, whose verdict on the
-//! others is the same: no effect, and gated.
+//! Anything that could take a lock, pass the gate, or hold several statements is left to `lexer`,
+//! whose verdict on the others is the same: no effect, and gated.
 
+use super::keywords::{find_candidate, is_word};
 use super::locks::{Effect, NO_NAME, Op, Takes};
-use super::words::{find_candidate, is_word};
 
-/// Longest text, in bytes; `scan` ends its search in some texts here.
+/// Longest text, in bytes; `lexer` ends its search in some texts here.
 const TEXT_MAX: usize = 64 << 10;
 
 /// A keyword of up to 8 letters as the low bytes of a number.
@@ -24,7 +25,8 @@ const fn low_bytes(count: u32) -> u64 {
     u64::MAX >> (64 - 8 * count)
 }
 
-/// The length of the keyword at the start of `text` if it is one after which only function names and `;` matter.
+/// The length of the keyword at the start of `text` if it is one after which only function names
+/// and `;` matter.
 fn common_keyword(text: &[u8]) -> Option<usize> {
     const SELECT: u64 = packed(b"select");
     const INSERT: u64 = packed(b"insert");
@@ -49,7 +51,8 @@ fn common_keyword(text: &[u8]) -> Option<usize> {
     text.get(size).is_none_or(|&byte| !is_word(byte)).then_some(size)
 }
 
-/// The effect of a gated text; `None` if it needs a closer look. `multi`: it may hold several statements.
+/// The effect of a gated text; `None` if it needs a closer look. `multi`: it may hold several
+/// statements.
 pub(super) fn effect(text: &[u8], multi: bool) -> Option<Effect> {
     let Some(size) = common_keyword(text) else { return begins(text) };
     let rest = text.get(size..)?;
@@ -68,7 +71,7 @@ fn begins(text: &[u8]) -> Option<Effect> {
 mod tests {
     use super::*;
     use crate::mysql::command::RequestClass;
-    use crate::mysql::scan::Scan;
+    use crate::mysql::lexer::Scan;
     use proptest::prelude::*;
     use proptest::sample::select;
 

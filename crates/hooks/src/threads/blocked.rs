@@ -9,7 +9,7 @@
 use crate::process;
 use core::sync::atomic::{AtomicBool, Ordering};
 use headworks_region::layout::Region;
-use headworks_region::user::UserSlot;
+use headworks_region::session::SessionSlot;
 use headworks_region::{Pause, State, clock, thread};
 
 /// The server says what its threads wait for: sleeps on conditions tell nothing more.
@@ -21,14 +21,14 @@ pub(crate) fn server_tells() {
 }
 
 /// This thread serves a request of this session from here on, or of none.
-pub(crate) fn serves(user: Option<u32>) {
-    thread::with(|words| words.serving.set(user.map_or(0, |user| user + 1)));
+pub(crate) fn serves(session_id: Option<u32>) {
+    thread::with(|words| words.serving.set(session_id.map_or(0, |session_id| session_id + 1)));
 }
 
-fn served() -> Option<(&'static Region, u32, &'static UserSlot)> {
-    let user = thread::with(|words| words.serving.get()).checked_sub(1)?;
+fn served() -> Option<(&'static Region, u32, &'static SessionSlot)> {
+    let session_id = thread::with(|words| words.serving.get()).checked_sub(1)?;
     let region = process::region()?;
-    Some((region, user, region.user(user)?))
+    Some((region, session_id, region.session(session_id)?))
 }
 
 /// Whether this thread serves a request and its server does not say what it waits for. Nothing
@@ -39,30 +39,30 @@ pub fn may_block() -> bool {
 
 /// The request that this thread serves is blocked.
 pub fn begin_wait(why: Pause) {
-    if let Some((region, user, _)) = served() {
-        region.block(user, why);
+    if let Some((region, session_id, _)) = served() {
+        region.block(session_id, why);
     }
 }
 
 /// It goes on.
 pub fn end_wait() {
-    if let Some((region, user, _)) = served() {
-        region.unblock(user);
+    if let Some((region, session_id, _)) = served() {
+        region.unblock(session_id);
     }
 }
 
 /// An operation failed: whom this thread serves, if anybody, passes from here on.
 pub(crate) fn abandon() {
-    if let Some((region, user, _)) = served() {
-        region.leave(user);
-        region.leave_alone(user);
+    if let Some((region, session_id, _)) = served() {
+        region.leave(session_id);
+        region.stop_following(session_id);
     }
 }
 
 /// The thread is about to sleep on a condition.
 pub fn falls_asleep() {
     if let Some((_, _, slot)) = served()
-        && slot.state() == State::Inside
+        && slot.state() == State::Running
     {
         slot.falls_asleep(clock::now());
     }
@@ -70,11 +70,11 @@ pub fn falls_asleep() {
 
 /// It goes on.
 pub fn wakes_up() {
-    if let Some((region, user, slot)) = served()
+    if let Some((region, session_id, slot)) = served()
         && slot.pause() == Pause::Asleep
     {
         if slot.state() == State::Lent {
-            region.unblock(user);
+            region.unblock(session_id);
         } else {
             // It was storage, or not for long.
             slot.end_pause();

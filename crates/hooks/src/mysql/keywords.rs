@@ -9,7 +9,8 @@ pub(super) enum Word {
     /// No word was read.
     None,
     Other,
-    /// The first word of a statement that changes many rows and takes no session lock: INSERT, REPLACE, UPDATE, LOAD.
+    /// The first word of a statement that changes many rows and takes no session lock: INSERT,
+    /// REPLACE, UPDATE, LOAD.
     Write,
     /// The first word of any other statement that takes no session lock by itself.
     Plain,
@@ -50,8 +51,8 @@ pub(super) enum Word {
     LockService,
 }
 
-/// Whether a byte is part of a word. Bytes above 0x7F are not: some character sets have white space there,
-/// and cutting a word at them can only find lock words that the server would not.
+/// Whether a byte is part of a word. Bytes above 0x7F are not: some character sets have white space
+/// there, and cutting a word at them can only find lock words that the server would not.
 pub(crate) const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
 }
@@ -61,7 +62,8 @@ pub(crate) const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0B | 0x0C | 0)
 }
 
-/// The meaning of a word in lower case. Leading digits are ignored: the server reads `/*!50000LOCK` as version and LOCK.
+/// The meaning of a word in lower case. Leading digits are ignored: the server reads `/*!50000LOCK`
+/// as version and LOCK.
 pub(super) fn classify(word: &[u8]) -> Word {
     let digits = word.iter().take_while(|byte| byte.is_ascii_digit()).count();
     match word.get(digits..).unwrap_or(&[]) {
@@ -110,10 +112,11 @@ pub(super) fn classify(word: &[u8]) -> Word {
     }
 }
 
-/// The meaning of the commonest first words, given as they stand in the text; `None` for all others.
+/// The meaning of the commonest first words, given as they stand in the text; `None` for all
+/// others.
 ///
-/// Packed into a register they need no buffer: bytes stored one by one and read back as a whole stall the processor for
-/// longer than all the rest of the scan takes.
+/// Packed into a register they need no buffer: bytes stored one by one and read back as a whole
+/// stall the processor for longer than all the rest of the scan takes.
 pub(super) fn classify_common(word: &[u8]) -> Option<Word> {
     const fn packed(word: &[u8]) -> u64 {
         let (mut value, mut at) = (0, 0);
@@ -130,8 +133,9 @@ pub(super) fn classify_common(word: &[u8]) -> Option<Word> {
     const DELETE: u64 = packed(b"delete");
     const COMMIT: u64 = packed(b"commit");
     const ROLLBACK: u64 = packed(b"rollback");
-    // A word that is too long or has other characters cannot come out as one of these: `|` maps to a lower-case
-    // letter only its upper case, and the word characters have no other byte in that range.
+    // A word that is too long or has other characters cannot come out as one of these: `|` maps to
+    // a lower-case letter only its upper case, and the word characters have no other byte in that
+    // range.
     if word.len() > 8 {
         return None;
     }
@@ -145,7 +149,8 @@ pub(super) fn classify_common(word: &[u8]) -> Option<Word> {
     }
 }
 
-/// The first position of `_` followed by `l` (every function that takes or frees a named lock has it), or of `;` if asked for.
+/// The first position of `_` followed by `l` (every function that takes or frees a named lock has
+/// it), or of `;` if asked for.
 ///
 /// Eight bytes at a time: a few nanoseconds for an ordinary statement.
 pub(crate) fn find_candidate(bytes: &[u8], semicolons: bool) -> Option<usize> {
@@ -163,7 +168,8 @@ pub(crate) fn find_candidate(bytes: &[u8], semicolons: bool) -> Option<usize> {
 
 const BLOCK: usize = size_of::<u64>();
 
-/// Whether one of the positions of a block from `at` on is a candidate; the byte after them must exist.
+/// Whether one of the positions of a block from `at` on is a candidate; the byte after them must
+/// exist.
 fn block_has_candidate(bytes: &[u8], at: usize, semicolons: bool) -> bool {
     const fn each(byte: u8) -> u64 {
         u64::from_ne_bytes([byte; BLOCK])

@@ -1,11 +1,11 @@
-//! The operations behind the hooks of a server that serves each connection by a thread.
+//! Operations behind the hooks of a server that serves each connection by a thread.
 //!
-//! The life of a request, as the hooks see it: `recv` returns its first bytes ([`received`]): it
-//! may have to wait here. The server works and answers by `send` ([`sent`]). It comes back to
-//! `recv` for the next request ([`about_to_receive`]): the last one is over, and unless a
-//! transaction or lock is open, so is the turn. There is nothing to read yet, and it sleeps in
-//! `poll` ([`about_to_sleep`]): a token that it keeps, because of a transaction, is lent out when
-//! the sleep gets long ([`slept`]). Or it sleeps in `recv` itself ([`about_to_block`]).
+//! The life of a request: `recv` returns its first bytes ([`received`]), and here it may be queued.
+//! The server works and answers by `send` ([`sent`]). It comes back to `recv` for the next request
+//! ([`about_to_receive`]): the last one is over. So is the turn, unless a transaction or a lock is
+//! open. If nothing is there to read, the thread sleeps in `poll` ([`about_to_sleep`]): a permit
+//! that it keeps for a transaction is lent when the sleep gets long ([`slept`]). Or it sleeps in
+//! `recv` itself ([`about_to_block`]).
 
 pub mod blocked;
 mod blocking;
@@ -16,7 +16,7 @@ pub use blocking::{about_to_block, blocked_for_nothing, may_block};
 
 use crate::conn::{self, Conn, Framing, Use, Work};
 use crate::generic;
-use crate::identity::{apply_identity, judge};
+use crate::identity::{apply_identity, assign_class};
 use crate::mysql::{ClientEvent, Command, Opaque, PassReason as Statement, RequestClass};
 use crate::peer::peer_of;
 use crate::tls::Channel;
@@ -29,15 +29,15 @@ use headworks_policy::counterfactual::ObservedTurn;
 use headworks_region::control::Mode;
 use headworks_region::layout::{Counter, Region};
 use headworks_region::lock::thread_id;
-use headworks_region::user::{Encryption, State, UserSlot};
+use headworks_region::session::{Encryption, SessionSlot, State};
 use headworks_region::{Entered, PassReason, Pause, Protocol, clock};
 
 /// A connection that the gate follows, with all that an operation needs.
 struct Followed {
     region: &'static Region,
     conn: &'static Conn,
-    user: u32,
-    slot: &'static UserSlot,
+    session_id: u32,
+    slot: &'static SessionSlot,
 }
 
 fn follow(conn: &'static Conn) -> Option<Followed> {
@@ -46,9 +46,9 @@ fn follow(conn: &'static Conn) -> Option<Followed> {
 
 /// As [`follow`], also for a connection on which an operation failed.
 fn owner(conn: &'static Conn) -> Option<Followed> {
-    let user = conn.user()?;
+    let session_id = conn.session_id()?;
     let region = process::region()?;
-    Some(Followed { region, conn, user, slot: region.user(user)? })
+    Some(Followed { region, conn, session_id, slot: region.session(session_id)? })
 }
 
 impl Followed {
@@ -60,7 +60,7 @@ impl Followed {
 
     fn mine(&self, used: Option<Use<'static>>) -> Option<Use<'static>> {
         match used {
-            Some(inner) if inner.user == Some(self.user) => Some(inner),
+            Some(inner) if inner.session_id == Some(self.session_id) => Some(inner),
             Some(_) => None,
             None => {
                 self.region.count(Counter::ConcurrentUse);
@@ -86,32 +86,32 @@ pub fn accepted(fd: i32) {
         region.count(Counter::FdTooLarge);
         return;
     };
-    // A predecessor whose end we did not see: its descriptor was closed by other means.
-    conn.end(|user| region.unregister(user));
+    // An earlier connection whose end the hooks did not see: its descriptor was closed by other
+    // means.
+    conn.end(|session_id| region.unregister(session_id));
     let Some(peer) = peer_of(fd) else { return };
     let Some(mut inner) = conn.try_use() else {
         region.count(Counter::ConcurrentUse);
         return;
     };
-    let Some(user) = region.register(process::own_pid(), clock::now()) else { return };
-    if let Some(slot) = region.user(user) {
+    let Some(session_id) = region.register(process::own_pid(), clock::now()) else { return };
+    if let Some(slot) = region.session(session_id) {
         slot.address.set(peer.address());
         slot.local_port.store(peer.local_port, Ordering::Relaxed);
     }
-    inner.begin(user);
+    inner.begin(session_id);
     inner.traffic = Traffic::of(fd);
     if region.protocol() == Protocol::Generic {
         inner.framing = Framing::Generic;
         inner.note_channel();
         drop(inner);
-        // Nobody will say who the client is: its address is all that rules can see.
-        judge(region, user);
+        // The protocol does not tell who the client is: rules see only its address.
+        assign_class(region, session_id);
     }
 }
 
-/// The server is about to read. If that means that a request is over, it is accounted for, and a
-/// turn that is over with it gives its token back before anything else happens. Only needed while
-/// [`Conn::work`] says that there is work.
+/// The server is about to read. If a request is over with that, it is recorded; if its turn is over
+/// too, the permit is given back first. Only needed while [`Conn::work`] says that there is work.
 #[inline(never)] // so that the hook itself stays small: it has less to save and restore
 pub fn about_to_receive(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
@@ -125,13 +125,13 @@ fn request_is_over(it: &Followed, mut inner: Use<'_>) {
     let work = it.conn.work();
     it.conn.set_work(Work::None);
     blocked::serves(None);
-    inner.named.answered();
+    inner.declared.answered();
     let holding = inner.holding();
     it.slot.holding.store(u32::from(holding.bits()), Ordering::Relaxed);
     let mut quota_left = false;
     let now = clock::now();
     if work == Work::Admitted {
-        it.region.record(it.user, it.slot, inner.wait, (inner.admitted, now), 1);
+        it.region.record(it.session_id, it.slot, inner.wait, (inner.admitted, now), 1);
         quota_left = it.region.spend(it.slot);
     }
     if !holding.is_empty() {
@@ -144,10 +144,10 @@ fn request_is_over(it: &Followed, mut inner: Use<'_>) {
 fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
     it.slot.served.turn_ended();
     if it.region.control.mode() != Mode::Enforce {
-        note_turn(it.region, it.user, now);
+        note_turn(it.region, it.session_id, now);
     }
     let anticipating = quota_left
-        && it.slot.state() == State::Inside
+        && it.slot.state() == State::Running
         && it.region.pending() > 0
         // A thread of a pool does not come back to read.
         && !it.region.pooled();
@@ -157,8 +157,8 @@ fn end_turn(it: &Followed, now: Nanos, quota_left: bool) {
     }
 }
 
-/// A server with a pool of threads is about to wait for the connection's next request. Who it is has to be known before
-/// that is read: it is held before, too.
+/// A server with a pool of threads is about to wait for the connection's next request. The client's
+/// identity has to be known before that request is read: it may be queued before, too.
 pub fn about_to_wait(conn: &'static Conn) {
     if conn.work() != Work::None {
         about_to_receive(conn);
@@ -166,7 +166,7 @@ pub fn about_to_wait(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let Some(mut inner) = it.exclusive() else { return };
     if inner.session.opaque().is_some() || inner.session.replication() {
-        leave_alone(&it, &mut inner);
+        stop_following(&it, &mut inner);
         return;
     }
     let identity = inner.session.identity().map(|_| inner.session.identity_number());
@@ -175,12 +175,12 @@ pub fn about_to_wait(conn: &'static Conn) {
     }
 }
 
-/// For the replay of what was not enforced.
+/// For the replay of a dry run.
 #[cold]
-pub(crate) fn note_turn(region: &Region, user: u32, now: Nanos) {
-    let Some(slot) = region.user(user) else { return };
+pub(crate) fn note_turn(region: &Region, session_id: u32, now: Nanos) {
+    let Some(slot) = region.session(session_id) else { return };
     region.ring.push(&ObservedTurn {
-        user,
+        session: session_id,
         class: slot.class.load(Ordering::Relaxed),
         arrived: Nanos(slot.turn_arrived_ns.load(Ordering::Relaxed)),
         ended: now,
@@ -189,13 +189,13 @@ pub(crate) fn note_turn(region: &Region, user: u32, now: Nanos) {
     });
 }
 
-/// Gives back whatever place the user has.
+/// Gives back the session's permit, if it has one.
 fn leave(it: &Followed) {
     it.conn.set_lendable(false);
-    it.region.leave(it.user);
+    it.region.leave(it.session_id);
 }
 
-/// `recv` returned these bytes. May hold the calling thread until its turn comes.
+/// `recv` returned these bytes. May put the calling thread to sleep until the request is admitted.
 #[inline(never)]
 pub fn received(conn: &'static Conn, bytes: &[u8]) {
     let Some(it) = follow(conn) else { return };
@@ -207,42 +207,42 @@ pub fn received(conn: &'static Conn, bytes: &[u8]) {
     }
 }
 
-/// Bytes of the protocol from the client, from wherever they come.
+/// Bytes of the protocol from the client, from the socket or from TLS.
 fn speak(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
     let event = match inner.take_header() {
         Some(header) => inner.session.client_packet(header, bytes),
         None => inner.session.client_bytes(bytes),
     };
     if inner.session.opaque().is_some() || inner.session.replication() {
-        leave_alone(it, &mut inner);
+        stop_following(it, &mut inner);
         return;
     }
-    // Also after a COM_CHANGE_USER, once the server has agreed to it: somebody else from there on.
+    // Also after a COM_CHANGE_USER that the server has accepted: another account from there on.
     let identity = inner.session.identity().map(|_| inner.session.identity_number());
     if identity.is_some() && inner.classified != identity {
         classify(it, &mut inner);
     }
     match event {
         ClientEvent::Request(request) => {
-            inner.named.look(bytes);
+            inner.declared.look(bytes);
             if matches!(request.command, Command::RESET_CONNECTION | Command::CHANGE_USER) {
-                inner.named.reset();
+                inner.declared.reset();
             }
             begin_request(it, inner, request.class);
         }
-        ClientEvent::None if it.conn.work() != Work::None => inner.named.look(bytes),
+        ClientEvent::None if it.conn.work() != Work::None => inner.declared.look(bytes),
         ClientEvent::None => {}
     }
 }
 
-/// Bytes of a connection that does not speak MySQL's protocol in the open.
+/// Bytes of a connection that does not speak MySQL's protocol in plain text.
 #[cold]
 fn received_otherwise(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
     match inner.channel {
         // The TLS library reads them.
         Channel::Library => return,
         Channel::Awaited => {
-            // Nobody has told of a TLS library: it is part of the server.
+            // No TLS library was called: it is part of the server.
             inner.channel = Channel::Socket;
             inner.framing = Framing::Generic;
             inner.generic = generic::Session::of_records();
@@ -260,13 +260,13 @@ fn receive_generic(it: &Followed, mut inner: Use<'_>, bytes: &[u8]) {
     let begins = inner.generic.client_bytes(bytes);
     unseen::read(it, &mut inner, begins);
     if begins || it.conn.work() != Work::None {
-        inner.named.look(bytes);
+        inner.declared.look(bytes);
     }
     if !begins {
         return;
     }
     let generation = it.slot.generation.load(Ordering::Relaxed);
-    if shared::seen(it.region, it.user, generation) {
+    if shared::seen(it.region, it.session_id, generation) {
         it.conn.set_work(Work::Passed);
         it.slot.served.was_passed();
         it.slot.pass_reason.store(PassReason::SharedThread as u32, Ordering::Relaxed);
@@ -292,7 +292,8 @@ pub(crate) fn tls_begins(conn: &'static Conn) {
     it.slot.encryption.store(Encryption::Read as u32, Ordering::Relaxed);
 }
 
-/// The TLS library returned these bytes. May hold the calling thread until its turn comes.
+/// The TLS library returned these bytes. May put the calling thread to sleep until the request is
+/// admitted.
 pub fn received_inside_tls(conn: &'static Conn, bytes: &[u8]) {
     let Some(it) = follow(conn) else { return };
     let Some(inner) = it.mine(conn.try_use_before_header()) else { return };
@@ -314,7 +315,7 @@ pub fn sent_inside_tls(conn: &'static Conn, bytes: &[u8]) {
     }
 }
 
-/// `recv` found nothing to read. Only needed while [`Conn::anticipating`]: the user's token was
+/// `recv` found nothing to read. Only needed while [`Conn::anticipating`]: the session's permit was
 /// kept for its next request.
 pub fn found_nothing(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
@@ -325,7 +326,7 @@ pub fn found_nothing(conn: &'static Conn) {
     }
 }
 
-/// `recv` said that the connection is over.
+/// `recv` reported the end of the connection.
 pub fn hung_up(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let Some(_inner) = it.exclusive() else { return };
@@ -347,8 +348,8 @@ pub fn sent(conn: &'static Conn, bytes: &[u8]) {
     }
 }
 
-/// The kernel took this many bytes for the client that never were in the server's memory: of a
-/// file, or of a pipe.
+/// The kernel sent this many bytes to the client that never were in the server's memory: of a file,
+/// or of a pipe.
 #[cold]
 pub fn sent_unread(conn: &'static Conn, count: usize) {
     let Some(it) = follow(conn) else { return };
@@ -358,20 +359,20 @@ pub fn sent_unread(conn: &'static Conn, count: usize) {
     };
     match (inner.channel, inner.framing) {
         (Channel::Socket, Framing::Generic) => unseen::wrote(&it, inner, count),
-        // What it says cannot be followed any more.
+        // It cannot be followed any more.
         (Channel::Socket, Framing::MySql) => never_hold(&it, &mut inner, Counter::OpaqueUnknown),
         _ => {}
     }
 }
 
-/// The server is about to sleep until the connection is ready. If its user holds a token
-/// meanwhile, says how long it may sleep before [`slept`] is to be called. Nothing but loads.
+/// The server is about to sleep until the connection is ready. If its session holds a permit,
+/// returns how long it may sleep before [`slept`] is to be called. Nothing but loads.
 pub fn about_to_sleep(conn: &'static Conn) -> Option<Nanos> {
     if !conn.lendable() {
         return None;
     }
     let it = follow(conn)?;
-    if !matches!(it.slot.state(), State::Inside | State::Overdraft) {
+    if !matches!(it.slot.state(), State::Running | State::Owed) {
         return None;
     }
     Some(if conn.anticipating() {
@@ -383,42 +384,42 @@ pub fn about_to_sleep(conn: &'static Conn) -> Option<Nanos> {
     })
 }
 
-/// The sleep got long: what is held is given to others.
+/// The sleep got long: lends the permit.
 pub fn slept(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let Some(_inner) = it.exclusive() else { return };
     conn.set_lendable(false);
     if conn.anticipating() {
         conn.set_anticipating(false);
-        it.region.leave(it.user);
+        it.region.leave(it.session_id);
     } else {
         let thinks = conn.work() == Work::None;
-        it.region.lend(it.user, if thinks { Pause::Thinking } else { Pause::Client });
+        it.region.lend(it.session_id, if thinks { Pause::Thinking } else { Pause::Client });
     }
 }
 
 /// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at
-/// once, so its user is inside again.
+/// once, so its session runs again.
 pub fn woke(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     let Some(inner) = it.exclusive() else { return };
     if conn.work() != Work::None && !inner.at_boundary() && it.slot.state() == State::Lent {
         conn.set_lendable(true);
-        it.region.unblock(it.user);
+        it.region.unblock(it.session_id);
     }
 }
 
-/// The socket `fd` is about to be shut down for reading, by whichever thread.
+/// A thread is about to shut the socket `fd` down for reading.
 pub fn shutting_down(fd: i32) {
     let Some(it) = conn::find(fd).and_then(owner) else { return };
     if process::is_attached_process() {
-        it.region.cancel(it.user);
+        it.region.cancel(it.session_id);
     } else {
         it.region.count(Counter::Foreign);
     }
 }
 
-/// The connection is about to be closed, by whichever thread.
+/// A thread is about to close the connection.
 pub fn closing(conn: &'static Conn) {
     let Some(it) = owner(conn) else { return };
     if !process::is_attached_process() {
@@ -426,18 +427,18 @@ pub fn closing(conn: &'static Conn) {
         return;
     }
     unseen::closing(&it);
-    // Its thread may wait in the gate: it must not any longer.
-    it.region.cancel(it.user);
+    // Its thread may be queued, and must not be any longer.
+    it.region.cancel(it.session_id);
     blocked::serves(None);
-    it.conn.end(|user| it.region.unregister(user));
+    it.conn.end(|session_id| it.region.unregister(session_id));
 }
 
-/// An operation on the connection failed: it passes from here on, and nothing of it is looked at.
+/// An operation on the connection failed: it bypasses the gate from here on, and is not followed.
 pub(crate) fn abandon(conn: &'static Conn) {
     let Some(it) = follow(conn) else { return };
     conn.abandon();
-    it.region.leave(it.user);
-    it.region.leave_alone(it.user);
+    it.region.leave(it.session_id);
+    it.region.stop_following(it.session_id);
 }
 
 fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
@@ -458,21 +459,22 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
             let pooled = it.region.pooled();
             let waited = if pooled { it.conn.take_waited() } else { Nanos(0) };
             slot.arrived_ns.store(now.since(waited).0, Ordering::Relaxed);
-            // Threads of a pool end while those whom they served go on.
+            // Threads of a pool end while the sessions that they served go on.
             slot.thread.store(if pooled { 0 } else { thread_id() }, Ordering::Relaxed);
             it.conn.set_work(Work::Admitted);
             it.conn.set_lendable(true);
-            blocked::serves(Some(it.user));
+            blocked::serves(Some(it.session_id));
             it.region.end_gap(slot, now);
             inner.wait = waited;
             inner.admitted = now;
             match slot.state() {
-                State::Inside | State::Overdraft | State::Long => {}
+                State::Running | State::Owed | State::Long => {}
                 State::Passing => slot.served.was_passed(),
-                State::Lent => it.region.reenter(it.user),
-                _ if !inner.holding().is_empty() => it.region.reenter(it.user),
-                // Its thread serves others, too, and read this without having been told to: it must not be held.
-                _ if pooled => it.region.reenter(it.user),
+                State::Lent => it.region.reenter(it.session_id),
+                _ if !inner.holding().is_empty() => it.region.reenter(it.session_id),
+                // Its thread serves others, too, and read this without an event: it must not be
+                // queued.
+                _ if pooled => it.region.reenter(it.session_id),
                 _ => {
                     slot.turn_arrived_ns.store(now.0, Ordering::Relaxed);
                     hold(it, &mut inner, now);
@@ -484,10 +486,10 @@ fn begin_request(it: &Followed, mut inner: Use<'_>, class: RequestClass) {
     }
 }
 
-/// Waits for the user's turn. Whoever shuts the socket down or closes it meanwhile only needs the
-/// region to release this thread, and leaves the rest to it.
+/// Waits until the session is admitted. A thread that shuts the socket down or closes it meanwhile
+/// only has the region release this thread, and leaves the rest to it.
 fn hold(it: &Followed, inner: &mut Use<'_>, arrived: Nanos) {
-    let entered = it.region.enter(it.user, arrived);
+    let entered = it.region.enter(it.session_id, arrived);
     let admitted = if entered == Entered::AtOnce { arrived } else { clock::now() };
     it.slot.admitted_ns.store(admitted.0, Ordering::Relaxed);
     inner.wait = admitted.since(arrived);
@@ -498,12 +500,12 @@ fn hold(it: &Followed, inner: &mut Use<'_>, arrived: Nanos) {
 fn classify(it: &Followed, inner: &mut Use<'_>) {
     inner.classified = Some(inner.session.identity_number());
     if let Some(identity) = inner.session.identity() {
-        apply_identity(it.region, it.user, identity);
+        apply_identity(it.region, it.session_id, identity);
     }
 }
 
 #[cold]
-fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
+fn stop_following(it: &Followed, inner: &mut Use<'_>) {
     crate::locks::serves_clients();
     if inner.left_alone {
         return;
@@ -521,12 +523,12 @@ fn leave_alone(it: &Followed, inner: &mut Use<'_>) {
     never_hold(it, inner, counter);
 }
 
-/// The connection passes from here on, and this counter says why.
+/// The connection bypasses the gate from here on. The counter says why.
 #[cold]
 fn never_hold(it: &Followed, inner: &mut Use<'_>, counter: Counter) {
     inner.left_alone = true;
     it.conn.set_work(Work::None);
     it.conn.set_lendable(false);
     it.region.count(counter);
-    it.region.leave_alone(it.user);
+    it.region.stop_following(it.session_id);
 }

@@ -1,4 +1,5 @@
-//! Servers whose reads wait by themselves: on a socket that blocks, nobody says that there is nothing to read.
+//! Servers whose reads wait by themselves: on a socket that blocks, nobody says that there is
+//! nothing to read.
 
 use super::{follow, leave, unseen};
 use crate::conn::{Conn, Work};
@@ -8,8 +9,9 @@ pub fn may_block(conn: &Conn) -> bool {
     conn.anticipating() || (conn.work() != Work::None && conn.is_generic())
 }
 
-/// The server is about to read from `fd` by a call that may wait for as long as the client thinks. A place that was kept for
-/// the next request is given back first. That costs its user little: what it did not use of its turn is not charged.
+/// The server is about to read from `fd` by a call that may wait for as long as the client thinks.
+/// A permit that was kept for the next request is given back first. That costs its session little:
+/// what it did not use of its turn is not charged.
 #[cold]
 pub fn about_to_block(conn: &'static Conn, fd: i32) {
     let Some(it) = follow(conn) else { return };

@@ -1,35 +1,37 @@
-//! One slot for each user: what it does, what it holds, what it has been served.
+//! One slot for each session: its state, what it holds, and what it was served.
 //!
-//! A slot is written by the one thread that serves the connection. Others write only `state` and
-//! `token` (the granter of a token, the daemon that lends a dead thread's place), `closing` (who
-//! shuts a socket down), `class` and `flags` (a reload). Counters have a single writer, so they are
-//! plain loads and stores.
+//! The thread that serves the connection writes its slot. Other threads write only `state` and
+//! `permit` (a granter, the daemon that lends a dead thread's permit), `closing` (whoever shuts the
+//! socket down), `class` and `flags` (a reload). Counters have a single writer, so plain loads and
+//! stores do.
 
 use crate::text::SharedText;
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 use headworks_policy::Nanos;
 
-/// What a user is doing.
+/// What a session is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
-    /// The slot is nobody's.
+    /// The slot is not in use.
     Free = 0,
-    /// Connected and outside: its client has not sent a request.
+    /// Connected; its client has not sent a request.
     Idle = 1,
-    /// Its request waits for a token. The slot's futex word has this value meanwhile.
-    Waiting = 2,
-    /// Inside, with a token, or counted as if it had one while the gate only observes.
-    Inside = 3,
-    /// Inside without a token, because it owns a transaction and no token was free.
-    Overdraft = 4,
-    /// Inside without a token and without being owed one: it was let pass.
+    /// Its request is queued. The slot's futex word has this value meanwhile.
+    Queued = 2,
+    /// It runs and has a permit, or counts as if it had one while the gate only observes.
+    Running = 3,
+    /// It runs without a permit and is owed the next one: it owns a transaction and none was free,
+    /// or it was admitted beyond P.
+    Owed = 4,
+    /// It runs without a permit and is owed none: it passed.
     Passing = 5,
-    /// It is blocked, or its client thinks inside a transaction, and its token is lent out: see [`Pause`].
+    /// It is blocked, or its client thinks inside a transaction, and its permit is lent: see
+    /// [`Pause`].
     Lent = 6,
-    /// Its socket was shut down while it waited.
+    /// Its socket was shut down while it was queued.
     Cancelled = 7,
-    /// Inside without a token and without being owed one: it runs for many times the usual length.
+    /// It has run for many times the usual length, without a permit, and is owed none.
     Long = 8,
 }
 
@@ -38,9 +40,9 @@ impl State {
     pub fn from_word(word: u32) -> State {
         match word {
             1 => State::Idle,
-            2 => State::Waiting,
-            3 => State::Inside,
-            4 => State::Overdraft,
+            2 => State::Queued,
+            3 => State::Running,
+            4 => State::Owed,
             5 => State::Passing,
             6 => State::Lent,
             7 => State::Cancelled,
@@ -54,18 +56,18 @@ impl State {
         match self {
             State::Free => "free",
             State::Idle => "idle",
-            State::Waiting => "waiting",
-            State::Inside => "inside",
-            State::Overdraft => "inside, owed a token",
+            State::Queued => "waiting",
+            State::Running => "inside",
+            State::Owed => "inside, owed a permit",
             State::Passing => "passing",
-            State::Lent => "paused, token lent",
+            State::Lent => "paused, permit lent",
             State::Cancelled => "cancelled",
             State::Long => "inside for long",
         }
     }
 }
 
-/// Why a user does not work although it has a turn.
+/// Why a session does not work although it has a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Pause {
@@ -155,7 +157,7 @@ fn add_float(cell: &AtomicU64, by: f64) {
     cell.store(sum.to_bits(), Ordering::Relaxed);
 }
 
-/// What a user has been served. All times are in nanoseconds, squares in milliseconds squared.
+/// What a session has been served. All times are in nanoseconds, squares in milliseconds squared.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Served {
@@ -173,9 +175,9 @@ pub struct Served {
     pub wait_ns: AtomicU64,
     /// Longest wait.
     pub wait_ns_max: AtomicU64,
-    /// Requests that had to wait for a token.
+    /// Requests that had to wait for a permit.
     pub queued: AtomicU64,
-    /// Requests that the gate let pass without a token, for whatever reason.
+    /// Requests that the gate let pass without a permit, for whatever reason.
     pub passed: AtomicU64,
     /// Sum of the times that requests were blocked inside.
     pub blocked_ns: AtomicU64,
@@ -259,7 +261,7 @@ pub const FLAG_BYPASS: u32 = 1;
 /// a replication stream).
 pub const FLAG_UNFOLLOWED: u32 = 2;
 
-/// How a user's bytes are encrypted.
+/// How a session's bytes are encrypted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Encryption {
@@ -299,14 +301,14 @@ impl Encryption {
 /// See the module.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct UserSlot {
-    /// A [`State`]; also the futex word on which the user's thread sleeps.
+pub struct SessionSlot {
+    /// A [`State`]; also the futex word on which the session's thread sleeps.
     pub state: AtomicU32,
-    /// Token held, plus one; zero for none.
-    pub token: AtomicU32,
-    /// Token held last: the one to try first.
-    pub favourite: AtomicU32,
-    /// Its socket was shut down: never hold it again.
+    /// Its permit, plus one; zero for none.
+    pub permit: AtomicU32,
+    /// The permit that it held last: the one to try first.
+    pub last_permit: AtomicU32,
+    /// Its socket was shut down: never queue it again.
     pub closing: AtomicU32,
     /// See [`FLAG_BYPASS`].
     pub flags: AtomicU32,
@@ -318,7 +320,7 @@ pub struct UserSlot {
     pub quota: AtomicU32,
     /// The current turn was given by the policy, which wants to hear of its end.
     pub accounted: AtomicU32,
-    /// Requests that ended with a place held: what the stall detector watches. Never reset, so
+    /// Requests that ended with a permit held: what the stall detector watches. Never reset, so
     /// that connections which come and go are no progress.
     pub progress: AtomicU32,
     /// Thread that last served it.
@@ -353,15 +355,15 @@ pub struct UserSlot {
     pub pass_reason: AtomicU32,
     /// Process that serves it, or gives back what a dead one held; zero while the slot is nobody's.
     pub pid: AtomicU32,
-    /// Counts the users that had this slot.
+    /// Counts the sessions that had this slot.
     pub generation: AtomicU32,
     /// Local TCP port of the connection; zero on a Unix socket.
     pub local_port: AtomicU32,
     /// Its request in hand was put into the queue, and is to be recorded.
     pub(crate) waits: AtomicU32,
-    /// Users that waited when its latest held request began to wait.
+    /// Sessions that waited when its latest held request began to wait.
     pub(crate) ahead: AtomicU32,
-    /// Users inside then, plus one; zero for none.
+    /// Sessions inside then, plus one; zero for none.
     pub(crate) behind: [AtomicU16; crate::held::BEHIND],
     /// An [`Encryption`].
     pub encryption: AtomicU32,
@@ -389,10 +391,10 @@ headworks_policy::layout!(Served {
     passed,
     blocked_ns,
 });
-headworks_policy::layout!(UserSlot {
+headworks_policy::layout!(SessionSlot {
     state,
-    token,
-    favourite,
+    permit,
+    last_permit,
     closing,
     flags,
     holding,
@@ -428,19 +430,22 @@ headworks_policy::layout!(UserSlot {
 });
 
 const _: () = {
-    assert!(core::mem::offset_of!(UserSlot, admitted_ns) + 8 <= 64);
-    let hot = core::mem::offset_of!(UserSlot, served) + core::mem::offset_of!(Served, wait_ns);
+    assert!(core::mem::offset_of!(SessionSlot, admitted_ns) + 8 <= 64);
+    let hot = core::mem::offset_of!(SessionSlot, served) + core::mem::offset_of!(Served, wait_ns);
     assert!(hot <= 128, "two lines for most requests");
-    assert!(size_of::<UserSlot>() <= 512, "with its place in the policy, 576 bytes a connection");
+    assert!(
+        size_of::<SessionSlot>() <= 512,
+        "with its place in the policy, 576 bytes a connection"
+    );
 };
 
-impl UserSlot {
+impl SessionSlot {
     /// The state as it is right now.
     pub fn state(&self) -> State {
         State::from_word(self.state.load(Ordering::Acquire))
     }
 
-    /// Sets the state; only for the thread that serves the user.
+    /// Sets the state; only for the thread that serves the session.
     pub fn set_state(&self, state: State) {
         self.state.store(state as u32, Ordering::Release);
     }
@@ -452,10 +457,10 @@ impl UserSlot {
             .is_ok()
     }
 
-    /// Makes a claimed slot blank for a new user. Only for its claimer.
+    /// Makes a claimed slot blank for a new session. Only for its claimer.
     pub fn reset(&self) {
         for word in [
-            &self.token,
+            &self.permit,
             &self.closing,
             &self.class,
             &self.class_epoch,
@@ -473,8 +478,8 @@ impl UserSlot {
         ] {
             word.store(0, Ordering::Relaxed);
         }
-        for user in &self.behind {
-            user.store(0, Ordering::Relaxed);
+        for session in &self.behind {
+            session.store(0, Ordering::Relaxed);
         }
         for time in [
             &self.arrived_ns,

@@ -1,9 +1,9 @@
-//! Words of a profile: routines that take and release a lock of the session.
+//! Locks that a profile declares: routines that take and release a lock of the session.
 //!
-//! The framings know the statements of their protocols. What they cannot know is that `CALL
-//! enter_batch()` takes a lock that outlives the transaction. A profile names such routines, and the
-//! table here carries the names to the preloaded library. It is written before the server starts and
-//! read once by each process.
+//! The framings know the statements of their protocols. They cannot know that `CALL enter_batch()`
+//! takes a lock that outlives the transaction. A profile names such routines, and this table
+//! carries the names to the preloaded library. It is written before the server starts, and each
+//! process reads it once.
 
 use crate::layout::Region;
 use crate::text::{SharedText, Text};
@@ -17,7 +17,7 @@ pub const WORD_BYTES: usize = 48;
 
 /// Words of a profile, as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SessionWords {
+pub struct DeclaredLocks {
     /// A statement that mentions one of these may take a lock that the session keeps.
     pub acquire: Vec<String>,
     /// One that mentions one of these, and none of the others, gives it back.
@@ -27,16 +27,16 @@ pub struct SessionWords {
 /// The words in the region. All zero bytes: none.
 #[derive(Debug)]
 #[repr(C, align(64))]
-pub struct WordTable {
+pub struct DeclaredLockTable {
     acquires: AtomicU32,
     releases: AtomicU32,
     acquire: [SharedText; WORDS],
     release: [SharedText; WORDS],
 }
 
-headworks_policy::layout!(WordTable { acquires, releases, acquire, release });
+headworks_policy::layout!(DeclaredLockTable { acquires, releases, acquire, release });
 
-impl WordTable {
+impl DeclaredLockTable {
     /// Words that take a lock, in lower case.
     pub fn acquire(&self) -> impl Iterator<Item = Text> {
         words(&self.acquire, &self.acquires)
@@ -60,8 +60,8 @@ fn words(table: &[SharedText], count: &AtomicU32) -> impl Iterator<Item = Text> 
 impl Region {
     /// Writes a profile's words; those beyond [`WORDS`] are the caller's mistake and left out. Only
     /// before the server starts.
-    pub fn set_words(&self, words: &SessionWords) {
-        let table = &self.words;
+    pub fn declare_locks(&self, words: &DeclaredLocks) {
+        let table = &self.declared_locks;
         let kinds = [
             (&words.acquire, &table.acquire, &table.acquires),
             (&words.release, &table.release, &table.releases),

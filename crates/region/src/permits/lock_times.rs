@@ -1,12 +1,12 @@
 //! How long the region's lock is held, by P and the number of sessions: `make bench-lock`.
 
-use crate::common::{enforcing, user};
-use crate::control::{Settings, TOKENS};
+use crate::common::{enforcing, session};
+use crate::control::{PERMITS, Settings};
 use crate::layout::Counter;
 use crate::{Entered, Region, clock};
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
-use headworks_policy::{Nanos, USERS};
+use headworks_policy::{Nanos, SESSIONS};
 
 thread_local! {
     static HELD: Cell<(u32, Nanos)> = const { Cell::new((0, Nanos(0))) };
@@ -30,18 +30,18 @@ fn measure(work: impl FnOnce()) -> [u64; 3] {
     [u64::from(times), sum.0, took.0]
 }
 
-fn ask(region: &Region, user: u32) -> Option<Entered> {
-    region.ask(user, region.begin_wait(clock::now()))
+fn ask(region: &Region, session: u32) -> Option<Entered> {
+    region.enter_or_queue(session, region.begin_wait(clock::now()))
 }
 
 /// One size: the name of each operation, and what it takes.
 fn size(places: u32, sessions: u32) -> Vec<(&'static str, [u64; 3])> {
     const ROUNDS: u32 = 2_000;
     let region = enforcing(places);
-    let all: Vec<u32> = (0..sessions).map(|_| user(region)).collect();
+    let all: Vec<u32> = (0..sessions).map(|_| session(region)).collect();
     let (inside, outside) = all.split_at(places as usize);
-    for &user in inside {
-        assert!(ask(region, user).is_some());
+    for &session in inside {
+        assert!(ask(region, session).is_some());
     }
     let (&last, crowd) = outside.split_last().unwrap();
     let mut rows = Vec::new();
@@ -53,8 +53,8 @@ fn size(places: u32, sessions: u32) -> Vec<(&'static str, [u64; 3])> {
         assert!(ask(region, last).is_none());
         region.leave(last);
     });
-    for &user in crowd {
-        assert!(ask(region, user).is_none());
+    for &session in crowd {
+        assert!(ask(region, session).is_none());
     }
     row("one more begins to wait, and leaves", ROUNDS, &mut || {
         let _ = ask(region, last);
@@ -62,16 +62,16 @@ fn size(places: u32, sessions: u32) -> Vec<(&'static str, [u64; 3])> {
     });
     let mut turns = 0;
     // Many rounds, so that whoever wanted nothing meanwhile is due.
-    row("a turn ends, the next one begins, its user waits again", 30 * sessions, &mut || {
+    row("a turn ends, the next one begins, its session waits again", 30 * sessions, &mut || {
         let ends = loop {
-            let user = all[turns % all.len()];
+            let session = all[turns % all.len()];
             turns += 1;
-            if region.user(user).unwrap().token.load(Ordering::Relaxed) != 0 {
-                break user;
+            if region.session(session).unwrap().permit.load(Ordering::Relaxed) != 0 {
+                break session;
             }
         };
         // Turns are charged, so that the rounds go on.
-        region.spend(region.user(ends).unwrap());
+        region.spend(region.session(ends).unwrap());
         region.leave(ends);
         let _ = ask(region, ends);
     });
@@ -88,9 +88,9 @@ fn size(places: u32, sessions: u32) -> Vec<(&'static str, [u64; 3])> {
             region.apply(&Settings { parallelism, ..Settings::default() });
         }
     });
-    row("the daemon puts things right", 20, &mut || region.reclaim(&mut [0; TOKENS]));
-    while region.high_water() < USERS as u32 {
-        user(region);
+    row("the daemon puts things right", 20, &mut || region.reclaim(&mut [0; PERMITS]));
+    while region.high_water() < SESSIONS as u32 {
+        session(region);
     }
     row("a connection finds the table full", ROUNDS, &mut || {
         assert!(region.register(std::process::id(), clock::now()).is_none());

@@ -1,7 +1,7 @@
-//! Texts that are exactly one statement of a few kinds: what releases a session lock, what takes one and nothing else, and
-//! what must pass at any load.
+//! Texts that are exactly one statement of a few kinds: what releases a session lock, what takes
+//! one and nothing else, and what must pass at any load.
 
-use crate::mysql::words::{is_space, is_word};
+use crate::mysql::keywords::{is_space, is_word};
 
 /// Longest text that is looked at.
 pub(super) const EXACT_MAX: usize = 256;

@@ -1,12 +1,14 @@
-//! What the words of a SQL text say: what the statement may take, what it releases, whether it may pass.
+//! What the words of a SQL text say: what the statement may take, what it releases, whether it may
+//! pass.
 //!
-//! The words come one after another from `scan`, which has skipped nothing that could be a statement. Two-word statements
-//! (LOCK TABLES, XA START, …) are noticed when their second word comes anywhere after their first, for comments may stand between.
+//! The words come one after another from `lexer`, which has skipped nothing that could be a
+//! statement. Two-word statements (LOCK TABLES, XA START, …) are noticed when their second word
+//! comes anywhere after their first, for comments may stand between.
 
 use super::command::{PassReason, RequestClass};
-use super::exact;
+use super::keywords::{Word, is_space};
 use super::locks::{Effect, NO_NAME, Name, Op, Takes};
-use super::words::{Word, is_space};
+use super::statement;
 
 /// How far the source of a text PREPARE is a plain literal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,7 +19,8 @@ enum Source {
     /// After a quote that ends the literal, or is the first of a doubled one.
     Quote(u8),
     Ended,
-    /// An expression, a variable, a concatenation, or a literal with escapes: its text is not what we see.
+    /// An expression, a variable, a concatenation, or a literal with escapes: its text is not what
+    /// we see.
     Dynamic,
 }
 
@@ -32,7 +35,7 @@ mod seen {
 
 /// The facts about one text so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Facts {
+pub(super) struct LockEffects {
     pub(super) first: Word,
     /// The second word if nothing but white space stands before it, else `Other`.
     second: Word,
@@ -44,7 +47,8 @@ pub(super) struct Facts {
     pub(super) multi: bool,
     /// Every word may start a statement.
     every: bool,
-    /// The text follows attribute values without a border, so a word may begin with the end of a value.
+    /// The text follows attribute values without a border, so a word may begin with the end of a
+    /// value.
     pub(super) glued: bool,
     /// The text may not be what it seems: it never passes and never releases.
     unsure: bool,
@@ -67,9 +71,9 @@ pub(super) struct Facts {
     pub(super) over: bool,
 }
 
-impl Facts {
-    pub(super) const fn new(multi: bool) -> Facts {
-        Facts {
+impl LockEffects {
+    pub(super) const fn new(multi: bool) -> LockEffects {
+        LockEffects {
             first: Word::None,
             second: Word::None,
             words: 0,
@@ -131,7 +135,8 @@ impl Facts {
         }
     }
 
-    /// A word is complete; `version`: it is a number. True when from here on only function names matter.
+    /// A word is complete; `version`: it is a number. True when from here on only function names
+    /// matter.
     pub(super) fn word(&mut self, word: Word, version: bool) -> bool {
         self.words = self.words.saturating_add(1);
         let opens = self.words == 1 && !self.unsure;
@@ -194,7 +199,8 @@ impl Facts {
         let takes = match word {
             Word::Tables if has(seen::LOCK) => Takes::TABLES,
             Word::Instance if has(seen::LOCK) => Takes::INSTANCE,
-            // Percona's LOCK TABLES FOR BACKUP ends with UNLOCK TABLES only, not with a transaction.
+            // Percona's LOCK TABLES FOR BACKUP ends with UNLOCK TABLES only, not with a
+            // transaction.
             Word::Backup if has(seen::LOCK) => Takes::READ_LOCK,
             Word::Lock | Word::Export if has(seen::FLUSH) => {
                 Takes::READ_LOCK.with(if has(seen::BACKUP) && word == Word::Lock {
@@ -262,7 +268,8 @@ impl Facts {
 
     fn later_word(&mut self, word: Word) -> bool {
         match (self.first, word) {
-            // SET STATEMENT variable = value FOR any statement; also as a later statement of the text.
+            // SET STATEMENT variable = value FOR any statement; also as a later statement of the
+            // text.
             (_, Word::Statement) => self.every = true,
             (Word::Set, _) if self.words == 2 && !self.gap_comment => return true,
             // BEGIN NOT ATOMIC statements END.
@@ -336,7 +343,8 @@ impl Facts {
         self.dynamic
     }
 
-    /// What the complete text does; `text`: all of it from its first keyword on, if it is short; `dynamic`: a text PREPARE of this connection had a source that was no literal.
+    /// What the complete text does; `text`: all of it from its first keyword on, if it is short;
+    /// `dynamic`: a text PREPARE of this connection had a source that was no literal.
     pub(super) fn effect(&self, dynamic: bool, text: Option<&[u8]>) -> Effect {
         let mut takes = self.takes;
         if self.over && self.first != Word::Write {
@@ -370,8 +378,10 @@ impl Facts {
         match (self.first, self.second) {
             (Word::Xa, Word::Commit | Word::Rollback) => Some((Op::XaFinish, NO_NAME)),
             (Word::Start, Word::Transaction) => Some((Op::BeginTransaction, NO_NAME)),
-            (Word::Unlock | Word::Begin | Word::Backup | Word::Handler, _) => exact::parse(text?),
-            (Word::Select | Word::Do, _) if self.user_lock => exact::parse(text?),
+            (Word::Unlock | Word::Begin | Word::Backup | Word::Handler, _) => {
+                statement::parse(text?)
+            }
+            (Word::Select | Word::Do, _) if self.user_lock => statement::parse(text?),
             _ => None,
         }
     }

@@ -1,0 +1,85 @@
+//! Heartbeat and stall detector; and what is repaired once a second.
+
+use super::STOP;
+use super::reload::reclassify;
+use super::saturation;
+use headworks_policy::stall::{Observation, StallDetector};
+use headworks_policy::{Nanos, permit};
+use headworks_region::control::PERMITS;
+use headworks_region::layout::Counter;
+use headworks_region::lock::thread_exists;
+use headworks_region::{Mapping, Pause, State, clock};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Time between two heartbeats, and between two checks of the stall detector.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The same while sessions are queued: time between two checks for unused permits.
+const HEARTBEAT_INTERVAL_QUEUED: Duration = Duration::from_millis(10);
+
+/// Most sessions that the stall detector admits beyond P.
+const BONUS_MAX: u32 = 512;
+
+/// Heartbeat and stall detector, on a thread of its own, so that nothing else in the daemon can
+/// delay them.
+pub(super) fn send_heartbeats(region: Mapping) {
+    let settings = region.control.settings();
+    let mut detector = StallDetector::new(settings.stall, BONUS_MAX);
+    let mut repaired_at = Nanos(0);
+    let mut seen = [0; PERMITS];
+    let mut long = permit::long_after(None);
+    let mut saturation = saturation::Watch::new(crate::config::cores());
+    while !STOP.load(Ordering::Relaxed) {
+        let now = clock::now();
+        region.heartbeat.alive_ns.store(now.0, Ordering::Relaxed);
+        detector.set_timeout(region.control.settings().stall);
+        let stalls = detector.stalls();
+        let bonus = detector.observe(Observation {
+            now,
+            completed: region.completed(),
+            waiting: region.waiting(),
+        });
+        if detector.stalls() > stalls {
+            region.count(Counter::Stalls);
+        }
+        if bonus != region.control.bonus() {
+            region.set_bonus(bonus);
+        }
+        region.dispatch_all();
+        saturation.tick(&region, now);
+        region.lend_unused(now, long);
+        if now.since(repaired_at) > Nanos::from_millis(1_000) {
+            repaired_at = now;
+            reclassify(&region);
+            release_dead_sessions(&region);
+            region.reclaim(&mut seen);
+            long = permit::long_after(region.usual_run());
+        }
+        std::thread::sleep(if region.pending() > 0 {
+            HEARTBEAT_INTERVAL_QUEUED
+        } else {
+            HEARTBEAT_INTERVAL
+        });
+    }
+}
+
+/// A thread that ended while its session had a permit cannot give it back. A process that ended
+/// gives nothing back at all.
+fn release_dead_sessions(region: &Mapping) {
+    for session in 0..region.high_water() {
+        let Some(slot) = region.session(session) else { break };
+        let process = slot.pid.load(Ordering::Relaxed);
+        let thread = slot.thread.load(Ordering::Relaxed);
+        // Also of a free slot: a process may end while it claims one.
+        if process != 0 && !thread_exists(process) {
+            region.release_dead_session(session, process);
+        } else if thread != 0
+            && matches!(slot.state(), State::Running | State::Owed)
+            && !thread_exists(thread)
+            && region.lend(session, Pause::None)
+        {
+            region.count(Counter::Reaped);
+        }
+    }
+}
