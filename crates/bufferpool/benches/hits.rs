@@ -1,13 +1,15 @@
 //! What a hit costs: pin and unpin, against `quick_cache` on the same trace.
 //!
-//! `cargo bench -p headworks-bufferpool --bench hits`. Every page is in memory. A trace is a million
-//! accesses, skewed (the most accessed tenth gets about six tenths) or uniform. `quick_cache` holds
-//! `Arc`s: cloning and dropping one is what keeps a value alive while it is used, as a pin does; with
-//! plain numbers as values it does less than a pool must. Its values are 64 bytes where the pool's are
-//! pages of 4 KiB; neither's bytes are touched, but for the row that says so.
+//! `cargo bench -p headworks-bufferpool --bench hits`. Every page is in memory. A trace is a
+//! million accesses, skewed (the most accessed tenth gets about six tenths) or uniform.
+//! `quick_cache` holds `Arc`s: cloning and dropping one is what keeps a value alive while it is
+//! used, as a pin does; with plain numbers as values it does less than a pool must. Its values are
+//! 64 bytes where the pool's are pages of 4 KiB; neither's bytes are touched, but for the row that
+//! says so.
 //!
-//! Time is the threads' own processor time, so that whoever else uses the machine disturbs little; two
-//! threads that fight for a cache line pay for it in that, too. Arms take turns, the best of their rounds is shown.
+//! Time is the threads' own processor time, so that whoever else uses the machine disturbs little;
+//! two threads that fight for a cache line pay for it in that, too. Arms take turns, the best of
+//! their rounds is shown.
 
 use headworks_bufferpool::storage::MemStorage;
 use headworks_bufferpool::{BufferPool, Lsn, NoWal, PageId, PoolConfig, StrategyKind};

@@ -9,8 +9,8 @@ use crate::stats::bump;
 use crate::storage::{IoKind, IoTag, PageRead, check_range};
 use std::collections::VecDeque;
 
-/// Most pages of a batch. A page can be used when all of its batch have come, so that somebody who needs one of them
-/// meanwhile waits for all: enough to keep a device busy, no more.
+/// Most pages of a batch. A page can be used when all of its batch have come, so that somebody who
+/// needs one of them meanwhile waits for all: enough to keep a device busy, no more.
 const BATCH: usize = 32;
 /// A batch takes at most one of so many frames of an instance: the others are for those who wait.
 const SHARE: usize = 8;
@@ -84,8 +84,8 @@ impl Core {
 
     /// Announces the pages of a batch, and takes them from `pages`.
     ///
-    /// Whoever holds latches that others may wait for must not wait for others: only the batch's first page waits for a
-    /// frame, and the batch ends where there is none for the next.
+    /// Whoever holds latches that others may wait for must not wait for others: only the batch's
+    /// first page waits for a frame, and the batch ends where there is none for the next.
     fn announce_batch(&self, pages: &mut VecDeque<PageId>) -> Result<Vec<Coming<'_>>, PoolError> {
         let most = BATCH.min(self.frames_per_instance as usize / SHARE).max(1);
         let mut coming: Vec<Coming<'_>> = Vec::with_capacity(most);

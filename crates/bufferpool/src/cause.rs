@@ -1,21 +1,21 @@
 //! For whom a thread works: the tag of its page reads, and of the writes of pages that it dirties.
 //!
-//! A cause is a number that the pool hands through to its storage ([`crate::storage::IoTag`]) and never
-//! looks into; 0 is nobody. It comes from one of two places: a thread says it for a piece of its work
-//! ([`with`]), or a [`CauseSource`] that the pool was made with is asked, for engines whose threads serve
-//! users that somebody else knows of.
+//! A cause is a number that the pool hands through to its storage ([`crate::storage::IoTag`]) and
+//! never looks into; 0 is nobody. It comes from one of two places: a thread says it for a piece of
+//! its work ([`with`]), or a [`CauseSource`] that the pool was made with is asked, for engines
+//! whose threads serve users that somebody else knows of.
 //!
-//! A write is caused by whoever changed the page, not by the thread that writes it back (the split-level
-//! framework, Yang et al., SOSP 2015). The pool notes who changed a dirty page and how often, and tags its
-//! write with whoever changed it most.
+//! A write is caused by whoever changed the page, not by the thread that writes it back (the
+//! split-level framework, Yang et al., SOSP 2015). The pool notes who changed a dirty page and how
+//! often, and tags its write with whoever changed it most.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Knows for whom the calling thread works at this moment.
 ///
-/// It is asked at every miss and at every change of a page, so it should be fast; it must not use the pool.
-/// Closures that return a number are sources.
+/// It is asked at every miss and at every change of a page, so it should be fast; it must not use
+/// the pool. Closures that return a number are sources.
 pub trait CauseSource: Send + Sync {
     /// The calling thread's cause; 0 is nobody.
     fn current(&self) -> u32;
@@ -46,7 +46,8 @@ pub fn of(source: Option<&dyn CauseSource>) -> u32 {
     }
 }
 
-/// Runs `work` for `cause` (a user's number, for example the gate's slot), then restores the old one.
+/// Runs `work` for `cause` (a user's number, for example the gate's slot), then restores the old
+/// one.
 pub fn with<T>(cause: u32, work: impl FnOnce() -> T) -> T {
     struct Restore(u32);
     impl Drop for Restore {
@@ -63,11 +64,11 @@ const KEPT: usize = 4;
 
 /// Who changed a dirty page since its last copy went to storage, and how often.
 ///
-/// Changes are counted by Metwally's *space saving*: with at most [`KEPT`] causes the counts are exact;
-/// with more, whoever made more than a [`KEPT`]th of the changes is among those kept.
+/// Changes are counted by Metwally's *space saving*: with at most [`KEPT`] causes the counts are
+/// exact; with more, whoever made more than a [`KEPT`]th of the changes is among those kept.
 ///
-/// One thread at a time calls [`Dirtiers::add`] and [`Dirtiers::reset`]: the holder of the page's exclusive
-/// latch. So its loads and stores need no read-modify-write.
+/// One thread at a time calls [`Dirtiers::add`] and [`Dirtiers::reset`]: the holder of the page's
+/// exclusive latch. So its loads and stores need no read-modify-write.
 #[derive(Default)]
 pub(crate) struct Dirtiers {
     /// Cause in the upper half, changes in the lower. Filled from the front; 0 is free.
@@ -119,8 +120,8 @@ impl Dirtiers {
         self.copied.store(false, Relaxed);
     }
 
-    /// Whom a write of the page is charged to: whoever changed it most, of equals whoever was first; 0 if
-    /// nobody is known.
+    /// Whom a write of the page is charged to: whoever changed it most, of equals whoever was
+    /// first; 0 if nobody is known.
     pub(crate) fn most(&self) -> u32 {
         let mut most = (0, 0);
         for entry in &self.entries {

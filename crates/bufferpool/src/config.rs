@@ -10,8 +10,9 @@ pub enum StrategyKind {
     /// else the page at the tail is written while the reader waits (a read stall). The flusher
     /// works through the last `flush_batch` pages in every round.
     Vanilla,
-    /// As Vanilla, with all that InnoDB 5.6 does on the way to a frame: with doublewrite a miss waits
-    /// for the end of the flusher's batch, a frame freed by a stall is anybody's, repeated attempts sleep.
+    /// As Vanilla, with all that InnoDB 5.6 does on the way to a frame: with doublewrite a miss
+    /// waits for the end of the flusher's batch, a frame freed by a stall is anybody's, repeated
+    /// attempts sleep.
     InnoDb56,
     /// Clean-first LRU (Park et al., CASES 2006): as Vanilla, with a window of its own for the
     /// search and the flusher, as the LRU-C paper emulates it (section 5.2.3).
@@ -20,7 +21,8 @@ pub enum StrategyKind {
         window: usize,
     },
     /// Write after read (An et al., SIGMOD 2022): as Vanilla, but a dirty victim is copied to a
-    /// temporary write buffer, and the frame is used at once. Readers wait while the buffer is full.
+    /// temporary write buffer, and the frame is used at once. Readers wait while the buffer is
+    /// full.
     War {
         /// Pages of the buffer, per instance.
         buffer_pages: usize,
@@ -31,9 +33,9 @@ pub enum StrategyKind {
         dynamic_batch: bool,
         /// A second mutex guards the pages behind the pointer.
         dirty_mutex: bool,
-        /// Not of the paper: the flusher is woken as soon as an eighth of the frames lies behind the
-        /// pointer, and a miss that finds no clean page while the flusher writes waits for one of its
-        /// frames, instead of queueing a write of its own behind the flusher's.
+        /// Not of the paper: the flusher is woken as soon as an eighth of the frames lies behind
+        /// the pointer, and a miss that finds no clean page while the flusher writes waits for one
+        /// of its frames, instead of queueing a write of its own behind the flusher's.
         eager: bool,
     },
 }
@@ -110,12 +112,13 @@ impl Default for PoolConfig {
     }
 }
 
-/// What is noted of a frame: its state, latch, place in the lists and in the page table, for whom it is dirty; about.
+/// What is noted of a frame: its state, latch, place in the lists and in the page table, for whom
+/// it is dirty; about.
 const FRAME_BYTES: u64 = 256;
 
 impl PoolConfig {
-    /// Bytes of all frames with what is noted of each, of the pages that a strategy holds beside them, and of a batch of
-    /// copies for each instance.
+    /// Bytes of all frames with what is noted of each, of the pages that a strategy holds beside
+    /// them, and of a batch of copies for each instance.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let beside = match self.strategy {
             StrategyKind::War { buffer_pages } => buffer_pages.saturating_mul(self.instances),

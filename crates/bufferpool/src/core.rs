@@ -37,8 +37,8 @@ pub(crate) struct Instance {
     /// A frame came free, or could be taken.
     freed: Condvar,
     pub(crate) withdrawn: Mutex<Vec<FrameId>>,
-    /// Dirty pages by the oldest change that storage lacks, with its era. WAR's buffer slots come after
-    /// the frames' numbers.
+    /// Dirty pages by the oldest change that storage lacks, with its era. WAR's buffer slots come
+    /// after the frames' numbers.
     pub(crate) flush_list: Mutex<BTreeMap<(Lsn, FrameId), u64>>,
     pub(crate) counters: Counters,
     pub(crate) last_error: Mutex<Option<PoolError>>,
@@ -187,8 +187,9 @@ impl Core {
         })
     }
 
-    /// Makes what was written durable, for a checkpoint. Once a sync has failed this fails for good: what was
-    /// lost then no later one brings back, and frames that held it may hold other pages by now.
+    /// Makes what was written durable, for a checkpoint. Once a sync has failed this fails for
+    /// good: what was lost then no later one brings back, and frames that held it may hold other
+    /// pages by now.
     pub(crate) fn sync(&self) -> Result<(), StorageError> {
         match &self.doublewrite {
             Some(area) => area.sync_all(&*self.storage),
@@ -294,8 +295,8 @@ impl Core {
         }
     }
 
-    /// A page is on its way into an empty frame: whoever wants it waits for the latch, which the caller holds now
-    /// beside a pin. `None`: somebody was faster, and the frame is free again.
+    /// A page is on its way into an empty frame: whoever wants it waits for the latch, which the
+    /// caller holds now beside a pin. `None`: somebody was faster, and the frame is free again.
     pub(crate) fn announce(
         &self,
         at: usize,
@@ -356,8 +357,8 @@ impl Core {
         mode: Mode,
         bytes: &mut ExclusiveBytes<'_>,
     ) -> Result<(), PoolError> {
-        // A new page's former self comes back, too, with the change that storage lacks: until the new one is in the log that
-        // is what a checkpoint must know of.
+        // A new page's former self comes back, too, with the change that storage lacks: until the
+        // new one is in the log that is what a checkpoint must know of.
         if self.strategies[at].take_back(self, &self.instances[at], page, frame, bytes) {
             return Ok(());
         }

@@ -4,10 +4,11 @@
 //! As in InnoDB up to 8.0.19, the area has room for a batch of the flusher and a few slots for
 //! pages that are written one by one; a read stall waits for a slot when all are taken.
 //!
-//! A batch costs two flushes of the device's cache, one after the other, and no batch may overwrite the
-//! copies of one whose pages are not durable in their places yet. With one place for a batch, a flusher
-//! therefore waits for flushes most of its time, however much it has to write. As InnoDB from 8.0.20 on, an
-//! area can have several places ([`Doublewrite::with_batches`]): their batches overlap, and share flushes.
+//! A batch costs two flushes of the device's cache, one after the other, and no batch may overwrite
+//! the copies of one whose pages are not durable in their places yet. With one place for a batch, a
+//! flusher therefore waits for flushes most of its time, however much it has to write. As InnoDB
+//! from 8.0.20 on, an area can have several places ([`Doublewrite::with_batches`]): their batches
+//! overlap, and share flushes.
 
 use crate::error::{PoolError, StorageError};
 use crate::ids::{Lsn, PageId};
@@ -33,8 +34,8 @@ pub struct Doublewrite {
     places: Slots,
     /// Slots for single pages.
     singles: Slots,
-    /// Of the area and of the pages' storage: both often lie on one device, which tells of a failure whoever
-    /// asks first.
+    /// Of the area and of the pages' storage: both often lie on one device, which tells of a
+    /// failure whoever asks first.
     syncs: Syncs,
 }
 
@@ -58,7 +59,8 @@ impl Slots {
         Self { inside: Mutex::new(Inside { free, ..Inside::default() }), changed: Condvar::new() }
     }
 
-    /// A part to write to, if need be after a wait. `None`: all are kept, and nobody is about to give one back.
+    /// A part to write to, if need be after a wait. `None`: all are kept, and nobody is about to
+    /// give one back.
     fn take(&self) -> Option<PageId> {
         let mut inside = self.inside.lock();
         loop {
@@ -113,8 +115,8 @@ impl Doublewrite {
 
     /// Uses `area`: its last 8 pages for single pages, the rest for batches.
     ///
-    /// [`Doublewrite::AREA_PAGES`] is InnoDB's size. A larger area costs fewer syncs per page: a batch
-    /// has two, however long it is.
+    /// [`Doublewrite::AREA_PAGES`] is InnoDB's size. A larger area costs fewer syncs per page: a
+    /// batch has two, however long it is.
     ///
     /// # Errors
     /// [`PoolError::Config`] if the area has fewer than [`Doublewrite::AREA_PAGES`] pages.
@@ -122,15 +124,15 @@ impl Doublewrite {
         Self::with_batches(area, 1)
     }
 
-    /// Uses `area` for so many batches at a time: its last 8 pages for each of them for single pages, the
-    /// rest in equal parts for the batches.
+    /// Uses `area` for so many batches at a time: its last 8 pages for each of them for single
+    /// pages, the rest in equal parts for the batches.
     ///
-    /// More batches keep the device busy while others wait for its flushes; each costs memory for a batch's
-    /// pages and a thread while it is written.
+    /// More batches keep the device busy while others wait for its flushes; each costs memory for a
+    /// batch's pages and a thread while it is written.
     ///
     /// # Errors
-    /// [`PoolError::Config`] if there are no batches, or fewer than [`Doublewrite::AREA_PAGES`] pages for
-    /// each.
+    /// [`PoolError::Config`] if there are no batches, or fewer than [`Doublewrite::AREA_PAGES`]
+    /// pages for each.
     pub fn with_batches(area: Arc<dyn Storage>, batches: usize) -> Result<Self, PoolError> {
         let wrong = |reason| Err(PoolError::Config { setting: "doublewrite area", reason });
         let Some(each) = area.pages().checked_div(batches as u64) else {
@@ -200,7 +202,8 @@ impl Doublewrite {
         written
     }
 
-    /// Whether a page whose write failed is neither what it was nor what it should be, so that its copy is needed.
+    /// Whether a page whose write failed is neither what it was nor what it should be, so that its
+    /// copy is needed.
     fn is_torn(storage: &dyn Storage, page: PageId) -> bool {
         let mut there = AlignedBuffer::new(storage.page_size());
         let read = storage.read(page, &mut there, IoTag::of(IoKind::Other));
@@ -227,8 +230,8 @@ impl Doublewrite {
     /// Writes a batch: `bytes` holds the pages of `writes` one after another.
     ///
     /// # Errors
-    /// That of the batch's last sync, of which `done` is not told: the pages are in their places, and nobody can tell
-    /// whether they are durable.
+    /// That of the batch's last sync, of which `done` is not told: the pages are in their places,
+    /// and nobody can tell whether they are durable.
     pub(crate) fn write_batch(
         &self,
         storage: &dyn Storage,
@@ -264,8 +267,8 @@ impl Doublewrite {
             }
             done(at, result);
         });
-        // If that fails nobody can tell which pages are durable, and their frames may hold others already:
-        // it is remembered.
+        // If that fails nobody can tell which pages are durable, and their frames may hold others
+        // already: it is remembered.
         let synced = self.syncs.of_page(storage);
         // Only now: the copies were needed until the sync.
         let torn: Vec<_> =
@@ -285,8 +288,8 @@ impl Doublewrite {
         self.syncs.of_checkpoint(storage)
     }
 
-    /// Forgets all copies: for an area that served another page file before. [`Doublewrite::recover`] would take what that one left for
-    /// copies of new pages.
+    /// Forgets all copies: for an area that served another page file before.
+    /// [`Doublewrite::recover`] would take what that one left for copies of new pages.
     ///
     /// # Errors
     /// Those of the area.
@@ -303,17 +306,19 @@ impl Doublewrite {
         self.area.page_size()
     }
 
-    /// Puts whole copies in place of torn pages; call it before the log is replayed, from `replay_from` on. Returns the
-    /// pages that were mended.
+    /// Puts whole copies in place of torn pages; call it before the log is replayed, from
+    /// `replay_from` on. Returns the pages that were mended.
     ///
-    /// A cut tears only pages that were changed after `replay_from`. A damaged page of which there are older copies only
-    /// lacks changes that no replay brings back, so these are not used, and the damage shows. Without a log, and with
-    /// `Lsn(0)`, copies of a page cannot be told apart by their age: a torn or unreadable page may become an older version of itself.
-    /// Changes without [`crate::WriteGuard::set_lsn`] since `replay_from` are not told from old ones either: a page whose last change was
-    /// one, and which is torn, is not mended.
+    /// A cut tears only pages that were changed after `replay_from`. A damaged page of which there
+    /// are older copies only lacks changes that no replay brings back, so these are not used, and
+    /// the damage shows. Without a log, and with `Lsn(0)`, copies of a page cannot be told apart by
+    /// their age: a torn or unreadable page may become an older version of itself. Changes without
+    /// [`crate::WriteGuard::set_lsn`] since `replay_from` are not told from old ones either: a page
+    /// whose last change was one, and which is torn, is not mended.
     ///
     /// # Errors
-    /// Those of writes and syncs. A page that is torn or unreadable in both places is left for the pool to report.
+    /// Those of writes and syncs. A page that is torn or unreadable in both places is left for the
+    /// pool to report.
     pub fn recover(
         &self,
         storage: &dyn Storage,

@@ -3,11 +3,12 @@
 //! After every error listed here the pool stays usable. A page whose write failed stays dirty and
 //! in memory, and is tried again in the next round; a page whose read failed is not in the pool.
 //!
-//! One error is remembered: a sync that failed. The system says so once and may have given up the writes
-//! before it; a later sync that succeeds says nothing of them. So no checkpoint is taken any more, nor a
-//! pool closed as if all were well: the log from the last checkpoint on is needed. With a doublewrite area no page is
-//! written any more either, because copies may be all that is left of torn pages: reads and changes go on as long as
-//! there are clean frames, then they fail with that error. Open the storage anew and recover.
+//! One error is remembered: a sync that failed. The system says so once and may have given up the
+//! writes before it; a later sync that succeeds says nothing of them. So no checkpoint is taken any
+//! more, nor a pool closed as if all were well: the log from the last checkpoint on is needed. With
+//! a doublewrite area no page is written any more either, because copies may be all that is left of
+//! torn pages: reads and changes go on as long as there are clean frames, then they fail with that
+//! error. Open the storage anew and recover.
 
 use crate::ids::{Lsn, PageId};
 use std::path::PathBuf;

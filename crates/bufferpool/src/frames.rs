@@ -47,7 +47,8 @@ pub(crate) struct Frame {
 pub(crate) struct Since {
     /// At or before its position in the log.
     pub(crate) lsn: Lsn,
-    /// How many flushes of the whole pool had begun. Without a log it alone tells earlier from later.
+    /// How many flushes of the whole pool had begun. Without a log it alone tells earlier from
+    /// later.
     pub(crate) era: u64,
 }
 

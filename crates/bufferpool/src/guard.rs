@@ -20,8 +20,8 @@ impl<'p> PagePin<'p> {
         self.page
     }
 
-    /// Takes the shared latch; waits while somebody has the exclusive one, or waits for it: a thread that has the latch must not
-    /// take it again.
+    /// Takes the shared latch; waits while somebody has the exclusive one, or waits for it: a
+    /// thread that has the latch must not take it again.
     #[must_use]
     pub fn read(self) -> ReadGuard<'p> {
         ReadGuard { bytes: self.core.memory.read(self.frame), pin: self }
@@ -105,12 +105,14 @@ impl WriteGuard<'_> {
 
     /// The bytes, to be changed. The page is dirty from here on.
     ///
-    /// Call it before the record that describes the change is appended; `rec_lsn` is the end of the log, read before
-    /// this call. A checkpoint that begins after the append then finds the page dirty, and one that begins before it ends
-    /// before the record. In the other order (append, then `change`) a checkpoint between the two would give the record up
-    /// while no page has the change.
+    /// Call it before the record that describes the change is appended; `rec_lsn` is the end of the
+    /// log, read before this call. A checkpoint that begins after the append then finds the page
+    /// dirty, and one that begins before it ends before the record. In the other order (append,
+    /// then `change`) a checkpoint between the two would give the record up while no page has the
+    /// change.
     ///
-    /// The first 24 bytes are the pool's ([`crate::PAGE_HEADER_BYTES`]); [`WriteGuard::set_lsn`] writes there.
+    /// The first 24 bytes are the pool's ([`crate::PAGE_HEADER_BYTES`]); [`WriteGuard::set_lsn`]
+    /// writes there.
     pub fn change(&mut self, rec_lsn: Lsn) -> &mut [u8] {
         self.pin.core.mark_dirty(self.pin.frame, rec_lsn);
         &mut self.bytes

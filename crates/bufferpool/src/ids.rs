@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Number of a page in its storage, from 0 on. A page file has a label before page 0: a page begins at the byte that is one
-/// more than its number, times the page size.
+/// Number of a page in its storage, from 0 on. A page file has a label before page 0: a page begins
+/// at the byte that is one more than its number, times the page size.
 ///
 /// Every value but [`PageId::NONE`] may name a page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

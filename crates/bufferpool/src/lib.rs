@@ -3,10 +3,10 @@
 //! Pages of a fixed size live in frames of memory; a page that is needed and not there is read, and
 //! another makes room for it. On flash, where a write takes ten times as long as a read, the usual
 //! way to make room loses most of the device's speed: a reader that finds only dirty pages at the
-//! end of the LRU list waits for a write (a *read stall*), and everybody waits for the list's mutex.
-//! LRU-C (Lee, An, Lee: *LRU-C: Parallelizing Database I/Os for Flash SSDs*, PVLDB 16(9), 2023)
-//! keeps a pointer to the least recently used *clean* page, lets the flusher write all that is
-//! behind it, and guards the two regions by two mutexes.
+//! end of the LRU list waits for a write (a *read stall*), and everybody waits for the list's
+//! mutex. LRU-C (Lee, An, Lee: *LRU-C: Parallelizing Database I/Os for Flash SSDs*, PVLDB 16(9),
+//! 2023) keeps a pointer to the least recently used *clean* page, lets the flusher write all that
+//! is behind it, and guards the two regions by two mutexes.
 //!
 //! [`BufferPool`] is the pool; [`StrategyKind`] swaps LRU-C for its versions and rivals. Pages come
 //! as guards ([`PagePin`], [`ReadGuard`], [`WriteGuard`]), storage behind [`storage::Storage`], the

@@ -86,12 +86,14 @@ impl PageMemory {
         ExclusiveBytes { memory: self, frame }
     }
 
-    /// Gives a frame's memory back to the system until it is used again, if nobody has a latch. Its bytes are lost.
+    /// Gives a frame's memory back to the system until it is used again, if nobody has a latch. Its
+    /// bytes are lost.
     pub(crate) fn release(&self, frame: FrameId) {
         if let Some(bytes) = self.try_write(frame) {
-            // SAFETY: the stretch lies within the allocation, which is private memory without a file, so that it reads as zeroes
-            // from now on, and the exclusive latch keeps everybody else away. A refusal (pages of the system that are larger
-            // than ours) leaves it as it is.
+            // SAFETY: the stretch lies within the allocation, which is private memory without a
+            // file, so that it reads as zeroes from now on, and the exclusive latch keeps everybody
+            // else away. A refusal (pages of the system that are larger than ours) leaves it as it
+            // is.
             unsafe { libc::madvise(self.start(frame).cast(), bytes.len(), libc::MADV_DONTNEED) };
         }
     }
@@ -218,11 +220,12 @@ impl Drop for AlignedBuffer {
 
 /// Refuses what this process can never have.
 ///
-/// The kernel promises more memory than it has, and kills whoever takes the promise at its word; a pool must
-/// not be built on it.
+/// The kernel promises more memory than it has, and kills whoever takes the promise at its word; a
+/// pool must not be built on it.
 ///
 /// # Errors
-/// [`PoolError::TooLarge`] with the machine's memory or the control group's limit, whichever is less.
+/// [`PoolError::TooLarge`] with the machine's memory or the control group's limit, whichever is
+/// less.
 pub(crate) fn check_fits(wanted_bytes: u64) -> Result<(), PoolError> {
     let limits = [total_memory_bytes(), group_limit_bytes()];
     match limits.into_iter().flatten().min() {

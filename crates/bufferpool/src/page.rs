@@ -13,8 +13,9 @@
 use crate::error::PoolError;
 use crate::ids::{Lsn, PageId};
 
-/// Bytes of the header that every page carries (little endian): CRC-32C of the rest in 0..4, `HWP1` in 4..8, the page's number in
-/// 8..16, the LSN of its last change in 16..24. Bytes 24..32 are the user's, and so is all that follows.
+/// Bytes of the header that every page carries (little endian): CRC-32C of the rest in 0..4, `HWP1`
+/// in 4..8, the page's number in 8..16, the LSN of its last change in 16..24. Bytes 24..32 are the
+/// user's, and so is all that follows.
 pub const PAGE_HEADER_BYTES: usize = 32;
 
 const MAGIC: [u8; 4] = *b"HWP1";

@@ -62,8 +62,8 @@ impl BufferPool {
     /// As [`BufferPool::new`], with somebody who knows for whom threads work. Threads that say it
     /// themselves ([`crate::cause::with`]) are not asked about.
     ///
-    /// Reads are then tagged with the cause of the thread that misses, writes with the cause of whoever
-    /// changed the page most, whichever thread writes it.
+    /// Reads are then tagged with the cause of the thread that misses, writes with the cause of
+    /// whoever changed the page most, whichever thread writes it.
     ///
     /// # Errors
     /// As [`BufferPool::new`].
@@ -112,8 +112,8 @@ impl BufferPool {
         Ok(PagePin { core: &self.core, frame, page })
     }
 
-    /// Pins a page and takes its shared latch. A thread that has a page's latch must not take it again, shared either: a
-    /// writer that waits in between would stop both.
+    /// Pins a page and takes its shared latch. A thread that has a page's latch must not take it
+    /// again, shared either: a writer that waits in between would stop both.
     ///
     /// # Errors
     /// As [`BufferPool::pin`].
@@ -156,8 +156,8 @@ impl BufferPool {
     /// `rec_lsn` as for [`WriteGuard::change`].
     ///
     /// # Errors
-    /// [`PoolError::Exhausted`]; [`crate::StorageError::OutOfRange`] for a page that storage has no place for, which
-    /// could never be written.
+    /// [`PoolError::Exhausted`]; [`crate::StorageError::OutOfRange`] for a page that storage has no
+    /// place for, which could never be written.
     pub fn create(&self, page: PageId, rec_lsn: Lsn) -> Result<WriteGuard<'_>, PoolError> {
         let mut guard = self.write_unread(page)?;
         guard.change(rec_lsn).fill(0);
@@ -171,13 +171,14 @@ impl BufferPool {
         found.is_some_and(|frame| self.core.frames.get(frame).flags() & LOADING == 0)
     }
 
-    /// Brings pages in that are not there, up to 32 of them with one batch of reads ([`Storage::read_batch`]), and leaves
-    /// them unpinned. Pages that are on their way already are left to whoever brings them. Returns when all have come:
-    /// run it on a thread of its own to read ahead of somebody.
+    /// Brings pages in that are not there, up to 32 of them with one batch of reads
+    /// ([`Storage::read_batch`]), and leaves them unpinned. Pages that are on their way already are
+    /// left to whoever brings them. Returns when all have come: run it on a thread of its own to
+    /// read ahead of somebody.
     ///
     /// # Errors
-    /// The first page's that cannot be read; others of its batch are there, batches after it are not tried.
-    /// [`crate::StorageError::OutOfRange`] for a page that storage has no place for.
+    /// The first page's that cannot be read; others of its batch are there, batches after it are
+    /// not tried. [`crate::StorageError::OutOfRange`] for a page that storage has no place for.
     pub fn prefetch(&self, pages: impl IntoIterator<Item = PageId>) -> Result<(), PoolError> {
         self.core.read_ahead(&mut pages.into_iter())
     }
@@ -197,8 +198,8 @@ impl BufferPool {
     /// Pages that stay under an exclusive latch for long hold it up.
     ///
     /// # Errors
-    /// The first write's that failed, after all others were tried; its page stays dirty. A sync's; it then fails for good,
-    /// see [`BufferPool::checkpoint`].
+    /// The first write's that failed, after all others were tried; its page stays dirty. A sync's;
+    /// it then fails for good, see [`BufferPool::checkpoint`].
     pub fn flush_all(&self) -> Result<(), PoolError> {
         let era = self.core.era.fetch_add(1, Ordering::AcqRel);
         let mut result = Ok(());
@@ -212,19 +213,20 @@ impl BufferPool {
     /// log is needed to recover the pages.
     ///
     /// # Errors
-    /// As [`BufferPool::flush_all`]; the earlier checkpoint then still holds. After a sync that failed there
-    /// are no more checkpoints: what was written before it may be lost although a later one succeeds, so the
-    /// log from the last checkpoint on is needed. Reads and changes go on; open the storage anew to recover.
+    /// As [`BufferPool::flush_all`]; the earlier checkpoint then still holds. After a sync that
+    /// failed there are no more checkpoints: what was written before it may be lost although a
+    /// later one succeeds, so the log from the last checkpoint on is needed. Reads and changes go
+    /// on; open the storage anew to recover.
     pub fn checkpoint(&self) -> Result<Lsn, PoolError> {
         self.flush_all()?;
         self.checkpoint_lsn()
     }
 
-    /// From where on the log is needed to recover the pages, without writing any. Nobody takes checkpoints by itself: whoever has a log
-    /// calls this now and then and cuts the log there.
+    /// From where on the log is needed to recover the pages, without writing any. Nobody takes
+    /// checkpoints by itself: whoever has a log calls this now and then and cuts the log there.
     ///
-    /// It may be earlier than an earlier call's: a page made dirty in between counts from the position that was given with
-    /// the change. The later of both holds.
+    /// It may be earlier than an earlier call's: a page made dirty in between counts from the
+    /// position that was given with the change. The later of both holds.
     ///
     /// # Errors
     /// Storage's, if it does not sync, or did not once: see [`BufferPool::checkpoint`].
@@ -242,8 +244,8 @@ impl BufferPool {
     /// `frames` counts all instances together; there are never more than at first.
     ///
     /// # Errors
-    /// [`PoolError::ShrinkIncomplete`] if frames stay in use for 5 seconds, and errors of writes. The
-    /// pool is usable, with the frames that it has, and the call may be repeated.
+    /// [`PoolError::ShrinkIncomplete`] if frames stay in use for 5 seconds, and errors of writes.
+    /// The pool is usable, with the frames that it has, and the call may be repeated.
     pub fn resize(&self, frames: usize) -> Result<(), PoolError> {
         let each = frames / self.core.instances.len();
         if each < 16 {
@@ -293,7 +295,8 @@ impl BufferPool {
         }
     }
 
-    /// What the pool did so far. Hits are right as long as no page has more than 2^32 of them between two calls.
+    /// What the pool did so far. Hits are right as long as no page has more than 2^32 of them
+    /// between two calls.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         let mut out =
@@ -415,7 +418,8 @@ fn round(core: &Core, at: usize) -> Result<(), PoolError> {
         && end.0.saturating_sub(oldest.0) > core.config.checkpoint_age_bytes
     {
         let limit = Lsn(end.0 - core.config.checkpoint_age_bytes / 2);
-        // Even if a page of the round could not be written: the log must not grow for its sake alone.
+        // Even if a page of the round could not be written: the log must not grow for its sake
+        // alone.
         return round.and(core.flush_older(instance, limit, core.config.flush_batch));
     }
     round

@@ -73,13 +73,13 @@ pub struct PoolStats {
     pub read_stalls: u64,
     /// Time they waited, added up.
     pub read_stall_ns: u64,
-    /// Misses that waited for room in the temporary write buffer (WAR), or for the end of the flusher's
-    /// batch ([`crate::StrategyKind::InnoDb56`]).
+    /// Misses that waited for room in the temporary write buffer (WAR), or for the end of the
+    /// flusher's batch ([`crate::StrategyKind::InnoDb56`]).
     pub buffer_waits: u64,
     /// Time they waited, added up.
     pub buffer_wait_ns: u64,
-    /// Waits (of 10 ms at most) of misses for somebody else to free a frame: everything was pinned or
-    /// being written.
+    /// Waits (of 10 ms at most) of misses for somebody else to free a frame: everything was pinned
+    /// or being written.
     pub frame_waits: u64,
     /// Time they took, added up.
     pub frame_wait_ns: u64,

@@ -1,4 +1,5 @@
-//! The synchronization primitives of lists, frames and page table: real ones, or loom's when it is checked.
+//! The synchronization primitives of lists, frames and page table: real ones, or loom's when it is
+//! checked.
 
 #[cfg(not(loom))]
 pub(crate) use parking_lot::{Mutex, MutexGuard};

@@ -1,9 +1,9 @@
 //! Syncs of storage, and the memory of one that failed.
 //!
-//! A system that cannot write what it holds in a cache says so to whoever syncs next, and to nobody after
-//! that (on Linux `fsync` reports a failed writeback once per open file and drops the pages' dirty marks;
-//! Rebello et al., *Can Applications Recover from fsync Failures?*, USENIX ATC 2020). A later sync that
-//! succeeds therefore does not make good an earlier one.
+//! A system that cannot write what it holds in a cache says so to whoever syncs next, and to nobody
+//! after that (on Linux `fsync` reports a failed writeback once per open file and drops the pages'
+//! dirty marks; Rebello et al., *Can Applications Recover from fsync Failures?*, USENIX ATC 2020).
+//! A later sync that succeeds therefore does not make good an earlier one.
 
 use crate::error::StorageError;
 use crate::storage::Storage;
@@ -12,8 +12,8 @@ use parking_lot::{Mutex, RwLock};
 /// Syncs that know of each other.
 #[derive(Default)]
 pub(crate) struct Syncs {
-    /// Held shared by syncs on whose success nothing is given up, exclusively by those of checkpoints: they
-    /// must not end well beside one that failed and has not said so yet.
+    /// Held shared by syncs on whose success nothing is given up, exclusively by those of
+    /// checkpoints: they must not end well beside one that failed and has not said so yet.
     gate: RwLock<()>,
     /// The first that failed.
     failed: Mutex<Option<StorageError>>,

@@ -49,8 +49,8 @@ impl PageTable {
         mix(page) as usize & self.mask
     }
 
-    /// Pins the frame of a page, whose hash is `hash`, without a lock, if the page is there whole. `None`
-    /// says nothing: look under the lock.
+    /// Pins the frame of a page, whose hash is `hash`, without a lock, if the page is there whole.
+    /// `None` says nothing: look under the lock.
     #[inline]
     pub(crate) fn pin(&self, page: PageId, hash: u64) -> Option<FrameId> {
         // Truncation keeps the lower bits, which is all that the mask lets through.

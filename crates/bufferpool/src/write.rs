@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 use std::time::Duration;
 
-/// Between two looks at pages that others are changing or writing. A look walks the flush list under its mutex.
+/// Between two looks at pages that others are changing or writing. A look walks the flush list
+/// under its mutex.
 const BUSY: Duration = Duration::from_millis(1);
 
 impl Core {
@@ -116,8 +117,9 @@ impl Core {
         }
     }
 
-    /// Works through `items` in batches of a size that storage and doublewrite area take: as many at a time
-    /// as the area has room for, one without it. `work` gets the index of a batch's first item.
+    /// Works through `items` in batches of a size that storage and doublewrite area take: as many
+    /// at a time as the area has room for, one without it. `work` gets the index of a batch's first
+    /// item.
     pub(crate) fn in_batches<T: Sync>(
         &self,
         items: &[T],
@@ -232,8 +234,8 @@ impl Core {
         synced.map_err(PoolError::from)
     }
 
-    /// Writes the pages with changes before `limit`, oldest first, at most `max` of them. Pages that
-    /// somebody is changing are left.
+    /// Writes the pages with changes before `limit`, oldest first, at most `max` of them. Pages
+    /// that somebody is changing are left.
     pub(crate) fn flush_older(
         &self,
         instance: &Instance,
@@ -257,9 +259,10 @@ impl Core {
         self.write_many(instance, begun, kind, &|frame| instance.lru.cleaned(frame))
     }
 
-    /// Writes every page of the instance that was changed up to `era` and not written since, `batch` at a
-    /// time. A page that is changed again meanwhile does not keep the call from ending. Pages that cannot be written do not
-    /// keep others from it; the first error is returned.
+    /// Writes every page of the instance that was changed up to `era` and not written since,
+    /// `batch` at a time. A page that is changed again meanwhile does not keep the call from
+    /// ending. Pages that cannot be written do not keep others from it; the first error is
+    /// returned.
     pub(crate) fn flush_era(
         &self,
         instance: &Instance,

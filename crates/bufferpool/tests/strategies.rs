@@ -52,7 +52,8 @@ impl Storage for Recorder {
     }
 }
 
-/// A full pool: pages 0 to 63 from the least recently used on, of which the first `dirty` are dirty.
+/// A full pool: pages 0 to 63 from the least recently used on, of which the first `dirty` are
+/// dirty.
 fn full(strategy: StrategyKind, dirty: u64) -> (Arc<Recorder>, BufferPool) {
     let inner = MemStorage::new(PAGE_SIZE, 1000);
     let storage = Arc::new(Recorder { inner, seen: Mutex::default() });
@@ -207,8 +208,8 @@ fn asking(strategy: StrategyKind) -> (Arc<Recorder>, BufferPool) {
     (storage, pool)
 }
 
-/// The pool asks whom a thread serves: reads are the reader's, writes of those who changed the page most, and
-/// what was changed after a copy is charged anew.
+/// The pool asks whom a thread serves: reads are the reader's, writes of those who changed the page
+/// most, and what was changed after a copy is charged anew.
 #[test]
 fn a_source_says_for_whom_threads_work() {
     for strategy in [StrategyKind::Vanilla, StrategyKind::WAR, StrategyKind::LRU_C] {
@@ -291,8 +292,8 @@ fn prefetched_pages_are_hits() {
     assert_eq!((stats.hits, stats.misses), (6, 0));
 }
 
-/// With the midpoint a scan of as many pages as the pool has frames leaves those that were used twice; without
-/// it nothing is left of them.
+/// With the midpoint a scan of as many pages as the pool has frames leaves those that were used
+/// twice; without it nothing is left of them.
 #[test]
 fn with_the_midpoint_a_scan_leaves_what_was_used_twice() {
     const MANY: u64 = 1024;

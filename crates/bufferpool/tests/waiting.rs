@@ -1,4 +1,5 @@
-//! Who waits for whose writes: WAR for its buffer, InnoDB 5.6 for the flusher's batch, an eager flusher for nobody.
+//! Who waits for whose writes: WAR for its buffer, InnoDB 5.6 for the flusher's batch, an eager
+//! flusher for nobody.
 
 use headworks_bufferpool::storage::{IoKind, IoTag, MemStorage, PageWrite, Storage};
 use headworks_bufferpool::{
@@ -108,8 +109,8 @@ fn waits(ended: &Receiver<()>) {
     assert_eq!(still, Err(RecvTimeoutError::Timeout), "it did not wait");
 }
 
-/// Eight misses take frames of dirty pages while no write ends: nobody stalls. The ninth finds the buffer
-/// full and waits. Its woken flusher is shut out as well.
+/// Eight misses take frames of dirty pages while no write ends: nobody stalls. The ninth finds the
+/// buffer full and waits. Its woken flusher is shut out as well.
 #[test]
 fn a_miss_waits_only_while_the_buffer_is_full() {
     let (gate, pool) = full();
@@ -136,8 +137,8 @@ fn a_miss_waits_only_while_the_buffer_is_full() {
     pool.close().unwrap();
 }
 
-/// A page whose former self is on its way to storage is neither read nor made anew before that has arrived:
-/// the write of the old content would end after one of the new.
+/// A page whose former self is on its way to storage is neither read nor made anew before that has
+/// arrived: the write of the old content would end after one of the new.
 #[test]
 fn a_page_comes_back_only_when_its_old_copy_has_arrived() {
     for anew in [false, true] {
@@ -169,8 +170,8 @@ fn a_page_comes_back_only_when_its_old_copy_has_arrived() {
     }
 }
 
-/// While the flusher writes a batch a miss of InnoDB 5.6 waits for its end, though there are clean pages to take;
-/// that of Vanilla does not.
+/// While the flusher writes a batch a miss of InnoDB 5.6 waits for its end, though there are clean
+/// pages to take; that of Vanilla does not.
 #[test]
 fn a_miss_of_innodb_56_waits_for_the_flushers_batch() {
     for (strategy, does_wait) in [(StrategyKind::Vanilla, false), (StrategyKind::InnoDb56, true)] {
@@ -215,8 +216,8 @@ fn a_miss_of_innodb_56_waits_for_the_flushers_batch() {
     }
 }
 
-/// An eager flusher begins as soon as an eighth of the frames is behind the pointer, the paper's with its next
-/// round.
+/// An eager flusher begins as soon as an eighth of the frames is behind the pointer, the paper's
+/// with its next round.
 #[test]
 fn an_eager_flusher_does_not_wait_for_its_round() {
     for (strategy, eager) in [(StrategyKind::LRU_C, false), (StrategyKind::LRU_C_EAGER, true)] {

@@ -1,4 +1,5 @@
-//! One connection to any database that can be asked again and again: a user of the crowd, a worker, a checker.
+//! One connection to any database that can be asked again and again: a user of the crowd, a worker,
+//! a checker.
 
 use std::net::{Ipv4Addr, TcpStream};
 use std::thread::sleep;
@@ -39,8 +40,8 @@ pub enum Asker {
 }
 
 impl Asker {
-    /// Connects, named `name` where the protocol has names. Where it has none, names that begin with `crowd-` come from
-    /// [`CROWD_ADDRESS`].
+    /// Connects, named `name` where the protocol has names. Where it has none, names that begin
+    /// with `crowd-` come from [`CROWD_ADDRESS`].
     pub fn connect(database: Database, port: u16, name: &str) -> Result<Asker> {
         Ok(match database {
             Database::MariaDb | Database::MariaDbPool => {
@@ -99,8 +100,8 @@ impl Asker {
         Ok(())
     }
 
-    /// Writes a number under a name of this client's own and asks for it: whether the right answer comes back. Of the
-    /// stores that have no language for that.
+    /// Writes a number under a name of this client's own and asks for it: whether the right answer
+    /// comes back. Of the stores that have no language for that.
     pub fn stamp(&mut self, client: u32, stamp: u64) -> Result<bool> {
         match self {
             Asker::Memcached(asker) => {
@@ -120,7 +121,8 @@ impl Asker {
         self.stay(WORK)
     }
 
-    /// Has a place for this long: by a statement that sleeps, or by a transaction. memcached has neither: much work there.
+    /// Has a place for this long: by a statement that sleeps, or by a transaction. memcached has
+    /// neither: much work there.
     pub fn stay(&mut self, time: Duration) -> Result<()> {
         let seconds = time.as_secs_f64();
         match self {

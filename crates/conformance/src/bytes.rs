@@ -54,7 +54,8 @@ fn mask_tables(body: &mut [u8]) {
     }
 }
 
-/// The command's client asks for the texts of its help first, which come in the order of a hash table.
+/// The command's client asks for the texts of its help first, which come in the order of a hash
+/// table.
 fn redis(conversation: &Conversation) -> &[u8] {
     const HELP: &[u8] = b"*2\r\n$7\r\nCOMMAND\r\n$4\r\nDOCS\r\n";
     let all = &conversation.server[..];

@@ -84,14 +84,15 @@ impl Database {
         }
     }
 
-    /// Whether the suite starts it with encryption, too. Its requests are then told apart at the TLS library's functions,
-    /// and held like others.
+    /// Whether the suite starts it with encryption, too. Its requests are then told apart at the
+    /// TLS library's functions, and held like others.
     pub const fn encrypts(self) -> bool {
         self.is_mariadb()
             || matches!(self, Database::PostgreSql | Database::Redis | Database::Memcached)
     }
 
-    /// Whether a connection can keep a place for as long as it likes: by a slow statement, or by a transaction.
+    /// Whether a connection can keep a place for as long as it likes: by a slow statement, or by a
+    /// transaction.
     pub const fn keeps_places(self) -> bool {
         !matches!(self, Database::Memcached)
     }

@@ -1,5 +1,5 @@
-//! Daemons, backends and clients killed in a loop, under load: afterwards nobody is stuck, no place is lost, no answer
-//! was wrong.
+//! Daemons, backends and clients killed in a loop, under load: afterwards nobody is stuck, no place
+//! is lost, no answer was wrong.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -40,7 +40,8 @@ pub struct Options {
 /// What each account has.
 const AMOUNT: u32 = 1000;
 
-/// Long holds would hide a place that is lost: whoever is held passes after ten seconds, and each pass is a finding.
+/// Long holds would hide a place that is lost: whoever is held passes after ten seconds, and each
+/// pass is a finding.
 const SETTINGS: &str = "hold_ms_max = 10000\n";
 
 /// A daemon, a backend, a client: how often each.
@@ -164,7 +165,8 @@ fn on(database: Database, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// Kills the daemon. Everybody passes until somebody starts it again, which happens now or with the next kill.
+/// Kills the daemon. Everybody passes until somebody starts it again, which happens now or with the
+/// next kill.
 fn kill_daemon(gated: &Gated, random: &mut Random) -> Result<()> {
     let daemon = gated.status()?.number("daemon_pid") as libc::pid_t;
     ensure!(daemon > 0, "there is no daemon");
@@ -176,8 +178,9 @@ fn kill_daemon(gated: &Gated, random: &mut Random) -> Result<()> {
     Ok(())
 }
 
-/// Kills a random connection's backend: for PostgreSQL by SIGKILL, upon which it ends all sessions and recovers; where
-/// connections are not processes, the connection. `false` if there was none, or the server has no command for that.
+/// Kills a random connection's backend: for PostgreSQL by SIGKILL, upon which it ends all sessions
+/// and recovers; where connections are not processes, the connection. `false` if there was none, or
+/// the server has no command for that.
 fn kill_backend(database: Database, gated: &Gated, random: &mut Random) -> Result<bool> {
     match &gated.server {
         Running::MariaDb(server) => {
@@ -270,7 +273,8 @@ fn finish(database: Database, gated: &Gated, options: &Options) -> Result<()> {
 
 /// As many users as there are places are inside at the same time, and one more is not.
 pub fn free_places(database: Database, gated: &Gated, places: u32) -> Result<()> {
-    // Those that stay do not work, and would lend their permits. Nothing to change is no error here.
+    // Those that stay do not work, and would lend their permits. Nothing to change is no error
+    // here.
     gated.headworks(&["set", "--count", "admitted"])?;
     let port = gated.server.port();
     let users: Vec<_> = (0..=places)

@@ -1,10 +1,12 @@
-//! The same conversations with a database as it is and behind the gate: the answers must be the same.
+//! The same conversations with a database as it is and behind the gate: the answers must be the
+//! same.
 //!
-//! Every *behaviour* is a script for a real client (psql, the mariadb client, a JDBC driver, a Node driver, redis-cli, …). It runs
-//! against a server as it is and against the same server behind the gate, where a crowd keeps every place busy, so that
-//! the script's requests are held. What the client prints must be equal, and for protocols that are deterministic also
-//! every byte that the server sent. Beyond that, `cut` ends connections after every byte of a conversation, and
-//! `kills` kills daemons, backends and clients in a loop; afterwards nobody may be stuck and no place lost.
+//! Every *behaviour* is a script for a real client (psql, the mariadb client, a JDBC driver, a Node
+//! driver, redis-cli, …). It runs against a server as it is and against the same server behind the
+//! gate, where a crowd keeps every place busy, so that the script's requests are held. What the
+//! client prints must be equal, and for protocols that are deterministic also every byte that the
+//! server sent. Beyond that, `cut` ends connections after every byte of a conversation, and `kills`
+//! kills daemons, backends and clients in a loop; afterwards nobody may be stuck and no place lost.
 
 mod asker;
 mod behaviour;

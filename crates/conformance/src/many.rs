@@ -1,4 +1,5 @@
-//! Ten thousand connections on one server: what each costs in the region, and how long a decision takes then.
+//! Ten thousand connections on one server: what each costs in the region, and how long a decision
+//! takes then.
 
 use std::time::{Duration, Instant};
 

@@ -75,7 +75,8 @@ impl Relay {
         self.port
     }
 
-    /// Waits until every connection has ended, and returns what passed over each, in the order of their beginnings.
+    /// Waits until every connection has ended, and returns what passed over each, in the order of
+    /// their beginnings.
     pub fn finish(mut self) -> Vec<Conversation> {
         self.end();
         std::mem::take(&mut self.record.lock().unwrap_or_else(PoisonError::into_inner))

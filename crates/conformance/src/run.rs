@@ -26,8 +26,8 @@ use crate::running::Running;
 const PLACES: u32 = 2;
 const CROWD: usize = 6;
 
-/// Nobody is let pass by a limit, whatever differs is the gate's doing; and the crowd is a class of its own, by name or, where
-/// the protocol has none, by address.
+/// Nobody is let pass by a limit, whatever differs is the gate's doing; and the crowd is a class of
+/// its own, by name or, where the protocol has none, by address.
 fn settings() -> String {
     format!(
         "hold_ms_max = 600000
@@ -115,7 +115,8 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(all)
 }
 
-/// The two servers of a suite: as it is, and gated, each with its crowd, so that scripts meet the same server but for the gate.
+/// The two servers of a suite: as it is, and gated, each with its crowd, so that scripts meet the
+/// same server but for the gate.
 struct Pair {
     // The crowds leave first, then the servers stop, then the certificate goes.
     crowds: [Crowd; 2],
@@ -193,7 +194,8 @@ fn suite(subject: Subject, options: &Options) -> Result<Vec<Row>> {
 /// What the status says of an encrypted connection that is followed.
 const FOLLOWED: &str = "tls";
 
-/// Whether the comparison means something: requests were held, and encrypted connections were followed.
+/// Whether the comparison means something: requests were held, and encrypted connections were
+/// followed.
 fn really_gated(
     subject: Subject,
     held: u64,
@@ -265,8 +267,9 @@ fn hear(subject: Subject, behaviour: &Behaviour, port: u16, scratch: &Path) -> R
     Ok((printed, relay.finish()))
 }
 
-/// A comparison that says nothing, because the server without a gate did not do the same twice, is made again: MariaDB's
-/// pool of threads, seen through the relay, now and then ends in the middle of a large result by TLS.
+/// A comparison that says nothing, because the server without a gate did not do the same twice, is
+/// made again: MariaDB's pool of threads, seen through the relay, now and then ends in the middle
+/// of a large result by TLS.
 fn settled(mut compare: impl FnMut() -> Verdict) -> Verdict {
     let mut verdict = compare();
     for _ in 1..ATTEMPTS {
@@ -278,8 +281,8 @@ fn settled(mut compare: impl FnMut() -> Verdict) -> Verdict {
     verdict
 }
 
-/// Against the server as it is, behind the gate, and again as it is: what differs without a gate proves nothing. Notes what
-/// the status says of encryption meanwhile.
+/// Against the server as it is, behind the gate, and again as it is: what differs without a gate
+/// proves nothing. Notes what the status says of encryption meanwhile.
 fn compare(
     subject: Subject,
     behaviour: &Behaviour,

@@ -1,8 +1,9 @@
 //! A client of `kills`: a process of its own, so that it can be killed, which checks every answer.
 //!
-//! It asks in an endless loop: a value that only the right answer has, a transaction that leaves what it counts as it
-//! was, and every now and then a lock. It prints a line for each round, and ends with a message if an answer is wrong.
-//! Errors are answers, too, while others are killed: then it connects anew.
+//! It asks in an endless loop: a value that only the right answer has, a transaction that leaves
+//! what it counts as it was, and every now and then a lock. It prints a line for each round, and
+//! ends with a message if an answer is wrong. Errors are answers, too, while others are killed:
+//! then it connects anew.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -49,7 +50,8 @@ fn rounds(asker: &mut Asker, options: &Options, round: &mut u64) -> Result<bool>
     *round += 1;
     let stamp = u64::from(options.number) * 1_000_000_007 + *round;
     let Some(language) = Language::of(options.database) else {
-        // Under a name that nobody else has: what a predecessor asked for before it was killed may be done later.
+        // Under a name that nobody else has: what a predecessor asked for before it was killed may
+        // be done later.
         let Ok(right) = asker.stamp(std::process::id(), stamp) else { return Ok(false) };
         ensure!(right, "wrote {stamp}, and read something else");
         return tell(*round);
@@ -86,8 +88,8 @@ fn tell(round: u64) -> Result<bool> {
     Ok(true)
 }
 
-/// How a database is asked for what the workers and their accounts need. Stores without transactions have no accounts:
-/// their workers write numbers of their own ([`Asker::stamp`]).
+/// How a database is asked for what the workers and their accounts need. Stores without
+/// transactions have no accounts: their workers write numbers of their own ([`Asker::stamp`]).
 pub struct Language {
     echo: &'static str,
     begin: &'static str,

@@ -1,7 +1,7 @@
 //! Examples at the end of the help of commands and of their manual pages.
 
-/// Adds the examples of a table (a command, as it is typed, and its examples) to the commands that have none of
-/// their own (`after_help`).
+/// Adds the examples of a table (a command, as it is typed, and its examples) to the commands that
+/// have none of their own (`after_help`).
 pub fn with_examples(command: clap::Command, examples: &[(&str, &[&str])]) -> clap::Command {
     examples.iter().fold(command, |command, (path, lines)| {
         let words: Vec<&str> = path.split(' ').collect();
@@ -26,7 +26,8 @@ fn add(command: clap::Command, path: &[&str], text: &str) -> clap::Command {
     command.mut_subcommand(first, |sub| add(sub, rest, text))
 }
 
-/// For tests: commands below `name` without an example that names them, and examples without a command.
+/// For tests: commands below `name` without an example that names them, and examples without a
+/// command.
 pub fn faults(command: clap::Command, name: &str, examples: &[(&str, &[&str])]) -> Vec<String> {
     let mut faults = Vec::new();
     for (path, _) in examples {

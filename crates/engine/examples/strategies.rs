@@ -8,9 +8,9 @@
 //!     [--interval-ms 1000] [--scan-depth 1024] [--flush-batch 1024] [--window 4096] [--war-pages 512] [--strategies vanilla,cflru,war,basic,dynamic,lruc,eager]
 //! ```
 //!
-//! A warehouse has a tenth of the standard's rows, so that 64 users have 256 warehouses on a database
-//! of 2 to 3 GB. The database is loaded once; the arms run on it one after another, each with an empty
-//! pool, five seconds of warm-up, and as many seconds of measurement as asked for.
+//! A warehouse has a tenth of the standard's rows, so that 64 users have 256 warehouses on a
+//! database of 2 to 3 GB. The database is loaded once; the arms run on it one after another, each
+//! with an empty pool, five seconds of warm-up, and as many seconds of measurement as asked for.
 
 use headworks_bufferpool::storage::{
     DeviceModel, IoKind, MemStorage, SimDevice, Storage, SubStorage,

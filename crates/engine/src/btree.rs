@@ -6,8 +6,8 @@
 //! taken downwards and, among leaves, to the right; so nobody waits in a circle. Nodes are never
 //! merged: an empty leaf stays until keys of its range come again.
 //!
-//! With [`TreeLatch::Whole`](crate::TreeLatch) there is a latch of the tree above all that. It changes nothing but
-//! who waits for whom.
+//! With [`TreeLatch::Whole`](crate::TreeLatch) there is a latch of the tree above all that. It
+//! changes nothing but who waits for whom.
 
 use crate::error::EngineError;
 use crate::mtr::Mini;

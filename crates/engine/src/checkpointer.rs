@@ -17,8 +17,8 @@ pub(crate) struct Checkpointer {
 }
 
 impl Checkpointer {
-    /// Takes one whenever so many bytes of log have come since the last, and since what the log is kept for. If the system
-    /// gives no thread, the log grows until somebody takes one.
+    /// Takes one whenever so many bytes of log have come since the last, and since what the log is
+    /// kept for. If the system gives no thread, the log grows until somebody takes one.
     pub(crate) fn start(shared: &Arc<Shared>, log_bytes: u64) -> Self {
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let start = || {
@@ -43,8 +43,8 @@ impl Drop for Checkpointer {
 }
 
 fn run(shared: &Shared, log_bytes: u64, (stop, told): &(Mutex<bool>, Condvar)) {
-    // Where the log ended when a checkpoint was tried last: one that fails, or gives nothing up because pages lack old
-    // changes, is not tried again at once.
+    // Where the log ended when a checkpoint was tried last: one that fails, or gives nothing up
+    // because pages lack old changes, is not tried again at once.
     let mut tried = 0;
     let mut stopped = stop.lock();
     while !*stopped {

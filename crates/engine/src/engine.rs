@@ -32,8 +32,9 @@ pub struct EngineConfig {
     pub lock_limit: Duration,
     /// What is latched on the way to a leaf; default [`TreeLatch::Coupled`].
     pub tree_latch: TreeLatch,
-    /// Bytes of log after which a checkpoint is taken in the background, so that the log is cut; default 64 MiB,
-    /// `u64::MAX` for none. How far the log is cut is up to the pool's `checkpoint_age_bytes`.
+    /// Bytes of log after which a checkpoint is taken in the background, so that the log is cut;
+    /// default 64 MiB, `u64::MAX` for none. How far the log is cut is up to the pool's
+    /// `checkpoint_age_bytes`.
     pub checkpoint_log_bytes: u64,
 }
 
@@ -122,8 +123,8 @@ impl Engine {
         Self::open_and_recover(config, storage, log, doublewrite, None)
     }
 
-    /// As [`Engine::open`], with somebody who knows for whom threads work: their pages' I/O is tagged
-    /// with it ([`BufferPool::with_causes`]).
+    /// As [`Engine::open`], with somebody who knows for whom threads work: their pages' I/O is
+    /// tagged with it ([`BufferPool::with_causes`]).
     ///
     /// # Errors
     /// As [`Engine::open`].
@@ -178,7 +179,8 @@ impl Engine {
         &self.shared.store.pool
     }
 
-    /// The error of a checkpoint in the background that was not reported to anybody, if there was one.
+    /// The error of a checkpoint in the background that was not reported to anybody, if there was
+    /// one.
     #[must_use]
     pub fn take_background_error(&self) -> Option<EngineError> {
         self.shared.background_error.lock().take()
@@ -280,8 +282,8 @@ impl Shared {
         txn::max_value(self.store.pool.config().page_size)
     }
 
-    /// Makes the log durable up to `lsn`. Where that fails nothing is changed any more: others would see what was never
-    /// promised, and the log would grow in memory.
+    /// Makes the log durable up to `lsn`. Where that fails nothing is changed any more: others
+    /// would see what was never promised, and the log would grow in memory.
     pub(crate) fn make_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
         self.store.log.flush_to(lsn).map_err(|error| {
             self.poisoned.store(true, Ordering::Release);
@@ -298,12 +300,12 @@ impl Shared {
         // The pages' position first: a commit that ends in between has its changes after it.
         let pages = self.store.pool.checkpoint_lsn()?.0;
         let commits = self.applying.lock().first().map(|&(lsn, _)| lsn);
-        // Not before an earlier one: a page that is made dirty after that one's look gets a record after it, whatever
-        // position it was noted with.
+        // Not before an earlier one: a page that is made dirty after that one's look gets a record
+        // after it, whatever position it was noted with.
         let needed = pages.min(self.store.health.log_needed_from());
         let start = commits.map_or(needed, |lsn| lsn.min(needed)).max(*kept_from);
-        // A commit before `start` that is not under way any more may have its changes after it, and has told of itself: they
-        // must be durable before its record is given up.
+        // A commit before `start` that is not under way any more may have its changes after it, and
+        // has told of itself: they must be durable before its record is given up.
         self.store.log.flush_to(self.store.log.end_lsn())?;
         self.store.log.device().set_start(start - FIRST)?;
         *kept_from = start;

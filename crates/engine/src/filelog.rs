@@ -1,8 +1,9 @@
 //! A log in files: a directory of segments, and a small file that says where recovery begins.
 //!
-//! A segment is named after the offset of its first byte (16 hexadecimal digits, `.log`) and holds nothing but
-//! the log's bytes. It is synced before the next is made, so only the last can lack what was appended. Segments
-//! that lie before the start are deleted. The start is replaced by a rename, which is atomic.
+//! A segment is named after the offset of its first byte (16 hexadecimal digits, `.log`) and holds
+//! nothing but the log's bytes. It is synced before the next is made, so only the last can lack
+//! what was appended. Segments that lie before the start are deleted. The start is replaced by a
+//! rename, which is atomic.
 
 use crate::logdev::LogDevice;
 use parking_lot::Mutex;
@@ -51,11 +52,13 @@ impl FileLog {
     /// Bytes from which on a segment is followed by another, usually.
     pub const SEGMENT_BYTES: u64 = 64 << 20;
 
-    /// Makes an empty log in `directory`, which is made too. A segment ends with the append that makes it
-    /// `segment_bytes` or longer: smaller ones give space back sooner, larger ones cost fewer syncs.
+    /// Makes an empty log in `directory`, which is made too. A segment ends with the append that
+    /// makes it `segment_bytes` or longer: smaller ones give space back sooner, larger ones cost
+    /// fewer syncs.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is a log, `ResourceBusy` if somebody is making one, and the system's.
+    /// `AlreadyExists` if there is a log, `ResourceBusy` if somebody is making one, and the
+    /// system's.
     pub fn create(directory: &Path, segment_bytes: u64) -> Result<Self> {
         fs::create_dir_all(directory)?;
         let lock = Self::lock(directory)?;
@@ -76,8 +79,8 @@ impl FileLog {
     /// Opens what [`FileLog::create`] made.
     ///
     /// # Errors
-    /// `InvalidData` if the directory holds no log, or one with a segment missing; `ResourceBusy` if it is open already;
-    /// the system's.
+    /// `InvalidData` if the directory holds no log, or one with a segment missing; `ResourceBusy`
+    /// if it is open already; the system's.
     pub fn open(directory: &Path, segment_bytes: u64) -> Result<Self> {
         // A lock is only left where there is a log.
         Self::read_start(directory)?;

@@ -58,8 +58,8 @@ pub trait LogDevice: Send + Sync {
         format!("offset {offset}")
     }
 
-    /// Up to which offset everything is known to have been durable, so that whatever is not whole before it is damage and
-    /// not the end of the log; 0 if that is not known.
+    /// Up to which offset everything is known to have been durable, so that whatever is not whole
+    /// before it is damage and not the end of the log; 0 if that is not known.
     ///
     /// # Errors
     /// The device's.
@@ -96,8 +96,8 @@ impl MemLog {
         Self { sync_time, state: Mutex::default() }
     }
 
-    /// An empty log whose positions begin at `offset`: for a flushed database whose pages carry LSNs
-    /// of an earlier log.
+    /// An empty log whose positions begin at `offset`: for a flushed database whose pages carry
+    /// LSNs of an earlier log.
     #[must_use]
     pub fn starting_at(sync_time: Duration, offset: u64) -> Self {
         let state = State { base: offset, durable: offset, start: offset, ..State::default() };
@@ -208,8 +208,9 @@ impl LogDevice for MemLog {
     }
 }
 
-/// A log whose syncs, which carry what was appended to the device, wait for their turn in a queue, with
-/// the pages' requests if they share it. They are of kind [`IoKind::Log`], for whoever commits for all.
+/// A log whose syncs, which carry what was appended to the device, wait for their turn in a queue,
+/// with the pages' requests if they share it. They are of kind [`IoKind::Log`], for whoever commits
+/// for all.
 pub struct QueuedLog {
     inner: Arc<dyn LogDevice>,
     queue: Arc<IoQueue>,

@@ -130,7 +130,8 @@ impl Tail {
     }
 }
 
-/// A page is written when the log is durable up to its last change: if the log ends before that, a part of it is gone.
+/// A page is written when the log is durable up to its last change: if the log ends before that, a
+/// part of it is gone.
 fn within(end: Lsn, lsn: Lsn) -> Result<(), EngineError> {
     if lsn > end {
         let what =

@@ -24,8 +24,9 @@ pub enum TreeLatch {
     /// Nothing: pages' latches are coupled.
     #[default]
     Coupled,
-    /// The whole tree, as in InnoDB before 5.7: shared until the leaf is latched, exclusively while a page splits.
-    /// Whoever splits waits for all reads and read stalls that are under way in the tree, and everybody else for it.
+    /// The whole tree, as in InnoDB before 5.7: shared until the leaf is latched, exclusively while
+    /// a page splits. Whoever splits waits for all reads and read stalls that are under way in the
+    /// tree, and everybody else for it.
     Whole,
 }
 
@@ -65,8 +66,8 @@ pub(crate) struct Store {
     pub(crate) health: Health,
     pages: u64,
     allocation: Mutex<Allocation>,
-    /// One for each tree, by its root; empty if trees are not latched as a whole. A latch of a tree is taken before
-    /// those of its pages.
+    /// One for each tree, by its root; empty if trees are not latched as a whole. A latch of a tree
+    /// is taken before those of its pages.
     trees: Box<[RwLock<()>]>,
 }
 
@@ -256,8 +257,8 @@ impl Store {
         Ok(next)
     }
 
-    /// Keeps as many pages as these writes could need at most, so that what the log promises can be carried out. Rows that
-    /// are loaded outside of commits do not heed it.
+    /// Keeps as many pages as these writes could need at most, so that what the log promises can be
+    /// carried out. Rows that are loaded outside of commits do not heed it.
     ///
     /// # Errors
     /// [`EngineError::Full`] if there are not so many; the pool's.
@@ -271,7 +272,8 @@ impl Store {
         Ok(Reserved { store: self, pages })
     }
 
-    /// The same for writes that are promised already: as many as they could need are kept if there are so many.
+    /// The same for writes that are promised already: as many as they could need are kept if there
+    /// are so many.
     pub(crate) fn reserve_for_recovery<'w>(
         &self,
         writes: impl Iterator<Item = &'w Write>,
@@ -286,7 +288,8 @@ impl Store {
         Ok(Reserved { store: self, pages })
     }
 
-    /// Pages that these writes could need: each may split every level of its tree, whose root may grow twice meanwhile.
+    /// Pages that these writes could need: each may split every level of its tree, whose root may
+    /// grow twice meanwhile.
     fn pages_at_most<'w>(
         &self,
         writes: impl Iterator<Item = &'w Write>,
@@ -323,7 +326,8 @@ impl Store {
             if left == 0 {
                 return Err(EngineError::Full { pages: self.pages });
             }
-            // Of a whole extent the rest may be lost in a crash; the last pages are given out one by one.
+            // Of a whole extent the rest may be lost in a crash; the last pages are given out one
+            // by one.
             let limit =
                 allocation.limit + if left > EXTENT + allocation.reserved { EXTENT } else { 1 };
             let mut mini = Mini::new(self);

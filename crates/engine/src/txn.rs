@@ -16,8 +16,8 @@ use std::sync::atomic::Ordering;
 /// A transaction: dropped without [`Transaction::commit`] it has no effect.
 ///
 /// Reads see what is committed at that moment (read committed), and the transaction's own writes to
-/// the row. Rows that are written, or read by [`Transaction::get_for_update`], stay locked until the
-/// end.
+/// the row. Rows that are written, or read by [`Transaction::get_for_update`], stay locked until
+/// the end.
 pub struct Transaction<'e> {
     engine: &'e Shared,
     id: u64,

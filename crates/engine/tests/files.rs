@@ -74,7 +74,8 @@ fn segments(path: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// A process that commits is killed; each commit that it told of is there, as often as that is done.
+/// A process that commits is killed; each commit that it told of is there, as often as that is
+/// done.
 #[test]
 fn a_killed_process_leaves_every_commit_that_it_told_of() {
     if let Ok(path) = std::env::var(CHILD) {
@@ -134,7 +135,8 @@ fn a_killed_process_leaves_every_commit_that_it_told_of() {
     std::fs::remove_dir_all(&path).unwrap();
 }
 
-/// The log's end may be cut anywhere: what is whole before it is recovered. A checkpoint gives segments up.
+/// The log's end may be cut anywhere: what is whole before it is recovered. A checkpoint gives
+/// segments up.
 #[test]
 fn a_log_cut_anywhere_gives_what_is_whole() {
     let path = scratch("cut");

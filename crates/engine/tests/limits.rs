@@ -27,8 +27,8 @@ fn put(engine: &Engine, number: u64) -> Result<(), EngineError> {
     transaction.commit()
 }
 
-/// A commit for which there might be too few pages is refused before it is promised: whatever was acknowledged is there
-/// after each crash, rows can be removed, and nothing is stuck.
+/// A commit for which there might be too few pages is refused before it is promised: whatever was
+/// acknowledged is there after each crash, rows can be removed, and nothing is stuck.
 #[test]
 fn a_database_that_is_full_stays_usable_and_opens_again() {
     for pages in [90, 100, 131, 163, 200, 300] {
@@ -62,7 +62,8 @@ fn a_database_that_is_full_stays_usable_and_opens_again() {
     }
 }
 
-/// After the log has failed nothing is changed any more: neither in the log's memory nor in what others read.
+/// After the log has failed nothing is changed any more: neither in the log's memory nor in what
+/// others read.
 #[test]
 fn after_the_log_has_failed_commits_do_not_take_place() {
     let storage: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 1000));

@@ -109,8 +109,9 @@ fn trees_under_threads_are_maps() {
     }
 }
 
-/// Each transaction changes two rows to the same value and appends it to the heap. After a power cut
-/// at a random moment: what was acknowledged is there, what is there is whole, nothing is doubled.
+/// Each transaction changes two rows to the same value and appends it to the heap. After a power
+/// cut at a random moment: what was acknowledged is there, what is there is whole, nothing is
+/// doubled.
 fn power_cut(seed: u64, strategy: StrategyKind) -> (u64, bool) {
     let base = Arc::new(MemStorage::new(PAGE_SIZE, PAGES + 128));
     let device = Arc::new(PowerCutStorage::new(base));
@@ -229,8 +230,8 @@ fn every_acknowledged_commit_survives_a_power_cut() {
     assert!(commits > 1000 && needed > 12, "{commits} commits, {needed} recoveries had work");
 }
 
-/// A checkpoint in the middle of a commit, one of whose pages is in use: the log from the commit on is kept, and
-/// recovery completes it.
+/// A checkpoint in the middle of a commit, one of whose pages is in use: the log from the commit on
+/// is kept, and recovery completes it.
 #[test]
 fn a_checkpoint_does_not_pass_a_commit_that_is_being_carried_out() {
     let device = Arc::new(PowerCutStorage::new(Arc::new(MemStorage::new(PAGE_SIZE, PAGES))));

@@ -27,8 +27,8 @@ fn config(strategy: StrategyKind) -> EngineConfig {
     }
 }
 
-/// A device whose syncs take their time, once it is told to: a power cut then finds writes on their way, and tears
-/// them.
+/// A device whose syncs take their time, once it is told to: a power cut then finds writes on their
+/// way, and tears them.
 struct SlowSync(Arc<PowerCutStorage>, AtomicBool);
 
 impl Storage for SlowSync {
@@ -86,7 +86,8 @@ fn linkbench_counts_stay_right() {
     linkbench::check(&engine, 2000).unwrap();
 }
 
-/// Four users until the power is cut; then conditions 1 to 4 hold, and no acknowledged commit is lost.
+/// Four users until the power is cut; then conditions 1 to 4 hold, and no acknowledged commit is
+/// lost.
 ///
 /// Returns how many transactions were acknowledged, and torn pages mended.
 fn power_cut(seed: u64, strategy: StrategyKind) -> (u64, u64) {

@@ -57,14 +57,16 @@ pub struct RunOptions {
     pub seed: u64,
     /// How many rounds; `None` leaves it to the experiment (3, quick 1).
     pub repeat: Option<usize>,
-    /// Seconds measured in every run of every arm; `None` leaves it to the experiment (20, quick 5). A longer window
-    /// gives steadier numbers; a window shorter than the warm-up shortens that, too.
+    /// Seconds measured in every run of every arm; `None` leaves it to the experiment (20, quick
+    /// 5). A longer window gives steadier numbers; a window shorter than the warm-up shortens that,
+    /// too.
     pub window_s: Option<u64>,
     /// Runs only the cases, or in `gate-open` the arms, whose name contains this. For development.
     pub only: Option<String>,
     /// Where results go.
     pub out: PathBuf,
-    /// Where temporary data goes; `None` chooses `OUT/work`, or a temporary directory if the server cannot use that.
+    /// Where temporary data goes; `None` chooses `OUT/work`, or a temporary directory if the server
+    /// cannot use that.
     pub work: Option<PathBuf>,
     /// The `headworks` program that puts the gate in front of a server.
     pub headworks_exe: Option<PathBuf>,
@@ -94,8 +96,8 @@ impl RunOptions {
         }
     }
 
-    /// The gate that the demonstrations put in front of a server, and its options of `headworks run`:
-    /// P as asked for, or as usual. `None` if there is to be none.
+    /// The gate that the demonstrations put in front of a server, and its options of `headworks
+    /// run`: P as asked for, or as usual. `None` if there is to be none.
     pub(crate) fn gate(&self, id: &str) -> Result<Option<(Instance, Vec<String>)>> {
         if self.without_gate {
             return Ok(None);

@@ -18,7 +18,8 @@ pub(crate) fn page(title: &str, body: &str) -> String {
     )
 }
 
-/// A table, whose head may be empty; the cells are HTML. Columns beyond the first `left` are numbers.
+/// A table, whose head may be empty; the cells are HTML. Columns beyond the first `left` are
+/// numbers.
 pub(crate) fn table(head: &[&str], rows: &[(String, Vec<String>)], left: usize) -> String {
     let class = |column: usize| {
         if column < left { "" } else { " class=\"number\"" }

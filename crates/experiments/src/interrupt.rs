@@ -25,8 +25,8 @@ extern "C" fn note(signal: i32) {
         Err(first_us) => first_us,
     };
     if now_us - first_us > SAME_WISH_US {
-        // SAFETY: signal and raise may be called in a handler; the signal is blocked until the handler returns, and
-        // then ends the process.
+        // SAFETY: signal and raise may be called in a handler; the signal is blocked until the
+        // handler returns, and then ends the process.
         unsafe {
             libc::signal(signal, libc::SIG_DFL);
             libc::raise(signal);
@@ -42,8 +42,8 @@ pub(crate) fn monotonic_us() -> u64 {
     time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1000
 }
 
-/// While it lives, the first SIGINT or SIGTERM is only noted; another one some seconds later ends the process as
-/// usual.
+/// While it lives, the first SIGINT or SIGTERM is only noted; another one some seconds later ends
+/// the process as usual.
 pub(crate) struct Watch {
     previous: Vec<(i32, libc::sigaction)>,
 }
@@ -55,8 +55,8 @@ impl Watch {
         let previous = SIGNALS
             .into_iter()
             .map(|signal| {
-                // SAFETY: an all-zero sigaction is valid (empty mask, no flags). The handler only calls what
-                // may be called at any moment. Both structures live through the call.
+                // SAFETY: an all-zero sigaction is valid (empty mask, no flags). The handler only
+                // calls what may be called at any moment. Both structures live through the call.
                 unsafe {
                     let mut action: libc::sigaction = mem::zeroed();
                     let mut previous: libc::sigaction = mem::zeroed();
@@ -80,8 +80,8 @@ impl Drop for Watch {
     }
 }
 
-/// Somebody asked the experiment to end (SIGINT, SIGTERM). A program ends with status 130 when it finds this error
-/// (`error.is::<Interrupted>()`).
+/// Somebody asked the experiment to end (SIGINT, SIGTERM). A program ends with status 130 when it
+/// finds this error (`error.is::<Interrupted>()`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Interrupted;
 
@@ -107,7 +107,8 @@ mod tests {
         let watch = Watch::new();
         check().unwrap();
         for _ in 0..2 {
-            // SAFETY: raise sends the signal to this thread, whose handler only stores to atomics the first times.
+            // SAFETY: raise sends the signal to this thread, whose handler only stores to atomics
+            // the first times.
             unsafe { libc::raise(libc::SIGTERM) };
         }
         assert!(check().unwrap_err().context("while measuring").is::<Interrupted>());

@@ -1,8 +1,8 @@
 //! Every headline experiment of the papers, as something a command can run.
 //!
-//! [`list`] names them, [`run`] collects, analyses and draws, and [`report`] does the last two again from an old
-//! record. Collecting, analysing and drawing are separate modules of each experiment, and everything that was
-//! measured is kept raw in `DIR/ID.json`.
+//! [`list`] names them, [`run`] collects, analyses and draws, and [`report`] does the last two
+//! again from an old record. Collecting, analysing and drawing are separate modules of each
+//! experiment, and everything that was measured is kept raw in `DIR/ID.json`.
 
 mod apples;
 mod everyday;

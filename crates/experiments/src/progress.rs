@@ -69,8 +69,8 @@ impl Progress {
 }
 
 impl Progress {
-    /// For work whose parts are counted: this fraction of it is over. The time that is left follows from how fast it
-    /// went, not from what was expected.
+    /// For work whose parts are counted: this fraction of it is over. The time that is left follows
+    /// from how fast it went, not from what was expected.
     pub(crate) fn reach(&mut self, fraction: f64, name: &str) {
         let elapsed = self.begun.elapsed();
         let left = elapsed.mul_f64((1.0 - fraction).max(0.0) / fraction.max(1e-3));

@@ -1,4 +1,5 @@
-//! The list of experiments, and the three things one can do with it: show it, run from it, report again.
+//! The list of experiments, and the three things one can do with it: show it, run from it, report
+//! again.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -39,8 +40,8 @@ pub fn find(id: &str) -> Option<&'static Experiment> {
     list().iter().find(|experiment| experiment.id == id)
 }
 
-/// Runs experiments one after the other, with progress on standard error, and writes their records, pictures and
-/// pages into `options.out`.
+/// Runs experiments one after the other, with progress on standard error, and writes their records,
+/// pictures and pages into `options.out`.
 ///
 /// SIGINT and SIGTERM end the run with an error after everything that was started is gone.
 pub fn run(ids: &[impl AsRef<str>], options: &RunOptions) -> Result<Vec<Outcome>> {

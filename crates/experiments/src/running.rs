@@ -29,8 +29,8 @@ impl Running {
         let output =
             File::create(log).with_context(|| format!("cannot create {}", log.display()))?;
         command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output).process_group(0);
-        // SAFETY: prctl with PR_SET_PDEATHSIG only sets a field of the calling process, and may be called between fork
-        // and exec.
+        // SAFETY: prctl with PR_SET_PDEATHSIG only sets a field of the calling process, and may be
+        // called between fork and exec.
         unsafe {
             command.pre_exec(|| {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);

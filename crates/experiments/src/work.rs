@@ -18,8 +18,8 @@ use crate::experiment::RunOptions;
 pub(crate) struct Work(PathBuf);
 
 impl Work {
-    /// Makes the directory where the options say, or else in the output directory or among the temporary files:
-    /// the first place that is a real disk and that the server can reach.
+    /// Makes the directory where the options say, or else in the output directory or among the
+    /// temporary files: the first place that is a real disk and that the server can reach.
     pub(crate) fn new(options: &RunOptions, needed_bytes: u64) -> Result<Self> {
         let name = format!("work-{}", process::id());
         let path = match &options.work {
@@ -77,7 +77,8 @@ fn is_in_memory(path: &Path) -> bool {
     let Ok(name) = CString::new(existing.as_os_str().as_bytes()) else {
         return false;
     };
-    // SAFETY: all-zero is a valid statfs; `name` is a NUL-terminated string; both live through the call.
+    // SAFETY: all-zero is a valid statfs; `name` is a NUL-terminated string; both live through the
+    // call.
     let kind = unsafe {
         let mut found: libc::statfs = mem::zeroed();
         if libc::statfs(name.as_ptr(), &raw mut found) != 0 {
@@ -90,7 +91,8 @@ fn is_in_memory(path: &Path) -> bool {
 
 fn free_bytes(path: &Path) -> Result<u64> {
     let name = CString::new(path.as_os_str().as_bytes()).context("a path with a NUL byte")?;
-    // SAFETY: all-zero is a valid statvfs; `name` is a NUL-terminated string; both live through the call.
+    // SAFETY: all-zero is a valid statvfs; `name` is a NUL-terminated string; both live through the
+    // call.
     let found = unsafe {
         let mut found: libc::statvfs = mem::zeroed();
         if libc::statvfs(name.as_ptr(), &raw mut found) != 0 {

@@ -42,7 +42,8 @@ fn a_short_run_leaves_a_result_a_picture_and_pages() {
     let names: Vec<(&str, f64)> = cells.iter().map(|cell| (cell.0, cell.1)).collect();
     let as_is = "MariaDB as it is";
     assert_eq!(names, [(as_is, 256.0), (as_is, 16.0), ("its own thread pool", 256.0)]);
-    // A transaction has 20 statements; repeated attempts add some, and the edges of a short window a few more.
+    // A transaction has 20 statements; repeated attempts add some, and the edges of a short window
+    // a few more.
     let statements = cells[1].2;
     assert!((18.0..24.0).contains(&statements), "{statements} statements a transaction");
 

@@ -1,8 +1,8 @@
 //! What the hooks of file calls cost: through the hook and directly, in turn, in one process.
 //!
-//! Started plainly, it starts itself again with each I/O scheduler (`headworks run --io`). Governed: cached
-//! reads and buffered writes of 8 KiB. Not governed: files of tmpfs and of /proc, and a pipe. Aims: at
-//! most 10 % more for governed calls, 2 % for the others.
+//! Started plainly, it starts itself again with each I/O scheduler (`headworks run --io`).
+//! Governed: cached reads and buffered writes of 8 KiB. Not governed: files of tmpfs and of /proc,
+//! and a pipe. Aims: at most 10 % more for governed calls, 2 % for the others.
 
 use core::ffi::{CStr, c_int, c_void};
 use headworks_policy::split::SplitKind;

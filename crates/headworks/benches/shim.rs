@@ -236,7 +236,8 @@ fn interception(title: &str, samples: usize, requests: usize, mut before: impl F
     println!("  {:<34} {:>10} {:>10.0}", "mean of the five calls", "", sum / 5.0);
 }
 
-/// What a turn costs the policy while `users` users wait: to choose the next, to account for it, to queue it again.
+/// What a turn costs the policy while `users` users wait: to choose the next, to account for it, to
+/// queue it again.
 fn policy(users: u32) {
     let mut gate = Box::new(Gate::new());
     for user in 0..users {

@@ -1,10 +1,10 @@
 //! `headworks attend`: the gate of a service, made ready before the service starts.
 //!
-//! A service manager starts the database in its own way; this process stands beside it. It makes the
-//! region, tells the manager that it is ready, and is the daemon of whatever server attaches to the
-//! region: the preloaded library writes down the process that accepts the first connection. When the
-//! server ends, it waits for the next one. If it is killed, everybody passes, and the next one takes
-//! over the region that the server uses.
+//! A service manager starts the database in its own way; this process stands beside it. It makes
+//! the region, tells the manager that it is ready, and is the daemon of whatever server attaches to
+//! the region: the preloaded library writes down the process that accepts the first connection.
+//! When the server ends, it waits for the next one. If it is killed, everybody passes, and the next
+//! one takes over the region that the server uses.
 
 use crate::cgroup::{Companion, Worker};
 use crate::cli::Attend;

@@ -54,17 +54,17 @@ pub enum Command {
     On(Select),
     /// Read the configuration file again; no connection is dropped
     ///
-    /// A file with a mistake changes nothing. If the address for metrics cannot be had, everything else
-    /// of the file is in force, the address before stays, and the command fails and says so; give it
-    /// again once the address is free.
+    /// A file with a mistake changes nothing. If the address for metrics cannot be had, everything
+    /// else of the file is in force, the address before stays, and the command fails and says so;
+    /// give it again once the address is free.
     Reload(Select),
     /// Say why the gate does what it does
     Explain(ExplainGate),
     /// Put a service of this machine behind the gate
     ///
-    /// Writes a companion unit, which makes the gate ready and is its daemon, and a drop-in by which
-    /// the service's own processes preload the library. How the service starts, stops, notifies and
-    /// is confined is not changed. Takes effect when the service is restarted.
+    /// Writes a companion unit, which makes the gate ready and is its daemon, and a drop-in by
+    /// which the service's own processes preload the library. How the service starts, stops,
+    /// notifies and is confined is not changed. Takes effect when the service is restarted.
     Enable(Enable),
     /// Take a service away from the gate: removes what `enable` wrote, and nothing else
     Disable(Disable),
@@ -84,8 +84,8 @@ pub enum Command {
     Tad,
     /// Block devices whose device, queue and faults live in user space
     ///
-    /// A volume is a real block device to the kernel: ext4 or XFS is mounted on it, or it is used as
-    /// it is. Behind it are a queue with a scheduler of choice, a model of a device, layers that
+    /// A volume is a real block device to the kernel: ext4 or XFS is mounted on it, or it is used
+    /// as it is. Behind it are a queue with a scheduler of choice, a model of a device, layers that
     /// delay, limit, fail, record or cut the power, and a file, a device or memory for the bytes.
     Volume(Volume),
     /// The scheduler of a program's files (`headworks run --io …`): watch it and change it
@@ -95,9 +95,9 @@ pub enum Command {
     Io(Io),
     /// Start the daemon of a running instance again
     ///
-    /// Needed only if the daemon was killed: everybody passes until then. What a daemon decides, and
-    /// why, is in `daemon.log` beside the region (`headworks status` says where), at most 1 MiB and an
-    /// older one of that size; it goes with the instance.
+    /// Needed only if the daemon was killed: everybody passes until then. What a daemon decides,
+    /// and why, is in `daemon.log` beside the region (`headworks status` says where), at most 1 MiB
+    /// and an older one of that size; it goes with the instance.
     Daemon(Daemon),
     /// Write the manual pages
     Man(headworks_console::man::Man),
@@ -135,7 +135,8 @@ impl From<ModeArg> for headworks_region::Mode {
 /// Which sessions P counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum CountArg {
-    /// Those on a processor or in storage I/O; blocked, thinking and long-running ones lend their permit
+    /// Those on a processor or in storage I/O; blocked, thinking and long-running ones lend their
+    /// permit
     Working,
     /// All that were admitted, whatever they do
     Admitted,
@@ -255,8 +256,8 @@ pub struct Run {
     /// Configuration file (TOML): settings, classes, rules
     #[arg(long, short = 'c', value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// P: sessions inside at once, or `auto` to look for the best [default: auto, from the open gate
-    /// on]
+    /// P: sessions inside at once, or `auto` to look for the best [default: auto, from the open
+    /// gate on]
     #[arg(long, short = 'p', value_name = "P|auto", value_parser = parallelism)]
     pub parallelism: Option<Parallelism>,
     /// ζ: requests of one scheduling round over all sessions; 0 for the least that gives each one
@@ -271,7 +272,8 @@ pub struct Run {
     /// Name of the instance [default: the program's name]
     #[arg(long, short = 'n')]
     pub name: Option<String>,
-    /// Profile of the server: a name from `profile list`, or a file [default: by the program's name]
+    /// Profile of the server: a name from `profile list`, or a file [default: by the program's
+    /// name]
     #[arg(long, value_name = "NAME|FILE")]
     pub profile: Option<String>,
     /// Give the threads of each class processor time by its weight, with control groups

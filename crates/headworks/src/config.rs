@@ -135,8 +135,8 @@ impl Config {
             region.set_class(gone, "", WEIGHT_ONE, share, false);
             region.set_target(gone, None);
         }
-        // What the search has found stays, also if it is in force for a moment only; a P that the file fixes is there
-        // to stay.
+        // What the search has found stays, also if it is in force for a moment only; a P that the
+        // file fixes is there to stay.
         if !self.settings.auto {
             region.heartbeat.set_temporary_p(None);
         }

@@ -353,8 +353,8 @@ pub fn run(
     Ok(())
 }
 
-/// The daemon before this one, if it still does its work. One that was killed may need a moment to be gone on a busy
-/// machine, but sends no more heartbeats; that is waited for.
+/// The daemon before this one, if it still does its work. One that was killed may need a moment to
+/// be gone on a busy machine, but sends no more heartbeats; that is waited for.
 fn rival(region: &Mapping) -> Option<u32> {
     let sign = region.heartbeat.alive_ns.load(Ordering::Relaxed);
     loop {

@@ -1,8 +1,8 @@
-//! What the daemon writes into its log: what changed, and why sessions are treated otherwise than by the
-//! rule.
+//! What the daemon writes into its log: what changed, and why sessions are treated otherwise than
+//! by the rule.
 //!
-//! It goes to standard error, which a service's manager keeps and a terminal forgets, and to a file of bounded size
-//! beside the region, which `headworks status` names.
+//! It goes to standard error, which a service's manager keeps and a terminal forgets, and to a file
+//! of bounded size beside the region, which `headworks status` names.
 //!
 //! Nothing of it is said for each request. A reason that is counted is said with how often it
 //! happened since it was said last, at most every ten seconds.
@@ -52,8 +52,8 @@ pub fn also_to(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Writes a line to standard error, and to the file if there is one; a reader that has gone, or a file that takes
-/// no more, is no reason to end. What would steer a terminal is replaced.
+/// Writes a line to standard error, and to the file if there is one; a reader that has gone, or a
+/// file that takes no more, is no reason to end. What would steer a terminal is replaced.
 pub fn line(text: &str) {
     let text = &text.lines().map(printable).collect::<Vec<_>>().join("\n");
     let _ = writeln!(std::io::stderr(), "headworks: {text}");

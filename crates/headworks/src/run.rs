@@ -187,7 +187,8 @@ fn check_server(profile: &Profile, settings: &ServerSettings, args: &[OsString])
     Ok(())
 }
 
-/// How a server is made to stay that would fork and leave with these arguments; `None` if it would not.
+/// How a server is made to stay that would fork and leave with these arguments; `None` if it would
+/// not.
 pub fn detaches(profile: &Profile, args: &[OsString]) -> Option<&'static str> {
     let (settings, mend) = match profile.settings {
         SettingsFrom::Redis => (preflight::redis_settings(args), "start it with: --daemonize no"),
@@ -286,7 +287,8 @@ fn owner_of(settings: Option<&ServerSettings>) -> Result<Option<(u32, u32)>> {
     })
 }
 
-/// As whom a server has to run that refuses root and cannot change its user itself: the owner of its data.
+/// As whom a server has to run that refuses root and cannot change its user itself: the owner of
+/// its data.
 fn owner_of_data(binary: &Binary, settings: Option<&ServerSettings>) -> Result<Option<(u32, u32)>> {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
@@ -314,8 +316,8 @@ fn owner_of_data(binary: &Binary, settings: Option<&ServerSettings>) -> Result<O
 
 /// Gives up root's rights for good.
 fn become_user(uid: u32, gid: u32) -> Result<()> {
-    // SAFETY: the entry is read before anybody asks again. Its name is a C string. The user comes last, as it takes the
-    // right to change the others.
+    // SAFETY: the entry is read before anybody asks again. Its name is a C string. The user comes
+    // last, as it takes the right to change the others.
     let done = unsafe {
         let groups = match libc::getpwuid(uid).as_ref() {
             Some(entry) => libc::initgroups(entry.pw_name, gid),

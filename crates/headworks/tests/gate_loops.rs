@@ -1,8 +1,9 @@
-//! The gate in front of servers with event loops, real and unmodified: Redis, memcached, and MariaDB with its pool of
-//! threads. Its promises, each with a test that fails when the promise is broken.
+//! The gate in front of servers with event loops, real and unmodified: Redis, memcached, and
+//! MariaDB with its pool of threads. Its promises, each with a test that fails when the promise is
+//! broken.
 //!
-//! Every test starts a server of its own. The settings make anything that would let a held user pass by itself (longest
-//! hold, stall detector) far longer than a test, unless it is the subject.
+//! Every test starts a server of its own. The settings make anything that would let a held user
+//! pass by itself (longest hold, stall detector) far longer than a test, unless it is the subject.
 
 #[path = "gate/certificate.rs"]
 mod certificate;

@@ -1,5 +1,6 @@
-//! The gate in front of a real, unmodified MariaDB that serves its connections by a pool of threads: the same promises as
-//! with a thread for each of them, and the same tests, but for those that have nothing to do with how a user is held.
+//! The gate in front of a real, unmodified MariaDB that serves its connections by a pool of
+//! threads: the same promises as with a thread for each of them, and the same tests, but for those
+//! that have nothing to do with how a user is held.
 
 /// The server has a pool of threads.
 const POOL: bool = true;

@@ -6,13 +6,13 @@
 //! descriptor's state is not touched, and a program without a scheduler pays next to nothing.
 //!
 //! # The primitive
-//! An operation before the call ([`before_write`], [`before_fsync`], …) returns what the one after it
-//! needs, or nothing if the file is not governed. Whether it is is found out once for each
+//! An operation before the call ([`before_write`], [`before_fsync`], …) returns what the one after
+//! it needs, or nothing if the file is not governed. Whether it is is found out once for each
 //! descriptor: a regular file on a file system with storage.
 //!
 //! # What must never happen here
-//! * No descriptor of a governed file is opened or closed: to close one drops all POSIX locks that the
-//!   process has on the file.
+//! * No descriptor of a governed file is opened or closed: to close one drops all POSIX locks that
+//!   the process has on the file.
 //! * Nobody waits by `sync_file_range` or `fsync`: that takes the error away that the database's
 //!   own `fsync` must report. Whether pages were written is asked of `cachestat`.
 //! * Writeback that is begun early is never taken for a durable write: the database's `fsync`
@@ -463,7 +463,8 @@ fn next_piece(
     slot: u16,
     cursor: &mut u64,
 ) -> Option<(u64, u64, headworks_region::io::tally::Unmarked)> {
-    // Twice round the file at the most: pages that are dirtied meanwhile are found by the next order.
+    // Twice round the file at the most: pages that are dirtied meanwhile are found by the next
+    // order.
     let mut turns = 0;
     loop {
         match region.take_piece(slot, *cursor) {

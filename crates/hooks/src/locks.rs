@@ -2,9 +2,10 @@
 //!
 //! # The primitive
 //! A hook first tries the lock, as the C library does itself; what is free costs nothing more. Only
-//! a thread that is about to sleep says so ([`blocks`]), and says again when it goes on ([`unblocks`]).
-//! The owner of a mutex and the writer of a lock are read from the words that the C library keeps
-//! beside them. Who signals a condition or a semaphore is guessed from who did it last ([`signals`]).
+//! a thread that is about to sleep says so ([`blocks`]), and says again when it goes on
+//! ([`unblocks`]). The owner of a mutex and the writer of a lock are read from the words that the C
+//! library keeps beside them. Who signals a condition or a semaphore is guessed from who did it
+//! last ([`signals`]).
 //!
 //! # What must never happen here
 //! Nothing is taken, released, or waited for. Owners are read without any order; they may be wrong,
@@ -20,8 +21,8 @@ pub fn wanted() -> bool {
     files::region().is_some_and(headworks_region::io::IoRegion::follows_waits)
 }
 
-/// The calling thread is about to wait for what lies at this address. `owner` is the thread that has
-/// it, zero for nobody.
+/// The calling thread is about to wait for what lies at this address. `owner` is the thread that
+/// has it, zero for nobody.
 #[cold]
 pub fn blocks(on: Blocker, address: usize, owner: u32) {
     let Some(region) = files::region() else { return };

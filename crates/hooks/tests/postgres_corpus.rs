@@ -53,7 +53,8 @@ fn no_recording_is_lost_and_every_answer_ends_at_a_boundary() {
     const READY: [&str; 3] = ["5a0000000549", "5a0000000554", "5a0000000545"];
     for (name, recording) in recordings("postgres") {
         assert!(!recording.contains("= desynchronized"), "{}", name);
-        // Requests sent ahead of their answers are answered one by one, and a replica is left alone.
+        // Requests sent ahead of their answers are answered one by one, and a replica is left
+        // alone.
         if name.contains("pipeline") || name.contains("walsender") {
             continue;
         }

@@ -58,7 +58,8 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// The value that a share `quantile` (0 to 1) of the ascending values does not exceed (nearest rank); `None` of nothing.
+/// The value that a share `quantile` (0 to 1) of the ascending values does not exceed (nearest
+/// rank); `None` of nothing.
 pub fn percentile(ascending: &[u32], quantile: f64) -> Option<u32> {
     let rank = (quantile * ascending.len() as f64).ceil() as usize;
     ascending.get(rank.clamp(1, ascending.len().max(1)) - 1).copied()

@@ -2,7 +2,8 @@
 //! and Flood, 2014).
 //!
 //! A run must follow from its seed for as long as its record is compared, which no library promises
-//! for its own generator. SplitMix64 is four lines and passes BigCrush, and every seed is a good one.
+//! for its own generator. SplitMix64 is four lines and passes BigCrush, and every seed is a good
+//! one.
 
 /// A stream of random numbers.
 #[derive(Clone, Copy, Debug)]
@@ -121,7 +122,8 @@ mod tests {
         for _ in 0..100_000 {
             seen[random.within(1, 10) as usize - 1] += 1;
         }
-        // Binomial, n = 100,000, p = 0.1: standard deviation √(100,000 × 0.1 × 0.9) = 95; 5 of them.
+        // Binomial, n = 100,000, p = 0.1: standard deviation √(100,000 × 0.1 × 0.9) = 95; 5 of
+        // them.
         assert!(seen.iter().all(|&n| n.abs_diff(10_000) < 475), "{seen:?}");
         assert_eq!((random.within(5, 5), random.within(5, 4), random.below(0)), (5, 5, 0));
         random.within(i64::MIN, i64::MAX);

@@ -130,8 +130,8 @@ pub struct Call {
     pub file: u32,
     /// Bytes to be written; for an `fsync` those that are dirty in the file.
     pub bytes: u64,
-    /// For an `fsync`, pieces that they are in; for a write, those that are dirty in its file. A piece is contiguous and at most
-    /// [`PIECE_BYTES`] long.
+    /// For an `fsync`, pieces that they are in; for a write, those that are dirty in its file. A
+    /// piece is contiguous and at most [`PIECE_BYTES`] long.
     pub pieces: u32,
     /// Time within which the call should be over; zero for no matter.
     pub deadline: Nanos,
@@ -226,8 +226,8 @@ pub enum Entry {
 pub enum Step {
     /// This task goes on.
     Admit(Task),
-    /// The thread of this task, which waits in `fsync`, starts to write so many pieces of the file's
-    /// dirty data, and says so by [`Scheduler::written_back`] when they are on the device.
+    /// The thread of this task, which waits in `fsync`, starts to write so many pieces of the
+    /// file's dirty data, and says so by [`Scheduler::written_back`] when they are on the device.
     Writeback {
         /// Whose file.
         task: Task,

@@ -12,7 +12,7 @@ use headworks_policy::histogram::{BUCKETS, bucket_of, percentile};
 use headworks_policy::metrics::unfairness;
 use headworks_policy::quota::{QuotaControl, QuotaLimits, QuotaObservation};
 use headworks_policy::random::Random;
-use headworks_policy::slo::{SloControl, SloLimits, SloObservation, TargetState, Target};
+use headworks_policy::slo::{SloControl, SloLimits, SloObservation, Target, TargetState};
 use headworks_policy::tuner::{Decision, Limits, Observation, Tuner};
 use headworks_policy::wrr::{ClassShare, Sharing};
 use std::cmp::Reverse;

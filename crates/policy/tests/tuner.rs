@@ -2,7 +2,7 @@
 
 use headworks_policy::Nanos;
 use headworks_policy::random::Random;
-use headworks_policy::tuner::{Decision, Limits, Phase, Observation, Tuner};
+use headworks_policy::tuner::{Decision, Limits, Observation, Phase, Tuner};
 
 /// A database: throughput as a function of P, with noise, stalls and a shift on the way.
 struct Database {

@@ -7,7 +7,7 @@
 
 use headworks_policy::Nanos;
 use headworks_policy::random::Random;
-use headworks_policy::tuner::{Decision, InsufficientData, Limits, Phase, Observation, Tuner};
+use headworks_policy::tuner::{Decision, InsufficientData, Limits, Observation, Phase, Tuner};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 

@@ -338,8 +338,8 @@ impl IoRegion {
         self.control.dirty_max.store(bytes, Relaxed);
     }
 
-    /// Replaces the rules. Accounts follow at their next call; files keep their deadlines until they
-    /// are opened again.
+    /// Replaces the rules. Accounts follow at their next call; files keep their deadlines until
+    /// they are opened again.
     pub fn set_rules(&self, rules: &[IoRule]) {
         self.rules.set(rules);
     }

@@ -379,8 +379,8 @@ fn background(region: &IoRegion) {
     }]);
 }
 
-/// A background thread enters an `fsync` of much dirty data while a client's runs, says so, and goes on
-/// when it may.
+/// A background thread enters an `fsync` of much dirty data while a client's runs, says so, and
+/// goes on when it may.
 fn held_in_the_background(
     region: &'static IoRegion,
 ) -> (std::thread::JoinHandle<()>, std::sync::mpsc::Receiver<u32>) {

@@ -43,7 +43,8 @@ impl RunDirectory {
             let path = parent.join(format!("headworks-rig-{}-{number}", process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => {
-                    // The server's own account, which is not ours when root starts it, has to enter.
+                    // The server's own account, which is not ours when root starts it, has to
+                    // enter.
                     fs::set_permissions(&path, fs::Permissions::from_mode(0o755))?;
                     return Ok(Self(path));
                 }

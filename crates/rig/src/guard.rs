@@ -1,17 +1,19 @@
 //! Children that do not outlive us.
 //!
-//! `PR_SET_PDEATHSIG` is not enough for a server: the kernel forgets it when the server changes its user, and it fires
-//! when the *thread* that started the server ends, which for a test is too early. Instead, a small shell waits at the
-//! end of a pipe that only this process holds open. However this process ends, the pipe closes, and the shell kills
-//! the server and removes its directories.
+//! `PR_SET_PDEATHSIG` is not enough for a server: the kernel forgets it when the server changes its
+//! user, and it fires when the *thread* that started the server ends, which for a test is too
+//! early. Instead, a small shell waits at the end of a pipe that only this process holds open.
+//! However this process ends, the pipe closes, and the shell kills the server and removes its
+//! directories.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// The shell waits for the end of its input, checks that the process id still belongs to the server (whose working
-/// directory is its data directory), kills it, waits for it to go, and removes the directories named after that.
+/// The shell waits for the end of its input, checks that the process id still belongs to the server
+/// (whose working directory is its data directory), kills it, waits for it to go, and removes the
+/// directories named after that.
 const SCRIPT: &str = r#"
 pid=$1; home=$2; shift 2
 read -r forever
@@ -32,7 +34,8 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Watches over the process `pid`, whose working directory is `home`, and over `temporary` directories.
+    /// Watches over the process `pid`, whose working directory is `home`, and over `temporary`
+    /// directories.
     pub(crate) fn new(pid: u32, home: &Path, temporary: &[&Path]) -> io::Result<Self> {
         let mut shell = Command::new("/bin/sh")
             .args(["-c", SCRIPT, "headworks-rig-guard"])

@@ -1,4 +1,5 @@
-//! A private Redis, memcached or server of MongoDB's protocol: servers that take all their connections by an event loop.
+//! A private Redis, memcached or server of MongoDB's protocol: servers that take all their
+//! connections by an event loop.
 
 use std::ffi::OsString;
 use std::net::TcpStream;
@@ -56,8 +57,8 @@ impl LoopKind {
     }
 }
 
-/// Where `scripts/setup java` puts libraries (`jars`) and programs (`classes`), unless `HEADWORKS_CONFORMANCE_JAVA` says
-/// another place.
+/// Where `scripts/setup java` puts libraries (`jars`) and programs (`classes`), unless
+/// `HEADWORKS_CONFORMANCE_JAVA` says another place.
 pub fn java_directory() -> PathBuf {
     let default = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/conformance/java");
     std::env::var_os("HEADWORKS_CONFORMANCE_JAVA").map_or_else(default, PathBuf::from)

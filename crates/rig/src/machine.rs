@@ -71,7 +71,8 @@ pub struct Pressure {
     pub full_total_us: u64,
 }
 
-/// How busy the machine is at one moment. A kernel without pressure stall information reports zeros.
+/// How busy the machine is at one moment. A kernel without pressure stall information reports
+/// zeros.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// Runnable and blocked tasks, averaged over one minute.
@@ -82,8 +83,9 @@ pub struct Load {
     pub io: Pressure,
     /// Pressure on memory.
     pub memory: Pressure,
-    /// How long a fixed piece of work took, in ms; `None` if it was not done, because others were at work. Neighbours on
-    /// the same host take caches and halves of processors away without any pressure that a guest could read.
+    /// How long a fixed piece of work took, in ms; `None` if it was not done, because others were
+    /// at work. Neighbours on the same host take caches and halves of processors away without any
+    /// pressure that a guest could read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_ms: Option<f64>,
 }
@@ -115,7 +117,8 @@ impl Load {
     }
 }
 
-/// Words of the walk in [`work_ms`]: 16 MiB, more than the nearer caches have, less than a host's last one.
+/// Words of the walk in [`work_ms`]: 16 MiB, more than the nearer caches have, less than a host's
+/// last one.
 const WALK: usize = 1 << 21;
 
 /// Steps of it, about 15 ms.
@@ -124,10 +127,12 @@ const STEPS: usize = 200_000;
 /// Tries of which the fastest counts: whoever interrupts one seldom interrupts all.
 const TRIES: u32 = 5;
 
-/// How long a fixed piece of work takes, in ms: a walk through memory in which each step says where the next one goes. It
-/// is what a database does all day, and what neighbours on a host slow down first.
+/// How long a fixed piece of work takes, in ms: a walk through memory in which each step says where
+/// the next one goes. It is what a database does all day, and what neighbours on a host slow down
+/// first.
 fn work_ms() -> f64 {
-    // x -> a x + c modulo 2^n visits everything if a - 1 is divisible by 4 and c is odd (Hull and Dobell, 1962).
+    // x -> a x + c modulo 2^n visits everything if a - 1 is divisible by 4 and c is odd (Hull and
+    // Dobell, 1962).
     let next = |at: usize| (at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223)) % WALK;
     let walk: Vec<u64> = (0..WALK).map(|at| next(at) as u64).collect();
     let walk = black_box(walk);

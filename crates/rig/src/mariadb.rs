@@ -12,7 +12,8 @@ use crate::process::Process;
 use crate::programs::Programs;
 use crate::template;
 
-/// The account without a password, with all rights and from any address, that every server of the rig has.
+/// The account without a password, with all rights and from any address, that every server of the
+/// rig has.
 pub const ACCOUNT: &str = "app";
 
 /// The empty database that every server of the rig has.
@@ -54,7 +55,8 @@ impl Kind for MariaDb {
                 data.display()
             );
         }
-        // A server that starts removes the temporary tables it finds, so no two may share a directory for them.
+        // A server that starts removes the temporary tables it finds, so no two may share a
+        // directory for them.
         let temporary_tables = temporary_tables(place);
         template::private_directory(&temporary_tables)?;
         owner.map_or(Ok(()), |owner| owner.take(&temporary_tables))?;
@@ -108,7 +110,8 @@ impl Kind for MariaDb {
         Ok(())
     }
 
-    /// Anonymous accounts go, because one at `localhost` would be preferred to an account at any address.
+    /// Anonymous accounts go, because one at `localhost` would be preferred to an account at any
+    /// address.
     fn furnish(&self, server: &Server) -> Result<()> {
         server.sql(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE}"))?;
         server.sql("DELETE FROM mysql.global_priv WHERE User = ''")?;

@@ -1,4 +1,5 @@
-//! A private PostgreSQL: own directory, own port, own socket, gone without a trace when it is dropped.
+//! A private PostgreSQL: own directory, own port, own socket, gone without a trace when it is
+//! dropped.
 
 use std::ffi::OsString;
 use std::fs;
@@ -63,7 +64,8 @@ impl PostgresServer {
 }
 
 impl Kind for PostgreSql {
-    /// SIGINT ends sessions; SIGTERM would wait for them; SIGQUIT leaves a crash to be recovered from.
+    /// SIGINT ends sessions; SIGTERM would wait for them; SIGQUIT leaves a crash to be recovered
+    /// from.
     const STOP_SIGNALS: &'static [i32] = &[libc::SIGINT, libc::SIGQUIT];
 
     const REFUSES_ROOT: bool = true;

@@ -1,8 +1,8 @@
 //! Initialised data directories: made once, copied for every server.
 //!
-//! `mariadb-install-db` takes seconds; a copy of its result takes a fraction of one. The template is kept per server
-//! version in a cache directory that only its owner can write, and appears there by rename, so that several test
-//! processes may race for it.
+//! `mariadb-install-db` takes seconds; a copy of its result takes a fraction of one. The template
+//! is kept per server version in a cache directory that only its owner can write, and appears there
+//! by rename, so that several test processes may race for it.
 
 use std::collections::hash_map::DefaultHasher;
 use std::ffi::CString;
@@ -24,7 +24,8 @@ use crate::programs::Programs;
 /// Whom the server runs as when it is started by root, which MariaDB refuses to serve as.
 const UNPRIVILEGED: &str = "nobody";
 
-/// The redo log of a template. A server makes its own of the right size when it starts; a small one copies fast.
+/// The redo log of a template. A server makes its own of the right size when it starts; a small one
+/// copies fast.
 const TEMPLATE_REDO_LOG: &str = "--innodb-log-file-size=4M";
 
 /// The account that a server runs as.
@@ -66,7 +67,8 @@ impl Owner {
         command.uid(self.uid).gid(self.gid);
     }
 
-    /// Whether this account can reach a directory: every parent must be searchable by others or by it.
+    /// Whether this account can reach a directory: every parent must be searchable by others or by
+    /// it.
     pub(crate) fn can_reach(self, directory: &Path) -> bool {
         directory.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()).all(
             |parent| {
@@ -103,7 +105,8 @@ pub(crate) fn private_directory(path: &Path) -> Result<()> {
         .with_context(|| format!("cannot create the directory {}", path.display()))
 }
 
-/// A fresh private directory below `parent`, with a short name because socket paths end at 107 bytes.
+/// A fresh private directory below `parent`, with a short name because socket paths end at 107
+/// bytes.
 pub(crate) fn fresh_directory(parent: &Path) -> Result<PathBuf> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     for _ in 0..1000 {
@@ -124,8 +127,8 @@ pub(crate) fn fresh_directory(parent: &Path) -> Result<PathBuf> {
     bail!("cannot find a free directory name in {}", parent.display())
 }
 
-/// The cache directory used unless the caller names one: `HEADWORKS_RIG_CACHE`, or a private one among the temporary
-/// files.
+/// The cache directory used unless the caller names one: `HEADWORKS_RIG_CACHE`, or a private one
+/// among the temporary files.
 pub(crate) fn default_cache() -> PathBuf {
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
@@ -133,7 +136,8 @@ pub(crate) fn default_cache() -> PathBuf {
         .map_or_else(|| env::temp_dir().join(format!("headworks-rig-{uid}")), PathBuf::from)
 }
 
-/// Fills `data_directory` (which must not exist) from the template, making the template first if need be.
+/// Fills `data_directory` (which must not exist) from the template, making the template first if
+/// need be.
 pub(crate) fn new_data_directory(
     programs: &Programs,
     cache: &Path,
@@ -175,7 +179,8 @@ fn template(programs: &Programs, cache: &Path, owner: Option<Owner>) -> Result<P
     Ok(wanted)
 }
 
-/// The cache may sit at a guessable name among the temporary files: another user's directory there is refused.
+/// The cache may sit at a guessable name among the temporary files: another user's directory there
+/// is refused.
 fn open_cache(cache: &Path) -> Result<()> {
     if !cache.exists() {
         if let Some(parent) = cache.parent() {

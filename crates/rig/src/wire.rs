@@ -1,4 +1,5 @@
-//! Packets of the MySQL protocol: a reader for the integers and strings inside them, and the numbers of the protocol.
+//! Packets of the MySQL protocol: a reader for the integers and strings inside them, and the
+//! numbers of the protocol.
 
 use crate::client::ClientError;
 
@@ -152,7 +153,8 @@ pub(crate) fn put_encoded(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// The bytes of one command with its packet header, sequence number 0: what a test splits, joins or damages.
+/// The bytes of one command with its packet header, sequence number 0: what a test splits, joins or
+/// damages.
 ///
 /// `packet(command::QUERY, b"BEGIN")` is `06 00 00 00 03 42 45 47 49 4e`.
 pub fn packet(command: u8, body: &[u8]) -> Vec<u8> {

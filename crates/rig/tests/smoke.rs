@@ -163,7 +163,8 @@ fn the_client_sends_a_local_file_and_attributes() {
     assert_eq!(client.query(attribute).unwrap().value(), Some("a-name"));
 }
 
-/// Set for the process that the next test starts: the same test, which then only starts a server and waits.
+/// Set for the process that the next test starts: the same test, which then only starts a server
+/// and waits.
 const VICTIM: &str = "HEADWORKS_RIG_TEST_VICTIM";
 
 #[test]

@@ -9,8 +9,8 @@ use headworks_hooks::process::InHook;
 use headworks_region::thread::keeping_errno;
 use libc::{c_int, c_long, iovec, mode_t, off_t, size_t, ssize_t};
 
-/// Runs an operation so that nothing of it reaches the caller. A panic ends our part in the files of
-/// this process.
+/// Runs an operation so that nothing of it reaches the caller. A panic ends our part in the files
+/// of this process.
 pub(crate) fn guarded(operation: impl FnOnce()) {
     let Some(_inside) = InHook::enter() else { return };
     keeping_errno(|| {

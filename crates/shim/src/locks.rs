@@ -1,5 +1,5 @@
-//! The hooks of locks, conditions and semaphores. Without the scheduler `rcp` they are the functions
-//! of the C library, after a few loads.
+//! The hooks of locks, conditions and semaphores. Without the scheduler `rcp` they are the
+//! functions of the C library, after a few loads.
 
 use crate::real;
 use core::panic::AssertUnwindSafe;
@@ -333,8 +333,8 @@ pub(crate) fn futex(address: usize, operation: c_int, real: impl FnOnce() -> c_l
     }
 }
 
-/// What the program says of the calling thread (`headworks.h`): not zero if clients wait for what it
-/// does from now on.
+/// What the program says of the calling thread (`headworks.h`): not zero if clients wait for what
+/// it does from now on.
 #[unsafe(no_mangle)]
 pub extern "C" fn headworks_foreground(foreground: c_int) {
     locks::says_foreground(foreground != 0);

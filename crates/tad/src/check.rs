@@ -1,8 +1,8 @@
 //! The five checks: what in a diagram keeps a scheduler from its work (dissertation, section 4.2).
 //!
-//! Each check is a rule over the diagram and the paths of its requests, one module for each. What is
-//! done about a problem already is part of the diagram: a shared queue ends contention between its
-//! stages, and control logic turns a finding into a mitigated one.
+//! Each check is a rule over the diagram and the paths of its requests, one module for each. What
+//! is done about a problem already is part of the diagram: a shared queue ends contention between
+//! its stages, and control logic turns a finding into a mitigated one.
 
 mod advice;
 mod blocking;

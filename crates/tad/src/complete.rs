@@ -2,15 +2,16 @@
 //! open (section 6.3.2): "If a system is free of the five problems, can any (reasonable) scheduling
 //! policy be realized on it without difficulties?"
 //!
-//! Systems are made at random. Those in which the checks find nothing are simulated with fair queueing
-//! in every queue: C1 stays as it is, C2 grows. C1 should keep what it gets while C2 is at its base
-//! load, or what a machine of its share would give it if that is less (so that the goal is one that
-//! *can* be reached: section 6.3.2 asks to separate "the difficulties inherent to a scheduling goal"
-//! from those of the structure). Where it does not, there is a *gap*: the system is made as small as
-//! possible while it stays clean and fails, and changes that would cure it say what was missing.
+//! Systems are made at random. Those in which the checks find nothing are simulated with fair
+//! queueing in every queue: C1 stays as it is, C2 grows. C1 should keep what it gets while C2 is at
+//! its base load, or what a machine of its share would give it if that is less (so that the goal is
+//! one that *can* be reached: section 6.3.2 asks to separate "the difficulties inherent to a
+//! scheduling goal" from those of the structure). Where it does not, there is a *gap*: the system
+//! is made as small as possible while it stays clean and fails, and changes that would cure it say
+//! what was missing.
 //!
-//! What is found depends on the seeds alone. A search that finds nothing proves nothing; a gap that it
-//! finds is a file that anybody can simulate.
+//! What is found depends on the seeds alone. A search that finds nothing proves nothing; a gap that
+//! it finds is a file that anybody can simulate.
 
 mod cause;
 mod random;
@@ -105,8 +106,8 @@ pub enum Fate {
     Gap(Box<Gap>),
 }
 
-/// Makes the system of a seed and looks what becomes of it. `loss` is the fraction that C1 may lose;
-/// `without` are causes that are cured beforehand, so that others come to light.
+/// Makes the system of a seed and looks what becomes of it. `loss` is the fraction that C1 may
+/// lose; `without` are causes that are cured beforehand, so that others come to light.
 pub fn examine(seed: u64, loss: f64, without: &[Cause]) -> Fate {
     let mut case = random(seed);
     without.iter().for_each(|known| known.cure(&mut case));

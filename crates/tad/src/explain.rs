@@ -58,7 +58,8 @@ mod tests {
                 assert_eq!(words[..2], ["headworks", "tad"], "{line}");
                 assert!(systems::names().any(|name| name == words[3]), "{line}");
             }
-            // What stands in backquotes and has no spaces is a remedy, a letter or a line of a file.
+            // What stands in backquotes and has no spaces is a remedy, a letter or a line of a
+            // file.
             for word in page(problem).split('`').skip(1).step_by(2) {
                 let known = Remedy::NAMES.contains(&word) || word == "di" || word.contains(" = ");
                 assert!(known, "{problem:?} speaks of `{word}`");

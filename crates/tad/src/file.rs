@@ -1,8 +1,8 @@
 //! Reading a system file into a [`Tad`] and a scenario file into a [`Scenario`].
 //!
 //! Both are TOML. References are by name. Every mistake is reported with its line, why it is one
-//! and what would fix it, and all of them at once: first those of single entries, and once these are
-//! gone, those of the diagram as a whole (a stage that nothing feeds, a deadlock).
+//! and what would fix it, and all of them at once: first those of single entries, and once these
+//! are gone, those of the diagram as a whole (a stage that nothing feeds, a deadlock).
 //!
 //! # A system
 //!

@@ -1,8 +1,8 @@
 //! What must happen before what, within a request and between pools of threads.
 //!
-//! Each step has two events: it *starts* (a thread of its stage takes it) and it is *done*. A step is
-//! done after it started and after all for which it waits are done; it starts after the step that
-//! submits it started (`submits`) or was done (`then`). A circle of such events never happens.
+//! Each step has two events: it *starts* (a thread of its stage takes it) and it is *done*. A step
+//! is done after it started and after all for which it waits are done; it starts after the step
+//! that submits it started (`submits`) or was done (`then`). A circle of such events never happens.
 //!
 //! A thread of a bounded, synchronous stage is held from start to done. If on the way the request
 //! needs a thread of another such stage, that one is needed *while holding* the first; a circle of

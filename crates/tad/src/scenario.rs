@@ -1,7 +1,7 @@
 //! What is simulated: clients, their requests, how they change, and for how long.
 //!
-//! A scenario is data as a diagram is (one TOML file); the module `file` reads it against the system
-//! for which it is written.
+//! A scenario is data as a diagram is (one TOML file); the module `file` reads it against the
+//! system for which it is written.
 
 use crate::model::{Policy, RequestId, ResourceId};
 
@@ -39,9 +39,10 @@ pub enum Entry {
     Fixed(u32),
     /// The node of the request's partition.
     Partition,
-    /// Each thread of a closed loop stays on one node, and threads are spread evenly over the nodes,
-    /// as connections are; other arrivals go around. Threads that draw a node for each request
-    /// instead pile up on the node that is slowest at the moment, and leave the others idle.
+    /// Each thread of a closed loop stays on one node, and threads are spread evenly over the
+    /// nodes, as connections are; other arrivals go around. Threads that draw a node for each
+    /// request instead pile up on the node that is slowest at the moment, and leave the others
+    /// idle.
     Each,
 }
 

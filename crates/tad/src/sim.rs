@@ -1,7 +1,7 @@
 //! Executes a diagram: requests flow through stages and consume resources, in simulated time.
 //!
-//! The abstractions are those of the dissertation (section 4.1.1, Table 4.1): a *request* is made of
-//! parts, one for each stage on its path; a *stage* is a set of threads that pick parts from its
+//! The abstractions are those of the dissertation (section 4.1.1, Table 4.1): a *request* is made
+//! of parts, one for each stage on its path; a *stage* is a set of threads that pick parts from its
 //! queue, consume *resources* for them, submit the parts that follow and wait for those that must
 //! be done first; a *scheduler* decides which part is picked, by a *cost*.
 //!

@@ -19,8 +19,8 @@ pub fn text(name: &str) -> Option<&'static str> {
     SYSTEMS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// Small systems, each with one of the five problems (dissertation, section 4.2), in the order of the
-/// problems.
+/// Small systems, each with one of the five problems (dissertation, section 4.2), in the order of
+/// the problems.
 const PROBLEMS: [(&str, &str); 5] = [
     ("no-scheduling", include_str!("../systems/problems/no-scheduling.toml")),
     ("unknown-usage", include_str!("../systems/problems/unknown-usage.toml")),

@@ -1,8 +1,8 @@
 //! What a device model says of a closed loop at depth 1, in simulated time. Prints JSON.
 //!
 //! `model_latency DEVICE read|write BYTES THINK_US`: random requests over 512 MiB, each submitted
-//! THINK_US microseconds after the one before it was answered, as `scripts/bench-jitter` does in real
-//! time.
+//! THINK_US microseconds after the one before it was answered, as `scripts/bench-jitter` does in
+//! real time.
 
 use headworks_policy::Nanos;
 use headworks_policy::block::{Noop, Operation, SECTOR_BYTES};

@@ -1,7 +1,7 @@
 //! Serves volumes in memory over NBD, for tests and measurements, until its standard input ends.
 //!
-//! `nbd_server unix:PATH|tcp:ADDRESS NAME=MEBIBYTES[:ro] …`; the first export is the default. Prints
-//! `ready ADDRESS` when clients may come, and what is in flight at its end.
+//! `nbd_server unix:PATH|tcp:ADDRESS NAME=MEBIBYTES[:ro] …`; the first export is the default.
+//! Prints `ready ADDRESS` when clients may come, and what is in flight at its end.
 
 use std::io::Read;
 use std::sync::Arc;

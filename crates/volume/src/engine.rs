@@ -8,8 +8,9 @@
 //!
 //! # What holds
 //! * A request is answered exactly once.
-//! * A flush goes to the device at once, ahead of what waits: it covers the writes that were answered
-//!   before it was submitted, and these are all in the store. Writes in flight may be covered or not.
+//! * A flush goes to the device at once, ahead of what waits: it covers the writes that were
+//!   answered before it was submitted, and these are all in the store. Writes in flight may be
+//!   covered or not.
 //! * A write with `fua` is durable when it is answered, whatever was not flushed before.
 //! * Requests in flight at the same time may be done in any order, also if they overlap. Whoever
 //!   wants an order waits for the answer.
@@ -191,9 +192,9 @@ impl Engine {
         self.shared.store.read(offset, into)
     }
 
-    /// Answers are given so much before the time that the model names: the way through the front end
-    /// is part of what a device takes, and whoever sits before it should see the model's time. What
-    /// the model makes faster than that way stays as slow as it.
+    /// Answers are given so much before the time that the model names: the way through the front
+    /// end is part of what a device takes, and whoever sits before it should see the model's time.
+    /// What the model makes faster than that way stays as slow as it.
     pub fn set_lead(&self, lead: Nanos) {
         self.shared.set_lead(lead);
     }

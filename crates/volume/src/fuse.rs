@@ -1,5 +1,5 @@
-//! The front end of a volume that is mounted here: a file system with one file, `disk`, which a loop
-//! device turns into a block device.
+//! The front end of a volume that is mounted here: a file system with one file, `disk`, which a
+//! loop device turns into a block device.
 //!
 //! The kernel's requests map as follows. The loop device asks for zeroing and for discards by the
 //! same call, so both must leave zeros.
@@ -15,8 +15,8 @@
 //! A request costs two system calls here, a read and a write. What takes time at depth 1 is waking
 //! the thread: so after an answer that was given at once it looks for the next request for a moment
 //! before it sleeps in the next read, if that is worth it on this machine: where processors never
-//! sleep, waking is cheap and looking is not ([`Front::choose_to_look`]). One thread at a time does,
-//! not where requests wait anyway, and ever less often where it is in vain.
+//! sleep, waking is cheap and looking is not ([`Front::choose_to_look`]). One thread at a time
+//! does, not where requests wait anyway, and ever less often where it is in vain.
 
 use crate::buffer::Buffer;
 use crate::engine::{Completion, Engine, Submission};
@@ -167,8 +167,9 @@ impl Front {
         Ok(Front { session: session.spawn()?, state })
     }
 
-    /// Finds out whether looking for the next request makes requests faster that come one at a time,
-    /// by a twentieth at least, and keeps to it. Takes about a tenth of a second. Says which it is.
+    /// Finds out whether looking for the next request makes requests faster that come one at a
+    /// time, by a twentieth at least, and keeps to it. Takes about a tenth of a second. Says which
+    /// it is.
     ///
     /// # Errors
     /// If the device cannot be read; then nobody looks.

@@ -58,7 +58,8 @@ pub struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// Makes a block device of `backing` with sectors of `block_bytes` (512 to 4096), by direct I/O.
+    /// Makes a block device of `backing` with sectors of `block_bytes` (512 to 4096), by direct
+    /// I/O.
     ///
     /// # Errors
     /// Those of the system: no loop devices in this kernel (ENOENT), not allowed (EACCES, EPERM).

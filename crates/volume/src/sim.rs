@@ -1,7 +1,7 @@
 //! A scheduler and a device model in simulated time: what a volume would do, without one.
 //!
-//! Closed loop: each [`Job`] keeps a number of requests outstanding and submits the next one when one
-//! is completed. No clock is read and nothing is written, so a minute of a device takes
+//! Closed loop: each [`Job`] keeps a number of requests outstanding and submits the next one when
+//! one is completed. No clock is read and nothing is written, so a minute of a device takes
 //! milliseconds, and the same seed gives the same figures.
 //!
 //! Merging is part of it: requests that the scheduler joined complete together. Flushes go past the

@@ -84,8 +84,9 @@ fn reads_beside_writes_suffer_as_published() {
     }
 }
 
-/// What a mix has of what the rates of its parts in Table 1 promise: 43,464 requests a second of 74,063
-/// on SSD-A, by Table 5. For the other drives no mix is published; they are fitted to the same.
+/// What a mix has of what the rates of its parts in Table 1 promise: 43,464 requests a second of
+/// 74,063 on SSD-A, by Table 5. For the other drives no mix is published; they are fitted to the
+/// same.
 #[test]
 fn a_mix_is_as_much_slower_than_its_parts_as_published() {
     const READS: f64 = 0.66;
@@ -319,7 +320,8 @@ fn commands() -> impl Strategy<Value = Vec<(Command, u64)>> {
 }
 
 proptest! {
-    /// No command completes before it began, whatever comes, and the same seed gives the same times.
+    /// No command completes before it began, whatever comes, and the same seed gives the same
+    /// times.
     #[test]
     fn times_are_sound_and_repeatable(commands in commands(), seed in any::<u64>()) {
         for name in ["ssd-a", "ssd-b", "ssd-c", "ssd-d", "hdd", "raw"] {

@@ -103,8 +103,8 @@ fn sorting_makes_a_disk_faster() {
     assert!(deadline > 1.3 * noop, "{deadline} and {noop}");
 }
 
-/// Split, section 2.5.2 and Table 2.4: A writes a block at a time, B a great many. With 10 ms for A's
-/// blocks and 100 ms for B's, A no longer waits for its sector's turn.
+/// Split, section 2.5.2 and Table 2.4: A writes a block at a time, B a great many. With 10 ms for
+/// A's blocks and 100 ms for B's, A no longer waits for its sector's turn.
 #[test]
 fn a_cause_with_a_short_deadline_goes_ahead() {
     let a = Job {

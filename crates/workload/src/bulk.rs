@@ -1,7 +1,8 @@
-//! Filling tables: rows in statements of many, pieces of the data by several connections at the same time.
+//! Filling tables: rows in statements of many, pieces of the data by several connections at the
+//! same time.
 //!
-//! InnoDB's fast bulk insert (`unique_checks=0`) is not used: it locks a table exclusively for the first transaction
-//! that fills it, so that parallel loading would become serial.
+//! InnoDB's fast bulk insert (`unique_checks=0`) is not used: it locks a table exclusively for the
+//! first transaction that fills it, so that parallel loading would become serial.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -18,9 +19,9 @@ const STATEMENTS_PER_COMMIT: u32 = 16;
 /// How often the observer is told.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
-/// Lets `threads` connections (0 is taken for 1) take pieces 0 to `pieces` − 1 in turn, and write each with `write`.
-/// `observer` is told from time to time how many rows are there and how many there will be (`rows`, about), and may
-/// return false to give up, which is an error.
+/// Lets `threads` connections (0 is taken for 1) take pieces 0 to `pieces` − 1 in turn, and write
+/// each with `write`. `observer` is told from time to time how many rows are there and how many
+/// there will be (`rows`, about), and may return false to give up, which is an error.
 pub(crate) fn fill(
     database: &Database,
     threads: usize,

@@ -1,7 +1,8 @@
 //! Workloads for databases: what the experiments' clients do, and how it is measured.
 //!
 //! * [`db`]: the few things a workload asks of a database, for MariaDB/MySQL and PostgreSQL.
-//! * [`driver`]: any number of users in a closed or an open loop, with latencies, throughput and fairness.
+//! * [`driver`]: any number of users in a closed or an open loop, with latencies, throughput and
+//!   fairness.
 //! * [`files`]: threads that write, flush and read files.
 //! * [`priority`]: clients that do not wait for a processor.
 //! * [`redis`]: many connections to a Redis, counted one by one.

@@ -1,12 +1,13 @@
-//! Many connections to a Redis, each with a number of commands under way: a load like that of redis-benchmark, but counted
-//! for each connection and each group of them.
+//! Many connections to a Redis, each with a number of commands under way: a load like that of
+//! redis-benchmark, but counted for each connection and each group of them.
 //!
-//! A connection sends `pipeline` times `SET key value` and waits until all are answered; then it begins anew, perhaps after
-//! a pause. The latency of a batch is that of its last answer.
+//! A connection sends `pipeline` times `SET key value` and waits until all are answered; then it
+//! begins anew, perhaps after a pause. The latency of a batch is that of its last answer.
 //!
-//! Each group has a thread of its own, as its account would have a machine of its own: an answer to one of four connections
-//! must not lie in the client behind those to two hundred others, which would be counted as the server's latency. For the
-//! same reason threads of groups that pause go before the others, where the process may ask for that.
+//! Each group has a thread of its own, as its account would have a machine of its own: an answer to
+//! one of four connections must not lie in the client behind those to two hundred others, which
+//! would be counted as the server's latency. For the same reason threads of groups that pause go
+//! before the others, where the process may ask for that.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -42,7 +43,8 @@ pub struct Group {
     pub connections: usize,
     /// Commands that each has under way.
     pub pipeline: usize,
-    /// How long each pauses between two batches on average, exponentially distributed; zero for not at all.
+    /// How long each pauses between two batches on average, exponentially distributed; zero for not
+    /// at all.
     pub pause: Duration,
 }
 
@@ -74,7 +76,8 @@ struct Connection {
     pauses_until: Option<Instant>,
 }
 
-/// Loads the server at `address` until the time is over, or `go_on` (asked ten times a second) says no.
+/// Loads the server at `address` until the time is over, or `go_on` (asked ten times a second) says
+/// no.
 ///
 /// # Errors
 /// What a socket says, a connection that the server closes, and an answer that is none.
@@ -108,8 +111,8 @@ pub fn run(
     })
 }
 
-/// A histogram whose bounds are known from the beginning: one that grows by itself does not do so for values that it may
-/// saturate, and takes them for the least.
+/// A histogram whose bounds are known from the beginning: one that grows by itself does not do so
+/// for values that it may saturate, and takes them for the least.
 fn latencies() -> io::Result<Histogram<u64>> {
     Histogram::new_with_bounds(1, LONGEST_US, 3).map_err(io::Error::other)
 }

@@ -195,7 +195,8 @@ fn postgresql_with_prepared_statements() {
     whole_story(&server.address(), Protocol::Prepared, Isolation::RepeatableRead);
 }
 
-/// The same seed gives the same rows, however many connections write them, and another one gives others.
+/// The same seed gives the same rows, however many connections write them, and another one gives
+/// others.
 #[test]
 fn rows_repeat_from_their_seed() {
     let Some(server) = support::postgresql() else { return };

@@ -36,7 +36,8 @@ fn count(session: &mut dyn Session, sql: &'static str) -> i64 {
     session.query(sql, &[]).unwrap()[0].int(0).unwrap()
 }
 
-/// Counts of the population against the arithmetic of clause 4.3.3.1, with 60 customers and 2,000 items.
+/// Counts of the population against the arithmetic of clause 4.3.3.1, with 60 customers and 2,000
+/// items.
 fn assert_populated(session: &mut dyn Session) {
     for (sql, expected) in [
         ("SELECT COUNT(*) FROM item", 2_000),
@@ -117,7 +118,8 @@ fn assert_consistent(session: &mut dyn Session) {
     }
 }
 
-/// Breaks the data in one way and sees exactly the conditions it should break go red; then mends it.
+/// Breaks the data in one way and sees exactly the conditions it should break go red; then mends
+/// it.
 fn assert_breaks(session: &mut dyn Session, damage: &str, repair: &str, expected: &[u32]) {
     session.run(damage).unwrap();
     let failed: Vec<u32> = check(session)
@@ -205,7 +207,8 @@ fn postgresql_with_prepared_statements_and_foreign_keys() {
     whole_story(&server.address(), Protocol::Prepared, Isolation::RepeatableRead, true);
 }
 
-/// The same seed gives the same data, in whatever order warehouses are loaded, and the mix can be shifted under way.
+/// The same seed gives the same data, in whatever order warehouses are loaded, and the mix can be
+/// shifted under way.
 #[test]
 fn data_repeats_and_the_mix_shifts() {
     let Some(server) = support::mariadb() else { return };
@@ -275,7 +278,8 @@ fn a_killed_server_is_survived() {
     assert!(report.retries.contains_key(&ErrorKind::Connection), "{:?}", report.retries);
 }
 
-/// Locks that are not granted, and cycles of them, are told apart, because only they are tried again.
+/// Locks that are not granted, and cycles of them, are told apart, because only they are tried
+/// again.
 fn assert_locks_are_told_apart(address: &str, impatience: &str) {
     let database: Database = address.parse().unwrap();
     let [mut first, mut second] = [(); 2].map(|()| database.connect().unwrap());

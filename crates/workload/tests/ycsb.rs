@@ -170,7 +170,8 @@ fn no_update_of_a_value_is_lost() {
     }
 }
 
-/// Users of a store are known by their account in Redis, and by their application's name in MongoDB's protocol.
+/// Users of a store are known by their account in Redis, and by their application's name in
+/// MongoDB's protocol.
 #[test]
 fn users_say_who_they_are() {
     if LoopKind::Redis.is_here_or_skip() {

@@ -1,4 +1,5 @@
-//! The list protocol under every interleaving of a few threads with up to three preemptions: `make loom`.
+//! The list protocol under every interleaving of a few threads with up to three preemptions: `make
+//! loom`.
 //!
 //! Each model runs two or three threads with one or two operations each on a list of three or four
 //! pages, and checks the invariant at the end, and that no page is lost or in two places.
@@ -77,7 +78,8 @@ fn check(shared: &Shared, count: u32, out: Vec<FrameId>) {
 
 fn model(run: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
-    // More preemptions than any known bug of this kind needs (CHESS, PLDI 2007), fewer than forever.
+    // More preemptions than any known bug of this kind needs (CHESS, PLDI 2007), fewer than
+    // forever.
     builder.preemption_bound = Some(3);
     builder.check(run);
 }

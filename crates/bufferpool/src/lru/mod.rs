@@ -8,11 +8,11 @@
 //!                                LRU-C pointer
 //! ```
 //!
-//! *P*, the LRU-C pointer, is the last page of the mixed region. The pages behind it are the paper's
-//! dirty region. It is held in two parts: what the pointer passed since the flusher last looked
-//! (*passed*), and what the flusher took over (*dirty*). A foreground thread that moves the pointer
-//! needs LRU-M alone, and the flusher that frees pages needs LRU-D alone; both are taken only
-//! for the constant-time take-over ([`Lru::take_over`]) and for a hit on a page in *dirty*.
+//! *P*, the LRU-C pointer, is the last page of the mixed region. The pages behind it are the
+//! paper's dirty region. It is held in two parts: what the pointer passed since the flusher last
+//! looked (*passed*), and what the flusher took over (*dirty*). A foreground thread that moves the
+//! pointer needs LRU-M alone, and the flusher that frees pages needs LRU-D alone; both are taken
+//! only for the constant-time take-over ([`Lru::take_over`]) and for a hit on a page in *dirty*.
 //!
 //! The invariant, on which nothing else may be assumed:
 //!

@@ -68,16 +68,18 @@ pub struct FileStorage {
 }
 
 impl FileStorage {
-    /// Creates a file for `pages` pages, or labels a block device. Reserves no space: a full disk shows when
-    /// pages are written.
+    /// Creates a file for `pages` pages, or labels a block device. Reserves no space: a full disk
+    /// shows when pages are written.
     ///
-    /// With [`FileOptions::replace`] one of ours that is there is emptied first. As much of a device as pages need is read,
-    /// and zeroes are written where there are none, which may take a while: nothing of before may be taken for a page.
+    /// With [`FileOptions::replace`] one of ours that is there is emptied first. As much of a
+    /// device as pages need is read, and zeroes are written where there are none, which may take a
+    /// while: nothing of before may be taken for a page.
     ///
     /// # Errors
-    /// [`StorageError::Open`], also if a device is too small, or if there is something else than zeroes: a page file
-    /// that is not to be replaced, or a stranger's data (all of a file is looked at, and a MiB at both ends of a device);
-    /// [`StorageError::InUse`]; and the errors of a write.
+    /// [`StorageError::Open`], also if a device is too small, or if there is something else than
+    /// zeroes: a page file that is not to be replaced, or a stranger's data (all of a file is
+    /// looked at, and a MiB at both ends of a device); [`StorageError::InUse`]; and the errors of a
+    /// write.
     pub fn create(path: &Path, pages: u64, options: FileOptions) -> Result<Self, StorageError> {
         let page_size = options.page_size;
         if !page_size.is_power_of_two() || page_size < 512 {
@@ -115,12 +117,13 @@ impl FileStorage {
         Self::open_locked(path, label::open_alone(path, false)?, options)
     }
 
-    /// Opens what [`FileStorage::create`] made, with room for `pages` pages from now on, if it has fewer. Zeroes are written where new
-    /// pages of a device will be: an older page file may have been there.
+    /// Opens what [`FileStorage::create`] made, with room for `pages` pages from now on, if it has
+    /// fewer. Zeroes are written where new pages of a device will be: an older page file may have
+    /// been there.
     ///
     /// # Errors
-    /// As [`FileStorage::open`]; [`StorageError::Open`] if a device is too small; the errors of a write. What was there is
-    /// there in any case.
+    /// As [`FileStorage::open`]; [`StorageError::Open`] if a device is too small; the errors of a
+    /// write. What was there is there in any case.
     pub fn grow(path: &Path, pages: u64, options: FileOptions) -> Result<Self, StorageError> {
         let file = label::open_alone(path, false)?;
         let there = label::check(path, &file, options.page_size)?;
@@ -138,8 +141,8 @@ impl FileStorage {
         if options.depth == 0 {
             return Err(label::wrong(path, "a depth of 0: no request could ever go"));
         }
-        // Another description than the locked one: what the kernel still has under way for a process that was killed would
-        // keep the lock.
+        // Another description than the locked one: what the kernel still has under way for a
+        // process that was killed would keep the lock.
         let with = |flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
         let direct = options.direct.then(|| with(libc::O_DIRECT).ok()).flatten();
         let rings = match options.async_io {
@@ -212,7 +215,8 @@ impl FileStorage {
         Ok(())
     }
 
-    /// A ring, if every request of a batch is one that the kernel takes as it is. Without one threads do it.
+    /// A ring, if every request of a batch is one that the kernel takes as it is. Without one
+    /// threads do it.
     fn ring_for(&self, mut batch: impl Iterator<Item = (PageId, bool)>) -> Option<Taken<'_>> {
         let rings = self.rings.as_ref()?;
         let plain = batch.all(|(page, fits)| fits && check_range(self, page, 1).is_ok());

@@ -14,8 +14,8 @@ const VERSION: u32 = 1;
 /// Between two tries to lock a device, and how many there are.
 const LOCK_AGAIN: Duration = Duration::from_millis(50);
 const LOCK_TRIES: usize = 20;
-/// Bytes of a block device, at both ends, that must be zeroes before it is labelled: file systems, volume managers, arrays
-/// and swap have something there.
+/// Bytes of a block device, at both ends, that must be zeroes before it is labelled: file systems,
+/// volume managers, arrays and swap have something there.
 const LOOKED_AT: u64 = 1 << 20;
 
 /// What is in the place of a label.
@@ -167,8 +167,8 @@ pub(super) fn check(path: &Path, file: &File, page_size: usize) -> Result<u64, S
     Ok(pages)
 }
 
-/// Makes room for so many pages and a label: a file gets its length, a device must have it. What is there after the first `keep`
-/// pages and the label goes, with none also the label.
+/// Makes room for so many pages and a label: a file gets its length, a device must have it. What is
+/// there after the first `keep` pages and the label goes, with none also the label.
 pub(super) fn make_room(
     path: &Path,
     file: &File,
@@ -181,7 +181,8 @@ pub(super) fn make_room(
     let kept = keep.and_then(|pages| bytes_of(pages, page_size)).unwrap_or(0);
     let kind = file.metadata().map_err(|error| wrong(path, error))?.file_type();
     if !kind.is_block_device() {
-        // Not more than there is: a file that is shorter than it should be has been found out before.
+        // Not more than there is: a file that is shorter than it should be has been found out
+        // before.
         return file
             .set_len(kept)
             .and_then(|()| file.set_len(bytes))

@@ -94,8 +94,9 @@ impl IoKind {
 pub struct IoTag {
     /// Why.
     pub kind: IoKind,
-    /// For whom: the caller of a read, whoever changed the page most for a write; 0 is nobody, and for a
-    /// batch of doublewrite copies, which are for all whose pages follow. See [`crate::cause`].
+    /// For whom: the caller of a read, whoever changed the page most for a write; 0 is nobody, and
+    /// for a batch of doublewrite copies, which are for all whose pages follow. See
+    /// [`crate::cause`].
     pub cause: u32,
 }
 

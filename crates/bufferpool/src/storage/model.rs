@@ -26,7 +26,8 @@ pub struct Command {
     pub page_size: u32,
 }
 
-/// What a model says of time. It has no clock: time is an argument, in ns since the device was made.
+/// What a model says of time. It has no clock: time is an argument, in ns since the device was
+/// made.
 ///
 /// Commands are started in the order of time, at most [`Timing::depth`] at a time, and completed at
 /// the time that `start` named.
@@ -132,9 +133,9 @@ impl DeviceModel {
     }
 }
 
-/// Every unit works on one command, for a time that depends on nothing else. A run of pages takes one
-/// random write to get there, then the sequential rate; at that rate all units together work for the
-/// run, so that is what it occupies.
+/// Every unit works on one command, for a time that depends on nothing else. A run of pages takes
+/// one random write to get there, then the sequential rate; at that rate all units together work
+/// for the run, so that is what it occupies.
 impl Timing for DeviceModel {
     fn depth(&self) -> u32 {
         self.units

@@ -19,9 +19,9 @@ struct Cache {
 
 /// A storage behind a write cache that only [`Storage::sync`] empties.
 ///
-/// Reads see the cache. [`PowerCutStorage::cut`] decides for each cached write, from a seed, whether
-/// it got through, was lost, or was torn between two sectors; from then on every operation fails
-/// until [`PowerCutStorage::restore`].
+/// Reads see the cache. [`PowerCutStorage::cut`] decides for each cached write, from a seed,
+/// whether it got through, was lost, or was torn between two sectors; from then on every operation
+/// fails until [`PowerCutStorage::restore`].
 pub struct PowerCutStorage {
     inner: Arc<dyn Storage>,
     cache: Mutex<Cache>,

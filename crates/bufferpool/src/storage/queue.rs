@@ -1,13 +1,13 @@
 //! The pool's requests as a queue that somebody else orders.
 //!
 //! A pool without a policy asks its storage directly, and pays nothing for what is here. With
-//! [`super::QueuedStorage`] every miss, stall, flush and checkpoint write *enters* a queue first, with
-//! what it is for ([`IoTag`]): an [`IoScheduler`] says which of those that wait goes next, whenever one
-//! of `depth` places is free. A log can enter the same queue ([`IoQueue::enter`]).
+//! [`super::QueuedStorage`] every miss, stall, flush and checkpoint write *enters* a queue first,
+//! with what it is for ([`IoTag`]): an [`IoScheduler`] says which of those that wait goes next,
+//! whenever one of `depth` places is free. A log can enter the same queue ([`IoQueue::enter`]).
 //!
-//! What holds, whatever the scheduler does: every request that entered goes to storage exactly once,
-//! and two requests for the same page go in the order in which they came, one after the other. The
-//! scheduler does not see the second before the first is over.
+//! What holds, whatever the scheduler does: every request that entered goes to storage exactly
+//! once, and two requests for the same page go in the order in which they came, one after the
+//! other. The scheduler does not see the second before the first is over.
 
 use super::IoTag;
 use crate::ids::PageId;
@@ -223,8 +223,8 @@ pub struct IoTurn<'q> {
 impl IoQueue {
     /// A queue that lets `places` requests go at a time.
     ///
-    /// Fewer places give the scheduler more to say, and the device less to do at once: its own queue
-    /// depth is a good number.
+    /// Fewer places give the scheduler more to say, and the device less to do at once: its own
+    /// queue depth is a good number.
     #[must_use]
     pub fn new(scheduler: Box<dyn IoScheduler>, places: usize) -> Self {
         let order = Order::new(scheduler, places);
@@ -281,7 +281,8 @@ impl IoQueue {
         }
     }
 
-    /// Lets requests go as long as there are places and the scheduler names some. `own` is the caller's.
+    /// Lets requests go as long as there are places and the scheduler names some. `own` is the
+    /// caller's.
     fn let_go(&self, inside: &mut Inside, own: Option<IoId>) {
         inside.ask_at_ns = loop {
             match inside.order.next(self.now_ns()) {
@@ -356,8 +357,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the scheduler does, no request is lost or goes twice, no two for one page are under
-        /// way together, and those for one page go in the order in which they came.
+        /// Whatever the scheduler does, no request is lost or goes twice, no two for one page are
+        /// under way together, and those for one page go in the order in which they came.
         #[test]
         fn nothing_is_lost_and_a_page_keeps_its_order(
             steps in proptest::collection::vec(step(), 1..200),

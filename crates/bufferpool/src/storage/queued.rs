@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Any storage whose requests wait for their turn in an [`IoQueue`]. Several storages of one device
 /// share a queue.
 ///
-/// The requests of a batch enter one by one, from some more threads than the queue has places, so that
-/// the scheduler has a choice and others can go between them; a storage that submits batches at once (io_uring) loses that. A sync goes
-/// straight through: what it covers has ended.
+/// The requests of a batch enter one by one, from some more threads than the queue has places, so
+/// that the scheduler has a choice and others can go between them; a storage that submits batches
+/// at once (io_uring) loses that. A sync goes straight through: what it covers has ended.
 pub struct QueuedStorage {
     inner: Arc<dyn Storage>,
     queue: Arc<IoQueue>,

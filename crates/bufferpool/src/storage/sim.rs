@@ -292,8 +292,8 @@ impl SimDevice {
         Self { inner, page_size, device, idle: AtomicBool::new(false), thread: Some(thread) }
     }
 
-    /// While `free`, requests that come take no time and the device knows nothing of them: to fill a
-    /// pool before something is measured.
+    /// While `free`, requests that come take no time and the device knows nothing of them: to fill
+    /// a pool before something is measured.
     pub fn set_free(&self, free: bool) {
         self.idle.store(free, Ordering::Release);
     }
@@ -334,7 +334,8 @@ impl SimDevice {
 }
 
 impl SimDevice {
-    /// Requests of one page each that enter the host's queue together; `done` is called as each has ended.
+    /// Requests of one page each that enter the host's queue together; `done` is called as each has
+    /// ended.
     fn many(
         &self,
         kind: CommandKind,

@@ -5,8 +5,8 @@ use parking_lot::Mutex;
 use std::sync::mpsc;
 use std::thread::Builder;
 
-/// Has at most `threads` threads work through `items`. `done` is called on the calling thread, with an item's index
-/// and how it ended; all have ended on return.
+/// Has at most `threads` threads work through `items`. `done` is called on the calling thread, with
+/// an item's index and how it ended; all have ended on return.
 pub(super) fn work_through<T: Send>(
     threads: usize,
     items: impl ExactSizeIterator<Item = T> + Send,

@@ -73,7 +73,8 @@ impl Taken<'_> {
         unsafe { self.run(writes.len(), &entry, &mut end) }
     }
 
-    /// Reads a batch; returns when every read has ended, with which of them brought all of their bytes.
+    /// Reads a batch; returns when every read has ended, with which of them brought all of their
+    /// bytes.
     pub(super) fn read_batch(
         self,
         file: &File,
@@ -90,17 +91,18 @@ impl Taken<'_> {
         };
         let mut whole = vec![false; parts.len()];
         let mut end = |at: usize, result| whole[at] = usize::try_from(result) == Ok(parts[at].1);
-        // SAFETY: `reads` borrows the bytes exclusively for the whole call, and nobody looks at them before it returns.
+        // SAFETY: `reads` borrows the bytes exclusively for the whole call, and nobody looks at
+        // them before it returns.
         unsafe { self.run(parts.len(), &entry, &mut end) };
         whole
     }
 
-    /// Has the kernel do `count` requests, at most `depth` of them at a time. `end` gets a request's index and its result,
-    /// a number of bytes or a negated error number.
+    /// Has the kernel do `count` requests, at most `depth` of them at a time. `end` gets a
+    /// request's index and its result, a number of bytes or a negated error number.
     ///
     /// # Safety
-    /// The bytes of every entry stay where they are until this returns. Nobody changes bytes that the kernel reads, or
-    /// touches those that it writes, before `end` was called for them.
+    /// The bytes of every entry stay where they are until this returns. Nobody changes bytes that
+    /// the kernel reads, or touches those that it writes, before `end` was called for them.
     unsafe fn run(
         mut self,
         count: usize,
@@ -113,8 +115,8 @@ impl Taken<'_> {
         while next < count || under_way > 0 {
             while next < count && under_way < depth {
                 let entry = entry(next).user_data(next as u64);
-                // SAFETY: as the caller promises; this does not return, nor unwind, before the kernel has reported the
-                // end of every entry (see `Abort` below).
+                // SAFETY: as the caller promises; this does not return, nor unwind, before the
+                // kernel has reported the end of every entry (see `Abort` below).
                 if unsafe { ring.submission().push(&entry) }.is_err() {
                     break;
                 }
@@ -141,7 +143,8 @@ fn submit_and_wait(ring: &mut IoUring) {
         match ring.submit_and_wait(1) {
             Ok(_) => return,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // Full of what has ended, or short of memory for a moment: what has ended is taken first.
+            // Full of what has ended, or short of memory for a moment: what has ended is taken
+            // first.
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -158,7 +161,8 @@ fn submit_and_wait(ring: &mut IoUring) {
     }
 }
 
-/// What became of a write. One that was cut short says nothing of the reason: who writes the rest hears of it.
+/// What became of a write. One that was cut short says nothing of the reason: who writes the rest
+/// hears of it.
 fn finish(file: &File, offset: u64, bytes: &[u8], result: i32) -> std::io::Result<()> {
     let written = match usize::try_from(result) {
         Ok(written) => written,

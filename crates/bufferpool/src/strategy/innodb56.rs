@@ -1,10 +1,10 @@
 //! The loop by which InnoDB 5.6 gets a frame, the release that the LRU-C paper's prototype changes.
 //!
-//! The paper describes it in short (section 2.2) as [`super::scan`] does it. Its source says more, in the
-//! comment of `buf_LRU_get_free_block`:
+//! The paper describes it in short (section 2.2) as [`super::scan`] does it. Its source says more,
+//! in the comment of `buf_LRU_get_free_block`:
 //! - A frame that a miss has freed goes to the free list, where others may take it.
-//! - With doublewrite, a miss that finds the free list empty while the flusher writes a batch from the LRU
-//!   list waits for the batch's end before it does anything else.
+//! - With doublewrite, a miss that finds the free list empty while the flusher writes a batch from
+//!   the LRU list waits for the batch's end before it does anything else.
 //! - From the third attempt on it sleeps first.
 
 use super::scan::{scan_round, scan_victim};

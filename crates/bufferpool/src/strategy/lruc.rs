@@ -162,8 +162,8 @@ mod tests {
         }
     }
 
-    /// The flusher of the full method frees what is behind the pointer under LRU-D, and takes LRU-M once, to
-    /// take it over; without the second mutex it takes LRU-M for every page.
+    /// The flusher of the full method frees what is behind the pointer under LRU-D, and takes LRU-M
+    /// once, to take it over; without the second mutex it takes LRU-M for every page.
     #[test]
     fn only_the_full_method_frees_pages_under_lru_d() {
         for (strategy, full) in [

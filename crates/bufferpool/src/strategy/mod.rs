@@ -19,8 +19,8 @@ use std::time::Instant;
 
 /// Replacement and flushing of one instance.
 pub(crate) trait Strategy: Send + Sync {
-    /// Makes an attempt to take a frame: the miss's first is number 0. The frame is closed, and its page
-    /// has left the table.
+    /// Makes an attempt to take a frame: the miss's first is number 0. The frame is closed, and its
+    /// page has left the table.
     fn victim(
         &self,
         core: &Core,
@@ -33,7 +33,8 @@ pub(crate) trait Strategy: Send + Sync {
 
     /// Before a page is read or made anew: gives back what the strategy still holds of it.
     ///
-    /// True if the page was copied to `bytes`; `frame` is then marked dirty. No write of it is under way after this returns.
+    /// True if the page was copied to `bytes`; `frame` is then marked dirty. No write of it is
+    /// under way after this returns.
     fn take_back(
         &self,
         _core: &Core,

@@ -15,8 +15,8 @@ pub(super) struct Scan {
     pub(super) batch: usize,
 }
 
-/// A clean page from the last `depth`. A miss that came away with nothing looks at the whole list, as InnoDB's does: what is left
-/// may lie behind pinned pages.
+/// A clean page from the last `depth`. A miss that came away with nothing looks at the whole list,
+/// as InnoDB's does: what is left may lie behind pinned pages.
 pub(super) fn scan_victim(
     core: &Core,
     instance: &Instance,

@@ -2,8 +2,8 @@
 //!
 //! Each instance has a *temporary write buffer*. A writer of its own writes all that is in it as
 //! one batch as soon as there is something; the room comes back when the whole batch is written,
-//! so a reader that finds the buffer full waits for that (LRU-C paper, section 5.2.3). A page of the
-//! buffer that is asked for again is copied back, if it is not being written yet.
+//! so a reader that finds the buffer full waits for that (LRU-C paper, section 5.2.3). A page of
+//! the buffer that is asked for again is copied back, if it is not being written yet.
 
 use super::scan::{scan_round, scan_victim};
 use super::{Strategy, stall};

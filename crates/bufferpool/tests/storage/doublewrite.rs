@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-/// Counts the batches that are being written in place at a time, and lets none end before so many came or
-/// time is up.
+/// Counts the batches that are being written in place at a time, and lets none end before so many
+/// came or time is up.
 struct Overlapping {
     inner: MemStorage,
     wanted: usize,
@@ -60,7 +60,8 @@ impl Storage for Overlapping {
     }
 }
 
-/// As many batches are under way as the area has places, never more; each page gets where it belongs.
+/// As many batches are under way as the area has places, never more; each page gets where it
+/// belongs.
 #[test]
 fn as_many_batches_overlap_as_the_doublewrite_area_takes() {
     for batches in [1, 3] {
@@ -113,8 +114,8 @@ fn a_torn_page_gets_its_latest_copy() {
         guard.change(Lsn(rec_lsn))[32..].fill(lsn as u8);
         guard.set_lsn(Lsn(lsn));
     };
-    // A batch's copies begin at the first slot of its place, in the order of the oldest change: this one
-    // leaves page 1 in the second slot, where the next does not reach.
+    // A batch's copies begin at the first slot of its place, in the order of the oldest change:
+    // this one leaves page 1 in the second slot, where the next does not reach.
     change(5, 10, 1);
     change(1, 11, 2);
     pool.flush_all().unwrap();
@@ -131,8 +132,9 @@ fn a_torn_page_gets_its_latest_copy() {
     assert_eq!((guard[32], guard[PAGE_SIZE - 1]), (20, 20));
 }
 
-/// A page that storage tears and does not take, while others go on: its copy is not overwritten by theirs, whichever way
-/// they are written, and mends it. When storage takes the page again nothing is kept any more.
+/// A page that storage tears and does not take, while others go on: its copy is not overwritten by
+/// theirs, whichever way they are written, and mends it. When storage takes the page again nothing
+/// is kept any more.
 #[test]
 fn the_copy_of_a_page_that_cannot_be_written_is_kept() {
     let memory: Arc<dyn Storage> = Arc::new(MemStorage::new(PAGE_SIZE, 300));
@@ -202,8 +204,8 @@ fn unreadable_pages_are_mended_and_unreadable_copies_passed_over() {
     assert_eq!(doublewrite.recover(&other, Lsn(0)).unwrap(), []);
 }
 
-/// A power cut in the middle of writes tears pages; the doublewrite area mends every one, however many
-/// batches are under way.
+/// A power cut in the middle of writes tears pages; the doublewrite area mends every one, however
+/// many batches are under way.
 #[test]
 fn the_doublewrite_area_mends_torn_pages() {
     let mut torn_without = 0;
@@ -215,7 +217,8 @@ fn the_doublewrite_area_mends_torn_pages() {
             Arc::new(SubStorage::new(device.clone(), PageId(300), 384).unwrap());
         let area = Arc::new(Doublewrite::with_batches(area, batches.max(1)).unwrap());
         let doublewrite = with.then(|| Arc::clone(&area));
-        // A stall that syncs would leave little to tear; batches of a few pages leave several for a round.
+        // A stall that syncs would leave little to tear; batches of a few pages leave several for a
+        // round.
         let lazy = PoolConfig {
             sync_stall_flush: false,
             io_batch: if batches == 3 { 4 } else { 256 },
@@ -289,8 +292,9 @@ impl Storage for CutBefore {
     }
 }
 
-/// Rounds in which pages are changed, written by checkpoints, flushers and stalls, until the power is cut.
-/// Returns the value of all pages at the last checkpoint that succeeded, and the rounds begun.
+/// Rounds in which pages are changed, written by checkpoints, flushers and stalls, until the power
+/// is cut. Returns the value of all pages at the last checkpoint that succeeded, and the rounds
+/// begun.
 fn work_until_cut(pool: &BufferPool) -> (u8, u8) {
     let mut checkpointed = 0;
     for round in 1..=3 {
@@ -315,8 +319,8 @@ fn work_until_cut(pool: &BufferPool) -> (u8, u8) {
     (checkpointed, 3)
 }
 
-/// The power is cut before each write and each sync in turn: no page is torn, none goes back behind the last
-/// checkpoint.
+/// The power is cut before each write and each sync in turn: no page is torn, none goes back behind
+/// the last checkpoint.
 #[test]
 fn a_cut_at_any_step_leaves_whole_pages() {
     for strategy in [StrategyKind::Vanilla, StrategyKind::LRU_C] {

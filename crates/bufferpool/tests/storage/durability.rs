@@ -1,5 +1,5 @@
-//! What a pool promises of storage and log: no page before its log, checkpoints that cover what storage lacks,
-//! flushes that end, and no trust after a sync that failed.
+//! What a pool promises of storage and log: no page before its log, checkpoints that cover what
+//! storage lacks, flushes that end, and no trust after a sync that failed.
 
 use crate::small::{PAGE_SIZE, STRATEGIES, config, faulty, get, put};
 use headworks_bufferpool::storage::{Fault, FaultStorage, IoKind, IoTag, MemStorage, Storage};
@@ -15,8 +15,8 @@ fn is_sync(error: &PoolError) -> bool {
     matches!(error, PoolError::Storage(StorageError::Io { operation: "sync", .. }))
 }
 
-/// After a sync that failed nobody knows what storage has of the pages written before it, though the next
-/// sync succeeds. So there is no checkpoint any more, and the rest goes on.
+/// After a sync that failed nobody knows what storage has of the pages written before it, though
+/// the next sync succeeds. So there is no checkpoint any more, and the rest goes on.
 #[test]
 fn no_checkpoint_is_taken_once_a_sync_has_failed() {
     for strategy in STRATEGIES {
@@ -61,7 +61,8 @@ fn a_sync_that_fails_in_a_stall_is_not_forgotten() {
     (0..32).for_each(|page| assert_eq!(u64::from(get(&pool, page).unwrap()), page));
 }
 
-/// With a doublewrite area the sync behind a batch of the flusher leaves copies that are still needed.
+/// With a doublewrite area the sync behind a batch of the flusher leaves copies that are still
+/// needed.
 #[test]
 fn no_checkpoint_is_taken_after_a_batch_was_not_synced() {
     for on_the_area in [false, true] {
@@ -75,7 +76,8 @@ fn no_checkpoint_is_taken_after_a_batch_was_not_synced() {
         put(&pool, 1, 2).unwrap();
         let faulty = if on_the_area { &copies } else { &device };
         faulty.inject(Fault::SyncError);
-        // Without its copy no page is written; a page that got to its place counts as written, and the sync is told of.
+        // Without its copy no page is written; a page that got to its place counts as written, and
+        // the sync is told of.
         let error = pool.flush_round().unwrap_err();
         assert!(is_sync(&error), "{error}");
         faulty.heal();
@@ -141,8 +143,8 @@ impl Storage for Restless {
     }
 }
 
-/// A page that is changed while it is written stays dirty, and a flush of all pages, which has what was there
-/// when it began, does not wait for it to be clean.
+/// A page that is changed while it is written stays dirty, and a flush of all pages, which has what
+/// was there when it began, does not wait for it to be clean.
 #[test]
 fn a_flush_writes_a_page_once_that_is_changed_meanwhile() {
     for strategy in STRATEGIES {
@@ -174,8 +176,8 @@ fn a_flush_writes_a_page_once_that_is_changed_meanwhile() {
     }
 }
 
-/// A flush of all pages ends although others never stop to change them, and storage then has what was
-/// there when it began.
+/// A flush of all pages ends although others never stop to change them, and storage then has what
+/// was there when it began.
 #[test]
 fn a_flush_of_all_ends_under_changes_that_do_not() {
     for strategy in STRATEGIES {
@@ -245,8 +247,8 @@ impl Wal for TestWal {
     }
 }
 
-/// Counts writes of pages whose log is not durable yet. (A panic would end the thread that writes, and leave
-/// others waiting for it.)
+/// Counts writes of pages whose log is not durable yet. (A panic would end the thread that writes,
+/// and leave others waiting for it.)
 struct Watcher {
     inner: MemStorage,
     wal: Arc<TestWal>,
@@ -327,8 +329,8 @@ fn a_checkpoint_covers_what_is_dirty() {
     assert_eq!(pool.stats().dirty_pages, 0);
 }
 
-/// When the log from the oldest change on is longer than it may be, a round writes old pages of the mixed
-/// region too: those of its older half.
+/// When the log from the oldest change on is longer than it may be, a round writes old pages of the
+/// mixed region too: those of its older half.
 #[test]
 fn a_round_writes_old_pages_when_the_log_grows_long() {
     for strategy in [StrategyKind::Vanilla, StrategyKind::LRU_C] {

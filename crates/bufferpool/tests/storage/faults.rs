@@ -191,7 +191,8 @@ fn a_pool_of_pinned_pages_says_so_and_recovers() {
     }
 }
 
-/// A pool that cannot shrink because pages are in use says so, serves on, and shrinks when asked again.
+/// A pool that cannot shrink because pages are in use says so, serves on, and shrinks when asked
+/// again.
 #[test]
 fn a_pool_that_cannot_shrink_says_so_and_goes_on() {
     let (_, pool) = faulty(1000, StrategyKind::LRU_C);
@@ -206,7 +207,8 @@ fn a_pool_that_cannot_shrink_says_so_and_goes_on() {
     assert!(in_memory <= 16, "{in_memory} pages in 16 frames");
 }
 
-/// Memory that was given up is the system's, and pages come back when it is taken again; who resizes at the same time waits.
+/// Memory that was given up is the system's, and pages come back when it is taken again; who
+/// resizes at the same time waits.
 #[test]
 fn a_pool_that_shrinks_gives_memory_back() {
     const FRAMES: usize = 32_768;

@@ -56,7 +56,8 @@ fn real_files_keep_pages_by_every_way() {
     }
 }
 
-/// A batch of reads that the kernel takes, one of buffers that it does not take as they are, and a file that ends early.
+/// A batch of reads that the kernel takes, one of buffers that it does not take as they are, and a
+/// file that ends early.
 #[test]
 fn batches_of_reads_bring_what_single_reads_do() {
     let tag = IoTag::of(IoKind::Prefetch);
@@ -311,7 +312,8 @@ fn a_block_device_keeps_pages_and_is_refused_when_it_is_too_small() {
     }
 }
 
-/// The kernel's own refusal of a write, by io_uring and by threads: a typed error, and nothing is lost.
+/// The kernel's own refusal of a write, by io_uring and by threads: a typed error, and nothing is
+/// lost.
 #[test]
 fn a_device_that_refuses_writes_gets_them_later() {
     for async_io in [AsyncIo::Threads, AsyncIo::Auto] {

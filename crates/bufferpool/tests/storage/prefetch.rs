@@ -1,4 +1,5 @@
-//! Pages that are read ahead: in batches, without a share of the pool that others need, and with errors that stay theirs.
+//! Pages that are read ahead: in batches, without a share of the pool that others need, and with
+//! errors that stay theirs.
 
 use crate::small::{PAGE_SIZE, STRATEGIES, config, faulty, get, put};
 use headworks_bufferpool::storage::{
@@ -87,7 +88,8 @@ fn pages_come_in_batches_through_every_layer() {
     assert_eq!(pool.stats().since(&before).misses, 97, "all were hits");
 }
 
-/// One page of a batch cannot be read: the others are there, its frame is not lost, and it comes when it can.
+/// One page of a batch cannot be read: the others are there, its frame is not lost, and it comes
+/// when it can.
 #[test]
 fn a_bad_page_of_a_batch_is_the_only_one_that_is_missing() {
     for strategy in STRATEGIES {

@@ -1,7 +1,7 @@
 //! A client of MongoDB's protocol: a few commands as OP_MSG with one document, written by hand.
 //!
-//! The layout is that of the wire protocol: a header of four little-endian 32-bit numbers (length, request, answer to what,
-//! kind), flags, and a section of kind 0, which is a BSON document.
+//! The layout is that of the wire protocol: a header of four little-endian 32-bit numbers (length,
+//! request, answer to what, kind), flags, and a section of kind 0, which is a BSON document.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -99,8 +99,8 @@ impl Client {
         Ok(if ok(&self.command(question)?) { "1" } else { "0" }.to_owned())
     }
 
-    /// Writes a number into the document of a client, and counts the documents of that client with that number: whether
-    /// there is one.
+    /// Writes a number into the document of a client, and counts the documents of that client with
+    /// that number: whether there is one.
     pub fn stamp(&mut self, client: u32, stamp: u64) -> Result<bool> {
         let own = || Document::default().int("_id", client as i32);
         let set = Document::default().document("$set", Document::default().long("v", stamp as i64));

@@ -1,5 +1,6 @@
 //! TPC-C's five transactions on trees and a heap file of the engine (TPC-C standard, revision 5.11,
-//! clauses 1.3 and 2.4 to 2.8). No SQL, no terminals, no think times; the mix is that of clause 5.2.3.
+//! clauses 1.3 and 2.4 to 2.8). No SQL, no terminals, no think times; the mix is that of clause
+//! 5.2.3.
 //!
 //! Rows have the standard's fields that a transaction reads or writes, and its lengths. The scale
 //! of a warehouse is a parameter: a smaller one keeps the number of warehouses, hence the conflicts

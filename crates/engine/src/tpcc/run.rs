@@ -67,9 +67,9 @@ impl Default for Mix {
     }
 }
 
-/// A user: every transaction is at home in a warehouse drawn anew, as in tpcc-mysql. (The standard's
-/// terminals stay at one warehouse; with as few users as warehouses are many, most of the database
-/// would then lie idle.)
+/// A user: every transaction is at home in a warehouse drawn anew, as in tpcc-mysql. (The
+/// standard's terminals stay at one warehouse; with as few users as warehouses are many, most of
+/// the database would then lie idle.)
 pub struct Client<'e> {
     engine: &'e Engine,
     scale: Scale,
@@ -256,7 +256,8 @@ impl<'e> Client<'e> {
         let cd = if remote { self.random.within(1, DISTRICTS) } else { d };
         let mut tx = self.engine.begin();
         let c = self.find_customer(&tx, cw, cd)?;
-        // The row that nobody fights for comes first: the others are then locked for a shorter time.
+        // The row that nobody fights for comes first: the others are then locked for a shorter
+        // time.
         let at = key(&[cw, cd, c]);
         let mut customer = want(tx.get_for_update(CUSTOMER, &at)?, "customer")?;
         add(&mut customer, field::BALANCE, -amount);

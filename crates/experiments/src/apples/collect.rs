@@ -1,4 +1,5 @@
-//! Runs the arms in turn: a server with its data, users in this process. Nothing here judges a number.
+//! Runs the arms in turn: a server with its data, users in this process. Nothing here judges a
+//! number.
 
 use std::fs;
 use std::path::PathBuf;
@@ -34,7 +35,8 @@ struct Bench<'a> {
     progress: Progress,
 }
 
-/// The data of a site, for all experiments of one command: making it takes longer than some of these.
+/// The data of a site, for all experiments of one command: making it takes longer than some of
+/// these.
 static DATA: Mutex<Option<Data>> = Mutex::new(None);
 
 struct Data {

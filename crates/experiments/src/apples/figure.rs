@@ -32,7 +32,8 @@ pub(super) struct Figure {
     pub(super) arms: &'static [Arm],
     /// Length and number of the runs.
     pub(super) time: Time,
-    /// Computes what follows from a record before it is judged; of a record that has it already, too.
+    /// Computes what follows from a record before it is judged; of a record that has it already,
+    /// too.
     pub(super) extend: fn(&mut Record),
     /// What must hold.
     pub(super) claims: &'static [Claim],
@@ -54,8 +55,8 @@ pub(super) struct Arm {
     pub(super) time: Option<(u64, u64)>,
 }
 
-/// In a configuration: [`BOUND_CV_PART`] of the latencies' variation that an arm in mode observe has seen at the same
-/// point of the same round.
+/// In a configuration: [`BOUND_CV_PART`] of the latencies' variation that an arm in mode observe
+/// has seen at the same point of the same round.
 pub(super) const BOUND_CV: &str = "{cv}";
 
 /// As in AppleS (section 5.1): 90 % of the baseline's.
@@ -78,11 +79,11 @@ impl Arm {
 pub(super) enum ServerKind {
     /// Without anything of ours, with these options.
     Plain(&'static [&'static str]),
-    /// Behind the gate, with this configuration; `{x}` stands for the point, and [`BOUND_CV`] for a bound that follows
-    /// from what was seen.
+    /// Behind the gate, with this configuration; `{x}` stands for the point, and [`BOUND_CV`] for a
+    /// bound that follows from what was seen.
     Gate(&'static str),
-    /// That of the gate among the other arms: the points are P that are tried on it for moments, when its own window is
-    /// over.
+    /// That of the gate among the other arms: the points are P that are tried on it for moments,
+    /// when its own window is over.
     Tried,
 }
 
@@ -94,8 +95,8 @@ pub(super) struct Load {
     pub(super) mix: Mix,
     /// Transactions from the begin of the window on.
     pub(super) then: Option<Mix>,
-    /// The first so many users connect with the account `ls`, all others with `be`. On a key-value store the others
-    /// have no name; in MongoDB's protocol `ls` is the application's.
+    /// The first so many users connect with the account `ls`, all others with `be`. On a key-value
+    /// store the others have no name; in MongoDB's protocol `ls` is the application's.
     pub(super) sensitive: usize,
     /// What they do instead of the site's own workload.
     pub(super) workload: Option<Workload>,

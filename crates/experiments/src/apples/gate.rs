@@ -13,8 +13,8 @@ pub(crate) fn instance(headworks: &Path) -> Instance {
     Instance::shared(headworks, format!("apples-{}", std::process::id()))
 }
 
-/// What it says of itself and of its search for P. An arm whose gate is not closed, though it should be, or
-/// whose control groups are not there, would measure nothing.
+/// What it says of itself and of its search for P. An arm whose gate is not closed, though it
+/// should be, or whose control groups are not there, would measure nothing.
 pub(super) fn look(gate: &Instance, server: ServerKind) -> Result<(Value, Value)> {
     let wants = |text: &str| matches!(server, ServerKind::Gate(c) if c.contains(text));
     let Status(status) =

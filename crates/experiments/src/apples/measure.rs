@@ -10,19 +10,19 @@ use super::trials::Trials;
 use crate::sweep::record::Run;
 use headworks_policy::metrics::{percentile, unfairness};
 
-/// Shortest windows in which the bound of unfairness is judged, and requests (transactions) that a mean user should have
-/// in one: with fewer, one more or less is most of what there is.
+/// Shortest windows in which the bound of unfairness is judged, and requests (transactions) that a
+/// mean user should have in one: with fewer, one more or less is most of what there is.
 const WINDOW_MS: u32 = 10_000;
 const REQUESTS: f64 = 40.0;
 
 /// That bound.
 const UNFAIRNESS_MAX: f64 = 0.10;
 
-/// Numbers: `throughput_per_s`, `latency_{p50,p95,p99,p999,max}_ms`, `unfairness` (over statements),
-/// `unfairness_transactions`, `latency_cv`, `retries_per_s`,
+/// Numbers: `throughput_per_s`, `latency_{p50,p95,p99,p999,max}_ms`, `unfairness` (over
+/// statements), `unfairness_transactions`, `latency_cv`, `retries_per_s`,
 /// `failures`, `least_second_per_s` (the slowest whole second of the window),
-/// `unfairness_held_fraction` (windows of 10 s or more with U_f of at most 0.1); with sensitive users also `ls_per_s`, `be_per_s`, `ls_latency_p999_ms`,
-/// `ls_latency_cv`.
+/// `unfairness_held_fraction` (windows of 10 s or more with U_f of at most 0.1); with sensitive
+/// users also `ls_per_s`, `be_per_s`, `ls_latency_p999_ms`, `ls_latency_cv`.
 /// Series: `answered_per_s`, from the begin of the warm-up.
 pub(super) fn measure(report: &Report, sensitive: usize, round: u64) -> Run {
     let mut numbers = BTreeMap::new();
@@ -80,8 +80,8 @@ pub(super) fn measure(report: &Report, sensitive: usize, round: u64) -> Run {
     }
 }
 
-/// The same of the window before the trials only, which is the first part of what was reported. What the report
-/// says of all of it together is left out.
+/// The same of the window before the trials only, which is the first part of what was reported.
+/// What the report says of all of it together is left out.
 pub(super) fn measure_before(
     mut report: Report,
     trials: &Trials,
@@ -101,7 +101,8 @@ pub(super) fn measure_before(
     run
 }
 
-/// Part of the windows in which U_f over statements was within its bound; not a number without a whole window.
+/// Part of the windows in which U_f over statements was within its bound; not a number without a
+/// whole window.
 fn held(report: &Report) -> f64 {
     let whole_ms = report.options.window.as_millis() as u32;
     let each_per_s = report.per_s / report.users.len().max(1) as f64;
@@ -124,8 +125,9 @@ fn held(report: &Report) -> f64 {
 /// Key of V_l over requests since the start, as the gate counts them.
 pub(super) const REQUEST_CV: &str = "request_latency_cv";
 
-/// Adds what the gate says of classes: `ls_request_p999_ms`, of the class of sensitive users since the start,
-/// `target_held_fraction`, windows of the daemon in which a target was held, and [`REQUEST_CV`].
+/// Adds what the gate says of classes: `ls_request_p999_ms`, of the class of sensitive users since
+/// the start, `target_held_fraction`, windows of the daemon in which a target was held, and
+/// [`REQUEST_CV`].
 pub(super) fn add_status(run: &mut Run, status: &serde_json::Value) {
     if let Some(cv) = status["latency_cv"].as_f64() {
         run.numbers.insert(REQUEST_CV.to_owned(), cv);
@@ -145,8 +147,9 @@ pub(super) fn add_status(run: &mut Run, status: &serde_json::Value) {
     }
 }
 
-/// Adds what the gate says of its own search: `gate_p`, the one that it holds to be best; `gate_model_p` and
-/// `gate_model_per_s`, where the model of the first samples has its first largest throughput (turns a second).
+/// Adds what the gate says of its own search: `gate_p`, the one that it holds to be best;
+/// `gate_model_p` and `gate_model_per_s`, where the model of the first samples has its first
+/// largest throughput (turns a second).
 pub(super) fn add_search(run: &mut Run, search: &serde_json::Value) {
     if let Some(p) = search["best"].as_f64() {
         run.numbers.insert("gate_p".to_owned(), p);
@@ -156,7 +159,8 @@ pub(super) fn add_search(run: &mut Run, search: &serde_json::Value) {
     }
     let curve = search["fitted"]["curve"].as_array().into_iter().flatten();
     let points = curve.filter_map(|point| Some((point[0].as_f64()?, point[1].as_f64()?)));
-    // Equation 2 means nothing below the smallest sample, and far beyond its peak it may rise again.
+    // Equation 2 means nothing below the smallest sample, and far beyond its peak it may rise
+    // again.
     let least = search["fitted"]["samples"][0][0].as_f64().unwrap_or(1.0);
     let points: Vec<(f64, f64)> = points.filter(|(p, _)| *p >= least).collect();
     let peak = points.windows(2).position(|pair| pair[1].1 < pair[0].1);

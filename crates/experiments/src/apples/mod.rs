@@ -1,7 +1,8 @@
-//! Figures of the AppleS paper: the gate in front of a MariaDB or a PostgreSQL under TPC-C or sysbench's OLTP, and of
-//! key-value stores under YCSB ([`site::Site`]).
+//! Figures of the AppleS paper: the gate in front of a MariaDB or a PostgreSQL under TPC-C or
+//! sysbench's OLTP, and of key-value stores under YCSB ([`site::Site`]).
 //!
-//! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in [`EXPERIMENTS`].
+//! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in
+//! [`EXPERIMENTS`].
 
 /// The experiment of a figure.
 macro_rules! experiment {

@@ -36,8 +36,8 @@ macro_rules! config {
     };
 }
 
-/// Without a target somebody has to guess a weight that is enough for the worst time: here each of the ten weighs as
-/// much as twenty others.
+/// Without a target somebody has to guess a weight that is enough for the worst time: here each of
+/// the ten weighs as much as twenty others.
 macro_rules! fixed {
     ($parallelism:literal, $who:literal) => {
         config!($parallelism, $who, "weight = 20.0")

@@ -101,7 +101,8 @@ fn windows_in_which_unfairness_is_judged_have_requests_enough() {
         measure(report, 0, 1).numbers.get("unfairness_held_fraction").copied()
     };
     assert_eq!(held(&report), None, "shorter than the shortest window");
-    // 40 s with 4 requests a second of 4 users: 40 of each take all of it, in which all were served alike.
+    // 40 s with 4 requests a second of 4 users: 40 of each take all of it, in which all were served
+    // alike.
     report.options.window = Duration::from_secs(40);
     report.per_s = 4.0;
     assert_eq!(held(&report), Some(1.0));

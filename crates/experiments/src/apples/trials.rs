@@ -1,9 +1,10 @@
 //! Other P on the same server, each for moments.
 //!
-//! Two servers with the same P differ by up to 7 % on a small machine, which is more than there is between a good P and
-//! the best one. So once a run's window is over, its clients go on, and fixed P take turns with the server's own
-//! (`headworks set --parallelism P --for S`): two of them, a moment with its own, two others, until each has had
-//! its turn, and so on for several passes, each in an order of its own. All see the same server, data and age.
+//! Two servers with the same P differ by up to 7 % on a small machine, which is more than there is
+//! between a good P and the best one. So once a run's window is over, its clients go on, and fixed
+//! P take turns with the server's own (`headworks set --parallelism P --for S`): two of them, a
+//! moment with its own, two others, until each has had its turn, and so on for several passes, each
+//! in an order of its own. All see the same server, data and age.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,8 +15,8 @@ use headworks_workload::driver::{Answer, Report};
 use headworks_policy::metrics::{percentile, unfairness};
 use headworks_policy::random::Random;
 
-/// Length of a moment, the part of it that does not count (what is inside at its begin has been let in with another P),
-/// both in seconds, and passes: of full and of quick runs.
+/// Length of a moment, the part of it that does not count (what is inside at its begin has been let
+/// in with another P), both in seconds, and passes: of full and of quick runs.
 const FULL: (u64, u64, usize) = (5, 1, 3);
 const QUICK: (u64, u64, usize) = (3, 1, 1);
 
@@ -56,8 +57,8 @@ impl Trials {
         (points + points.div_ceil(BETWEEN)) as u64 * length_s * passes as u64
     }
 
-    /// Whether a moment begins at this time since the begin of the window: its P, if it is not the server's own, and
-    /// for how many seconds.
+    /// Whether a moment begins at this time since the begin of the window: its P, if it is not the
+    /// server's own, and for how many seconds.
     pub(super) fn due(&mut self, elapsed: Duration) -> Option<(f64, u64)> {
         let begin_s = self.from_s + self.next as u64 * self.length_s;
         let moment = self.moments.get(self.next)?;
@@ -68,7 +69,8 @@ impl Trials {
         moment.map(|point| (point, self.length_s))
     }
 
-    /// Times at which a P was tried, or the server's own was in force, in ms since the begin of the window.
+    /// Times at which a P was tried, or the server's own was in force, in ms since the begin of the
+    /// window.
     fn times(&self, of: Option<f64>) -> Vec<Range<u32>> {
         let ms = |seconds: u64| u32::try_from(seconds * 1_000).unwrap_or(u32::MAX);
         let begins = (0..).map(|at| self.from_s + at * self.length_s);
@@ -76,8 +78,8 @@ impl Trials {
         moments.map(|(_, s)| ms(s + self.skipped_s)..ms(s + self.length_s)).collect()
     }
 
-    /// Numbers of the window before the trials (see [`within`]), and `own_per_s`, the throughput in the moments of the
-    /// server's own P between them.
+    /// Numbers of the window before the trials (see [`within`]), and `own_per_s`, the throughput in
+    /// the moments of the server's own P between them.
     pub(super) fn own(&self, report: &Report) -> BTreeMap<String, f64> {
         let window = 0..u32::try_from(self.from_s * 1_000).unwrap_or(u32::MAX);
         let mut numbers = within(report, &[window]);
@@ -93,7 +95,8 @@ impl Trials {
     }
 }
 
-/// Numbers of parts of a run: `throughput_per_s`, `latency_{p50,p95,p99}_ms`, `unfairness` (over statements).
+/// Numbers of parts of a run: `throughput_per_s`, `latency_{p50,p95,p99}_ms`, `unfairness` (over
+/// statements).
 fn within(report: &Report, times: &[Range<u32>]) -> BTreeMap<String, f64> {
     let seconds: f64 = times.iter().map(|part| f64::from(part.end - part.start) / 1e3).sum();
     let counts = |answer: &&Answer| times.iter().any(|part| part.contains(&answer.at_ms));

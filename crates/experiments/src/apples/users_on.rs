@@ -45,7 +45,8 @@ const fn arms(config: &'static str) -> [Arm; 2] {
     [arm(AS_IS, ServerKind::Plain(&[])), arm(GATE, ServerKind::Gate(config))]
 }
 
-/// A window of two minutes: in a short one U_f of a fair service is mostly the last transaction that is not over yet.
+/// A window of two minutes: in a short one U_f of a fair service is mostly the last transaction
+/// that is not over yet.
 const fn long(label: &'static str, server: ServerKind) -> Arm {
     Arm { label, server, points: &[MANY], load: LOAD, time: Some((4, 120)) }
 }

@@ -40,8 +40,9 @@ const RATIOS: [(&str, &str); 3] = [
 pub(super) const THROUGHPUT: &str = "throughput_ratio";
 const UNFAIRNESS: &str = "unfairness_ratio";
 
-/// Adds to the runs of arms `X, gate` how much their numbers are of those of `X, as it is` in the same round. Workloads
-/// differ by orders of magnitude, so that only these can be drawn beside each other.
+/// Adds to the runs of arms `X, gate` how much their numbers are of those of `X, as it is` in the
+/// same round. Workloads differ by orders of magnitude, so that only these can be drawn beside each
+/// other.
 pub(super) fn compare(record: &mut Record) {
     let of = |run: &Run| (run.seed, run.numbers.clone());
     let plain: Vec<(String, BTreeMap<u64, _>)> = record

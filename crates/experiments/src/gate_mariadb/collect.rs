@@ -158,7 +158,8 @@ impl Bench<'_> {
         let notebooks = self.work.path().join("notebooks");
         // Every arm of a round draws the same keys.
         let seed = (self.options.seed as u32).wrapping_add(task.round as u32);
-        // sysbench counts its time from when all clients are connected, so that this always outlasts the window.
+        // sysbench counts its time from when all clients are connected, so that this always
+        // outlasts the window.
         let time = lead + self.plan.window + Duration::from_secs(1);
         let mut clients =
             self.sysbench.start(server.port(), users, seed, window, time, &notebooks)?;
@@ -200,7 +201,8 @@ impl Bench<'_> {
     }
 }
 
-/// Reads every page that the clients will, and lets the server finish what the last arm left to be purged.
+/// Reads every page that the clients will, and lets the server finish what the last arm left to be
+/// purged.
 fn warm_buffer_pool(server: &Server, progress: &Progress) -> Result<()> {
     for table in 1..=TABLES {
         interrupt::check()?;

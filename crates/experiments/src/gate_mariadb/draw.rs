@@ -1,4 +1,5 @@
-//! The picture: throughput and latency of every arm in one row each, and below them how equally users were served.
+//! The picture: throughput and latency of every arm in one row each, and below them how equally
+//! users were served.
 
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;

@@ -1,4 +1,5 @@
-//! The lower panel: the requests of every user, from the least to the best served, as a share of the mean.
+//! The lower panel: the requests of every user, from the least to the best served, as a share of
+//! the mean.
 
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -89,7 +90,8 @@ fn labels(canvas: &Canvas<'_>, curves: &[(&Row<'_>, &Vec<f64>)], y: impl Fn(f64)
     Ok(())
 }
 
-/// Moves places apart until neighbours keep their distance, as little as a pass in either direction allows.
+/// Moves places apart until neighbours keep their distance, as little as a pass in either direction
+/// allows.
 fn spread(wanted: &[f64], distance: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
@@ -115,7 +117,8 @@ mod tests {
     #[test]
     fn labels_keep_their_distance() {
         assert_eq!(spread(&[100.0, 50.0], 20.0), [100.0, 50.0]);
-        // Both at 100: the first of the order moves up to 80. A third at 90 lies between and pushes further.
+        // Both at 100: the first of the order moves up to 80. A third at 90 lies between and pushes
+        // further.
         assert_eq!(spread(&[100.0, 100.0], 20.0), [80.0, 100.0]);
         assert_eq!(spread(&[100.0, 90.0, 100.0], 20.0), [80.0, 60.0, 100.0]);
     }

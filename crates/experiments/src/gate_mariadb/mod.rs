@@ -1,7 +1,9 @@
-//! The gate in front of an unmodified MariaDB: throughput, equal service and short tails with 256 users.
+//! The gate in front of an unmodified MariaDB: throughput, equal service and short tails with 256
+//! users.
 //!
-//! Five arms, run in turn on the same data: 256 users on MariaDB as it is, on MariaDB's own pool of threads, and
-//! behind the gate; and 16 users with and without the gate, where there is nothing to win and little to lose.
+//! Five arms, run in turn on the same data: 256 users on MariaDB as it is, on MariaDB's own pool of
+//! threads, and behind the gate; and 16 users with and without the gate, where there is nothing to
+//! win and little to lose.
 
 mod collect;
 mod draw;
@@ -108,7 +110,8 @@ fn run(options: &RunOptions) -> Result<Outcome> {
     report_on(&options.out, true)
 }
 
-/// Analyses and draws from what was recorded; `fresh` says that the record was made in this very run.
+/// Analyses and draws from what was recorded; `fresh` says that the record was made in this very
+/// run.
 fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
     let show = Presentation {

@@ -8,8 +8,8 @@ use crate::served::{Client, TPS, UNFAIRNESS, measure};
 use crate::sweep::analyse::verdicts;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 
-/// Every user commits `transactions` transactions of `latency_us` in a window of 10 s and issues 20 requests for
-/// each; the first user only half as many.
+/// Every user commits `transactions` transactions of `latency_us` in a window of 10 s and issues 20
+/// requests for each; the first user only half as many.
 fn run(users: f64, transactions: usize, latency_us: u32) -> Run {
     let client = |user: usize| {
         let transactions = if user == 0 { transactions / 2 } else { transactions };
@@ -69,7 +69,8 @@ fn numbers_follow_from_the_record() {
 fn verdicts_say_what_holds() {
     let verdicts = verdicts(CLAIMS, "rounds", &full_record());
     let holds: Vec<bool> = verdicts.iter().map(|verdict| verdict.holds).collect();
-    // 50/40 = 1.25 and 50/38 = 1.32 are enough; so are 300/900 = 0.33 and 300/1100 = 0.27; half a share is not fair.
+    // 50/40 = 1.25 and 50/38 = 1.32 are enough; so are 300/900 = 0.33 and 300/1100 = 0.27; half a
+    // share is not fair.
     assert_eq!(holds, [true, true, true, true, false, true]);
     assert!((verdicts[0].ours.unwrap() - 1.25).abs() < 1e-9);
 }

@@ -164,7 +164,8 @@ impl Bench<'_> {
         let begin_us = wall_clock_us() + lead.as_micros() as u64;
         let window = Window { begin_us, end_us: begin_us + window_us };
         let monotonic_begin_us = monotonic_us() + lead.as_micros() as u64;
-        // pgbench counts its time from when all clients are connected, so that this always outlasts the window.
+        // pgbench counts its time from when all clients are connected, so that this always outlasts
+        // the window.
         let time = lead + self.plan.window + Duration::from_secs(1);
         let logs = self.work.path().join("logs");
         // Every arm of a round draws the same keys.

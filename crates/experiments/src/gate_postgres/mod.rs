@@ -1,9 +1,9 @@
 //! The gate in front of an unmodified PostgreSQL: pgbench's two workloads over its three protocols.
 //!
-//! Five arms for each workload and protocol, run in turn on the same data: 256 clients on PostgreSQL as it is, behind
-//! PgBouncer in transaction mode with as many server connections as the gate has places, and behind the gate; and 16
-//! clients with and without the gate. PgBouncer before 1.21 cannot serve prepared statements in that mode, so it has
-//! no arm there.
+//! Five arms for each workload and protocol, run in turn on the same data: 256 clients on
+//! PostgreSQL as it is, behind PgBouncer in transaction mode with as many server connections as the
+//! gate has places, and behind the gate; and 16 clients with and without the gate. PgBouncer before
+//! 1.21 cannot serve prepared statements in that mode, so it has no arm there.
 
 mod collect;
 mod pgbench;
@@ -173,7 +173,8 @@ fn panels(title: &str, unit: &str, key: &str) -> Vec<Panel> {
     ["tpcb-like", "select-only"].map(panel).into()
 }
 
-/// Analyses and draws from what was recorded; `fresh` says that the record was made in this very run.
+/// Analyses and draws from what was recorded; `fresh` says that the record was made in this very
+/// run.
 fn report_on(directory: &Path, fresh: bool) -> Result<Outcome> {
     let record = sweep::read(directory, ID)?;
     let ratios = panels("throughput", "× PostgreSQL as it is", RATIO);

@@ -21,8 +21,8 @@ use crate::sweep::record::{Record, Run};
 use crate::sweep::rounds::{Arm, Rounds};
 use crate::work::Work;
 
-/// P of the gate if none is asked for: users served by one return of the event loop. With 4 the returns cost a quarter of
-/// the throughput of pipelines.
+/// P of the gate if none is asked for: users served by one return of the event loop. With 4 the
+/// returns cost a quarter of the throughput of pipelines.
 const PARALLELISM: u32 = 16;
 
 /// P while there is a small account beside a large one: it waits for that many turns of others.
@@ -32,7 +32,8 @@ const PARALLELISM_FOR_TWO: u32 = 2;
 const CLASSES: &str = "[[class]]\nname = \"small\"\nweight_of = \"class\"\n[[class]]\nname = \"noisy\"\n\
      weight_of = \"class\"\n[[rule]]\naccount = \"small\"\nclass = \"small\"\n[[rule]]\naccount = \"noisy\"\nclass = \"noisy\"\n";
 
-/// The small account's clients pause this long on average, so that they need a fraction of the server.
+/// The small account's clients pause this long on average, so that they need a fraction of the
+/// server.
 const PAUSE: Duration = Duration::from_millis(2);
 
 struct Bench<'a> {

@@ -47,9 +47,9 @@ impl DeviceKind {
         Ok(Box::new(Slowed { model, slowed: self.slowed, sata }))
     }
 
-    /// Requests a second that the device does itself, random, at this depth and share of reads, reads and writes in
-    /// random order: dies that turn from programs to reads do so less often for whoever writes in batches, who can
-    /// do more.
+    /// Requests a second that the device does itself, random, at this depth and share of reads,
+    /// reads and writes in random order: dies that turn from programs to reads do so less often for
+    /// whoever writes in batches, who can do more.
     pub(super) fn limit_iops(&self, pages: u64, depth: u16, reads_percent: u8) -> Result<f64> {
         let mut model = self.device()?.model(pages * BLOCK_BYTES, SEED);
         let sectors = pages * BLOCK_BYTES / SECTOR_BYTES;
@@ -112,8 +112,8 @@ mod tests {
     use super::*;
     use headworks_bufferpool::PageId;
 
-    /// A device at an eighth of its speed does an eighth of the requests, and each takes eight times as
-    /// long.
+    /// A device at an eighth of its speed does an eighth of the requests, and each takes eight
+    /// times as long.
     #[test]
     fn a_slowed_device_is_slower_by_its_factor() {
         let (whole, eighth) = (DeviceKind::slowed("ssd-a", 1.0), DeviceKind::slowed("ssd-a", 8.0));

@@ -1,4 +1,5 @@
-//! One run: users on a database behind a modelled device, and what was counted. Nothing here judges a number.
+//! One run: users on a database behind a modelled device, and what was counted. Nothing here judges
+//! a number.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use super::device::DeviceKind;
 use super::queues::{PolicyQueue, by_user, foreground_first};
 use headworks_policy::metrics::percentile;
 
-/// A sync of the log, which has a device of its own, as in the paper. A SATA drive's, with nothing else to do.
+/// A sync of the log, which has a device of its own, as in the paper. A SATA drive's, with nothing
+/// else to do.
 const LOG_SYNC: Duration = Duration::from_micros(500);
 
 /// A page, in sectors.
@@ -60,15 +62,16 @@ pub(super) enum QueueOrder {
     Arrival,
     /// A queue in which whoever waits goes first.
     ForegroundFirst,
-    /// A queue in which every user gets as much of the device, for its misses and the writes of its pages.
+    /// A queue in which every user gets as much of the device, for its misses and the writes of its
+    /// pages.
     ByUser,
 }
 
 /// Places of such a queue.
 const PLACES: usize = 32;
 
-/// Reads as which a write of a page is charged: on the paper's NVMe drives it takes five times as long (Table 1), and
-/// so does its doublewrite copy.
+/// Reads as which a write of a page is charged: on the paper's NVMe drives it takes five times as
+/// long (Table 1), and so does its doublewrite copy.
 const WRITE_COST: u32 = 10;
 
 impl QueueOrder {
@@ -149,7 +152,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Whoever sleeps for so much longer than it wanted was stopped, or the machine was.
 const STOPPED: Duration = Duration::from_millis(900);
 
-/// The process stood still during a run: the device's clock went on, and nothing that was counted means anything.
+/// The process stood still during a run: the device's clock went on, and nothing that was counted
+/// means anything.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the process stood still for {0:?}: was it stopped, or is the machine out of processor time?"
@@ -229,8 +233,9 @@ pub(super) fn run(
         };
         let mut moments = Vec::new();
         let measured = (|| -> Result<()> {
-            // While the device takes no time, misses are many times what they will be: what the flusher does
-            // not get done in its seconds would be a backlog that the device then works on alone.
+            // While the device takes no time, misses are many times what they will be: what the
+            // flusher does not get done in its seconds would be a backlog that the device then
+            // works on alone.
             let filled = Instant::now() + Duration::from_secs_f64(time.fill_s);
             while Instant::now() < filled && !failed.load(Ordering::Relaxed) {
                 engine.pool().flush_round()?;

@@ -1,4 +1,5 @@
-//! What a figure consists of. A figure is data: arms, points, what a point changes, and what must hold.
+//! What a figure consists of. A figure is data: arms, points, what a point changes, and what must
+//! hold.
 
 use std::path::Path;
 use std::time::Duration;
@@ -87,17 +88,19 @@ impl Workload {
     }
 }
 
-/// A fraction of the paper's machine: one of its eight buffer pool instances, with an eighth of a device.
+/// A fraction of the paper's machine: one of its eight buffer pool instances, with an eighth of a
+/// device.
 pub(super) const SLOWED: f64 = 8.0;
 
-/// The device of all figures that do not say another. SSD-A and SSD-B read and write at nearly the same rates, but
-/// SSD-A's model has a cache that survives a power cut, so that its flushes cost nothing: then even Vanilla keeps the
-/// device busy all the time, and no order of requests can gain anything.
+/// The device of all figures that do not say another. SSD-A and SSD-B read and write at nearly the
+/// same rates, but SSD-A's model has a cache that survives a power cut, so that its flushes cost
+/// nothing: then even Vanilla keeps the device busy all the time, and no order of requests can gain
+/// anything.
 const DEVICE: &str = "ssd-b";
 
-/// Doublewrite batches at a time, as InnoDB has them from 8.0.20 on. With one, as before, two flushes for each 120
-/// pages are slower than users dirty pages on a device whose cache a flush must empty: what is compared then is not the
-/// buffer manager (`lruc-doublewrite` shows both).
+/// Doublewrite batches at a time, as InnoDB has them from 8.0.20 on. With one, as before, two
+/// flushes for each 120 pages are slower than users dirty pages on a device whose cache a flush
+/// must empty: what is compared then is not the buffer manager (`lruc-doublewrite` shows both).
 const DOUBLEWRITE_BATCHES: usize = 8;
 
 /// What an arm runs with, unless its point says otherwise.
@@ -109,7 +112,8 @@ pub(super) fn usual(strategy: StrategyKind, quick: bool) -> Setup {
         threads: 64,
         buffer_percent: 10.0,
         instances: 1,
-        // A quick run has an instance of a sixteenth of the frames: what is measured in them is as much less.
+        // A quick run has an instance of a sixteenth of the frames: what is measured in them is as
+        // much less.
         scan_depth: if quick { 64 } else { 1024 },
         flush_interval: Duration::from_micros(if quick { 62_500 } else { 1_000_000 }),
         doublewrite: true,

@@ -1,10 +1,12 @@
 //! Figures and tables of the LRU-C paper: the engine's TPC-C and LinkBench on a modelled device.
 //!
-//! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in [`EXPERIMENTS`].
+//! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in
+//! [`EXPERIMENTS`].
 //!
-//! The paper's machine is scaled, not its ratios: one of its eight buffer pool instances, with as many frames
-//! (about 80,000) as one of them had, in front of a device whose times are eight times as long, driven by the
-//! paper's 64 threads. The flusher's second and its 1,024 pages then mean what they meant there.
+//! The paper's machine is scaled, not its ratios: one of its eight buffer pool instances, with as
+//! many frames (about 80,000) as one of them had, in front of a device whose times are eight times
+//! as long, driven by the paper's 64 threads. The flusher's second and its 1,024 pages then mean
+//! what they meant there.
 
 mod buffers;
 mod collect;

@@ -1,5 +1,5 @@
-//! The schedulers of `headworks-policy` in front of a buffer pool: they order its misses, flushes, checkpoint writes
-//! and log syncs, and know for whom each is.
+//! The schedulers of `headworks-policy` in front of a buffer pool: they order its misses, flushes,
+//! checkpoint writes and log syncs, and know for whom each is.
 
 use headworks_bufferpool::storage::{IoId, IoKind, IoNext, IoRequest, IoScheduler, IoTag};
 use headworks_policy::Nanos;
@@ -7,11 +7,12 @@ use headworks_policy::block::{
     Added, BlockScheduler, Dispatch, Index, IoClass, Operation, REQUESTS, Request,
 };
 
-/// What the scheduler is told of a request, beside its place: class, level (0 to 7, 0 is highest) and whether somebody
-/// waits for it.
+/// What the scheduler is told of a request, beside its place: class, level (0 to 7, 0 is highest)
+/// and whether somebody waits for it.
 pub(crate) type Rank = Box<dyn Fn(IoTag) -> (IoClass, u8, bool) + Send>;
 
-/// Whoever waits comes first: misses, stalls and the log before the flusher, and that before checkpoints.
+/// Whoever waits comes first: misses, stalls and the log before the flusher, and that before
+/// checkpoints.
 pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
     match tag.kind {
         IoKind::Miss | IoKind::StallFlush | IoKind::Log => (IoClass::RealTime, 0, true),
@@ -20,11 +21,12 @@ pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
     }
 }
 
-/// Every user gets of the device what its class weighs, whatever it does there: misses of its own, and writes of
-/// pages that it dirtied. For [`SchedulerKind::Afq`](headworks_policy::block::SchedulerKind::Afq).
+/// Every user gets of the device what its class weighs, whatever it does there: misses of its own,
+/// and writes of pages that it dirtied. For
+/// [`SchedulerKind::Afq`](headworks_policy::block::SchedulerKind::Afq).
 ///
-/// The log, for which everybody waits, goes first. So do batches of doublewrite copies, which are for many users at
-/// once: each pays for its copies with the writes in place that follow
+/// The log, for which everybody waits, goes first. So do batches of doublewrite copies, which are
+/// for many users at once: each pays for its copies with the writes in place that follow
 /// ([`PolicyQueue::charging_writes`] with the cost of both).
 pub(crate) fn by_user(
     level: impl Fn(u32) -> u8 + Send + 'static,
@@ -59,8 +61,8 @@ impl PolicyQueue {
         Self { scheduler, rank: Box::new(rank), page_sectors, write_cost: 1 }
     }
 
-    /// Charges a written page as so many read ones, at least 1: on flash it keeps the device that much longer. A
-    /// scheduler that charges by length sees writes so much longer.
+    /// Charges a written page as so many read ones, at least 1: on flash it keeps the device that
+    /// much longer. A scheduler that charges by length sees writes so much longer.
     pub(crate) fn charging_writes(self, reads: u32) -> Self {
         Self { write_cost: reads.max(1), ..self }
     }
@@ -176,7 +178,8 @@ mod tests {
         }
     }
 
-    /// A pool behind a queue of one place before a device that does one thing at a time: a read in 2 ms, a write in 8.
+    /// A pool behind a queue of one place before a device that does one thing at a time: a read in
+    /// 2 ms, a write in 8.
     fn slow(scheduler: Box<dyn IoScheduler>) -> (BufferPool, Arc<Noted>) {
         slow_for(scheduler, None)
     }
@@ -215,7 +218,8 @@ mod tests {
         Box::new(PolicyQueue::new(SchedulerKind::Cfq.build_for(false), rank, 8))
     }
 
-    /// Pins a page when so many requests have been begun; answers how many others went before it since.
+    /// Pins a page when so many requests have been begun; answers how many others went before it
+    /// since.
     fn overtaken(pool: &BufferPool, noted: &Noted, page: PageId, after: usize) -> usize {
         while noted.order.lock().len() < after {
             std::thread::yield_now();
@@ -239,8 +243,9 @@ mod tests {
         })
     }
 
-    /// Sixteen writes wait in the queue beside the one under way. In the order of arrival a miss waits for them;
-    /// ranked first, it is the next (or the one after, if a write went while it came).
+    /// Sixteen writes wait in the queue beside the one under way. In the order of arrival a miss
+    /// waits for them; ranked first, it is the next (or the one after, if a write went while it
+    /// came).
     #[test]
     fn a_ranked_queue_lets_a_miss_go_before_a_checkpoint() {
         let arrival = writes_before_a_miss(Box::<Fifo>::default());
@@ -276,10 +281,12 @@ mod tests {
         assert!(misses_before(ranked(favour_seven)) <= 3);
     }
 
-    /// Device time while the writer's pages are written, in ms: what others were given, and what the writer was.
+    /// Device time while the writer's pages are written, in ms: what others were given, and what
+    /// the writer was.
     ///
-    /// `others` threads miss all the time, and so do `own` of the writer's, each for whom `enter` makes it. The writer's
-    /// pages are dirtied on one more thread, and written by another that works for nobody.
+    /// `others` threads miss all the time, and so do `own` of the writer's, each for whom `enter`
+    /// makes it. The writer's pages are dirtied on one more thread, and written by another that
+    /// works for nobody.
     fn shares_ms(
         scheduler: Box<dyn IoScheduler>,
         causes: Option<Arc<dyn CauseSource>>,
@@ -352,13 +359,14 @@ mod tests {
         Some(Arc::new(|| SERVES.get()))
     }
 
-    /// User 1 misses with eight threads. User 2 misses with four, and 24 pages that it dirtied are written back; a write
-    /// takes 8 ms, a read 2.
+    /// User 1 misses with eight threads. User 2 misses with four, and 24 pages that it dirtied are
+    /// written back; a write takes 8 ms, a read 2.
     ///
-    /// Equal weights: for the 192 ms of its writes, and its own misses between them, user 1 gets as much, but for a
-    /// request of each at either end (AFQ's bound without a quantum: the longest request of each). Weights 8 and 4:
-    /// twice as much. Without causes the pool is one user, and its requests go as they come: 8 misses of user 1 wait
-    /// beside 17 writes, so that for a write of 8 ms there is half a read of 2.
+    /// Equal weights: for the 192 ms of its writes, and its own misses between them, user 1 gets as
+    /// much, but for a request of each at either end (AFQ's bound without a quantum: the longest
+    /// request of each). Weights 8 and 4: twice as much. Without causes the pool is one user, and
+    /// its requests go as they come: 8 misses of user 1 wait beside 17 writes, so that for a write
+    /// of 8 ms there is half a read of 2.
     #[test]
     fn users_share_the_device_by_their_weights_whoever_writes_their_pages() {
         let (bound_ms, late_ms) = (2 * (READ_MS + WRITE_MS), 6 * READ_MS);
@@ -372,8 +380,8 @@ mod tests {
         assert!(2 * others_ms < writer_ms, "{others_ms} ms, {writer_ms} ms");
     }
 
-    /// The same with four users of a region's file: the writer's pages are charged to it although the thread that
-    /// dirtied them is gone, and with its misses it gets a quarter of the device.
+    /// The same with four users of a region's file: the writer's pages are charged to it although
+    /// the thread that dirtied them is gone, and with its misses it gets a quarter of the device.
     #[test]
     fn a_regions_users_share_the_device() {
         let path = format!("/dev/shm/headworks-pool-test-{}", std::process::id());
@@ -394,7 +402,8 @@ mod tests {
         let source: Option<Arc<dyn CauseSource>> = Some(Arc::new(move || causes.current()));
         let queue = afq(move |cause| causes.level(cause));
         let (others_ms, writer_ms) = shares_ms(queue, source, (3, 1), &enter);
-        // Each reader has one request at a time: when it is late its turn is another's, so some is lost.
+        // Each reader has one request at a time: when it is late its turn is another's, so some is
+        // lost.
         let share = writer_ms as f64 / (others_ms + writer_ms) as f64;
         assert!((0.22..0.32).contains(&share), "{others_ms} ms, {writer_ms} ms");
     }

@@ -1,5 +1,5 @@
-//! What changes the picture: the window of clean-first, the mix, the number of users, the channels, the order of the
-//! queue.
+//! What changes the picture: the window of clean-first, the mix, the number of users, the channels,
+//! the order of the queue.
 
 use headworks_bufferpool::StrategyKind;
 use headworks_engine::tpcc::Mix;

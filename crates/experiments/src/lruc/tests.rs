@@ -41,8 +41,8 @@ fn a_run_counts_what_users_pool_and_device_did() {
         assert!(of("throughput_per_s") > 0.0, "{numbers:?}");
         assert!(of("latency_p50_ms") <= of("latency_p95_ms"));
         assert!(of("latency_p95_ms") <= of("latency_max_ms"));
-        // Little's law: users are always in a transaction, but for those that were rolled back. Of those that lie across
-        // an edge of the window one counts as a whole or not at all.
+        // Little's law: users are always in a transaction, but for those that were rolled back. Of
+        // those that lie across an edge of the window one counts as a whole or not at all.
         let inside = of("throughput_per_s") * of("latency_mean_ms") / 1000.0;
         let edge = of("latency_max_ms") / 1000.0 / WINDOW_S;
         let bounds = 8.0 * (1.0 - edge)..=17.0 + 16.0 * edge;

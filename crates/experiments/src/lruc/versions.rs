@@ -1,4 +1,5 @@
-//! One sweep at a buffer of a tenth of the database, and what four of the paper's figures and tables say of it.
+//! One sweep at a buffer of a tenth of the database, and what four of the paper's figures and
+//! tables say of it.
 
 use headworks_bufferpool::StrategyKind;
 

@@ -27,12 +27,13 @@ const SMALL: usize = 4;
 const LARGE: usize = 200;
 const EACH: usize = 15;
 
-/// Places for the two accounts: one a core, since each request wants a processor all the time. For the three: ten, as
-/// PgBouncer's server connections in the report.
+/// Places for the two accounts: one a core, since each request wants a processor all the time. For
+/// the three: ten, as PgBouncer's server connections in the report.
 const PLACES: u32 = 2;
 const PLACES_FOR_THREE: u32 = 10;
 
-/// The small account's clients pause this long on average, so that they need a fraction of the machine.
+/// The small account's clients pause this long on average, so that they need a fraction of the
+/// machine.
 const PAUSE: Duration = Duration::from_millis(15);
 
 /// Classes by account; each class has its weight as a whole, of the places and of processor time.
@@ -135,7 +136,8 @@ fn one(
     Ok(run)
 }
 
-/// Numbers: `all_per_s`; of a small account `small_per_s`, `small_p50_ms`, `small_p99_ms`; of three `share_ratio`.
+/// Numbers: `all_per_s`; of a small account `small_per_s`, `small_p50_ms`, `small_p99_ms`; of three
+/// `share_ratio`.
 fn measure(guests: Guests, report: &Report) -> Run {
     let mut numbers = BTreeMap::from([("all_per_s".to_owned(), report.per_s)]);
     let window_s = report.options.window.as_secs_f64();

@@ -1,7 +1,9 @@
-//! What a user notices of its neighbours: a small account beside a large one, and three equal accounts.
+//! What a user notices of its neighbours: a small account beside a large one, and three equal
+//! accounts.
 //!
-//! The second half is the set-up of a long-standing wish of PgBouncer's users (its issue 131): three accounts of
-//! fifteen clients each on ten server connections, and nobody should get more than the others.
+//! The second half is the set-up of a long-standing wish of PgBouncer's users (its issue 131):
+//! three accounts of fifteen clients each on ten server connections, and nobody should get more
+//! than the others.
 
 mod client;
 mod collect;

@@ -1,4 +1,5 @@
-//! A database of the experiment: started as it is or behind the gate, with its table and its accounts.
+//! A database of the experiment: started as it is or behind the gate, with its table and its
+//! accounts.
 
 use std::ffi::OsString;
 use std::path::Path;

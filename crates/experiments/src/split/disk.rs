@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Requests that the kernel's queue holds. Loop devices have 128, which a slow device never fills, so
-/// that the scheduler would have no say.
+/// Requests that the kernel's queue holds. Loop devices have 128, which a slow device never fills,
+/// so that the scheduler would have no say.
 const QUEUE: &str = "32";
 
 /// What is between a file system and its device.

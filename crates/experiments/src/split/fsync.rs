@@ -12,7 +12,8 @@ pub(super) const ISOLATION: Experiment =
 pub(super) const DEPENDENCY: Experiment =
     FIG_6.experiment(|options| run(&FIG_6, options), |dir| report(&FIG_6, dir, false));
 
-/// The deadlines of Table 2.4 for a disk; a flash drive has those of the table by its own arms' names.
+/// The deadlines of Table 2.4 for a disk; a flash drive has those of the table by its own arms'
+/// names.
 const RULES: &str = "[[io.file]]\npath = \"*/a\"\nfsync_ms = 100\n\
     [[io.file]]\npath = \"*/b\"\nfsync_ms = 6000\n";
 

@@ -1,8 +1,8 @@
 //! Split-level I/O scheduling: who writes, flushes and reads beside whom, on a modelled device.
 //!
 //! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in
-//! [`EXPERIMENTS`]. Each run has a fresh disk ([`disk`]) and a process of its own whose threads are the
-//! tasks ([`load`]).
+//! [`EXPERIMENTS`]. Each run has a fresh disk ([`disk`]) and a process of its own whose threads are
+//! the tasks ([`load`]).
 
 mod disk;
 mod figure;

@@ -19,8 +19,8 @@ const INK: RGBColor = RGBColor(0x1f, 0x29, 0x33);
 const FAINT: RGBColor = RGBColor(0x66, 0x70, 0x7a);
 const GRID: RGBColor = RGBColor(0xe3, 0xe7, 0xeb);
 
-/// Colours that people with any colour vision can tell apart (after Okabe and Ito); the one that stands for a system as
-/// it is comes first.
+/// Colours that people with any colour vision can tell apart (after Okabe and Ito); the one that
+/// stands for a system as it is comes first.
 const PALETTE: [RGBColor; 8] = [
     RGBColor(0xd5, 0x5e, 0x00),
     RGBColor(0x00, 0x72, 0xb2),

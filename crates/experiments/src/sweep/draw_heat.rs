@@ -1,4 +1,5 @@
-//! Draws a map: a row for each line, a column for each point of the sweep, and a value in each cell.
+//! Draws a map: a row for each line, a column for each point of the sweep, and a value in each
+//! cell.
 
 use plotters::coord::Shift;
 use plotters::prelude::*;

@@ -17,7 +17,8 @@ pub(super) fn spread(values: &[f64]) -> Option<[f64; 3]> {
     Some([low, middle, high])
 }
 
-/// What one seed or round found at all arms and points. What is missing is not a number, and no claim holds of that.
+/// What one seed or round found at all arms and points. What is missing is not a number, and no
+/// claim holds of that.
 pub(crate) struct Seed<'a> {
     pub(super) record: &'a Record,
     pub(super) index: usize,
@@ -77,7 +78,8 @@ impl Seed<'_> {
         best.map_or(f64::NAN, |best| self.all(arm, key)[best])
     }
 
-    /// The mean of a series over the second half of the time, without its first tenth, in which things settle.
+    /// The mean of a series over the second half of the time, without its first tenth, in which
+    /// things settle.
     pub(crate) fn late(&self, arm: &str, at: f64, key: &str) -> f64 {
         self.part(arm, at, key, 0.55, 1.0)
     }

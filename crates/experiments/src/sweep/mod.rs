@@ -1,7 +1,7 @@
 //! Experiments over arms and points: each arm runs at each point of a sweep, several times.
 //!
-//! What differs from experiment to experiment is how a run is made, what must hold ([`Claim`]) and what is drawn
-//! ([`panel::Panel`]). The record, the verdicts, the picture and the page are common.
+//! What differs from experiment to experiment is how a run is made, what must hold ([`Claim`]) and
+//! what is drawn ([`panel::Panel`]). The record, the verdicts, the picture and the page are common.
 
 pub(crate) mod analyse;
 mod claim;
@@ -44,7 +44,8 @@ pub(crate) struct Presentation<'a> {
     pub(crate) caption: String,
     /// What a quick run has less of.
     pub(crate) quick: &'a str,
-    /// Columns of the table of all numbers: heads, and keys of numbers. Without any there is no table.
+    /// Columns of the table of all numbers: heads, and keys of numbers. Without any there is no
+    /// table.
     pub(crate) columns: &'a [(&'a str, &'a str)],
     /// HTML at the page's end.
     pub(crate) appendix: String,

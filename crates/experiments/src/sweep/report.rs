@@ -80,7 +80,8 @@ pub(super) fn page_file(show: &Presentation<'_>, record: &Record, svg: &str) -> 
     page(&header.title, &body)
 }
 
-/// Ratio of the slowest to the fastest run of the same work beyond which the machine was not the same for all runs.
+/// Ratio of the slowest to the fastest run of the same work beyond which the machine was not the
+/// same for all runs.
 const STEADY: f64 = 1.15;
 
 /// How fast the machine was at the end of each run, if that was measured.
@@ -99,8 +100,8 @@ fn pace(record: &Record) -> Option<String> {
     ))
 }
 
-/// The median over the runs of each number that has a column, for each arm and point. The head comes
-/// first.
+/// The median over the runs of each number that has a column, for each arm and point. The head
+/// comes first.
 fn numbers(show: &Presentation<'_>, record: &Record) -> Vec<Vec<String>> {
     let heads = ["arm", show.sweep_label].into_iter().chain(show.columns.iter().map(|it| it.0));
     let mut lines: Vec<Vec<String>> = vec![heads.map(str::to_owned).collect()];

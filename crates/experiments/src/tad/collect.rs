@@ -1,4 +1,5 @@
-//! Runs all simulations of a figure, on as many cores as there are. What comes out does not depend on how many.
+//! Runs all simulations of a figure, on as many cores as there are. What comes out does not depend
+//! on how many.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -8,7 +8,8 @@ const INDIRECT: &str = "indirect: 10 in the log's queue";
 const DIRECT: &str = "direct: a log for each";
 const LATENCY: &str = "C1.put_latency_mean_ms";
 
-/// The text does not say how large a burst is: ten requests each second, one percent of what the disk can do.
+/// The text does not say how large a burst is: ten requests each second, one percent of what the
+/// disk can do.
 pub(super) const FIGURE: Figure = Figure {
     id: "tad-ordering",
     title: "Who has priority waits for what came before",

@@ -46,8 +46,8 @@ pub(crate) struct Figure {
     pub(crate) expected_s: (u64, u64),
 }
 
-/// What a scenario text may have in it: the point, the simulated time, the time that is not counted, and the moment
-/// in the middle at which something changes.
+/// What a scenario text may have in it: the point, the simulated time, the time that is not
+/// counted, and the moment in the middle at which something changes.
 pub(crate) const PLACEHOLDERS: [&str; 4] = ["{x}", "{duration}", "{warmup}", "{middle}"];
 
 /// Values on the horizontal axis.
@@ -67,7 +67,8 @@ pub(crate) struct Arm {
     pub(crate) label: &'static str,
     /// Another system than the figure's.
     pub(crate) system: Option<&'static str>,
-    /// Letters of the remedies of the five problems, in their order, as the dissertation writes them: `d|i|?|?|?`.
+    /// Letters of the remedies of the five problems, in their order, as the dissertation writes
+    /// them: `d|i|?|?|?`.
     pub(crate) maat: &'static str,
     /// Queues have the policies of the system's file, and not the scenario's.
     pub(crate) shipped: bool,

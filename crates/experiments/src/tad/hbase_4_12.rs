@@ -10,7 +10,8 @@ const TEN: &str = "[d|i|di|i2|i]: 10 handlers";
 const THIRTY: &str = "[d|i|di|i2|i]: 30 handlers";
 const ALL: [&str; 4] = [ORIGINAL, SEPARATE, TEN, THIRTY];
 
-/// With the default of 30 handlers, scheduling their time for the log's sake is what is done for blocking already.
+/// With the default of 30 handlers, scheduling their time for the log's sake is what is done for
+/// blocking already.
 const ARMS: &[Arm] = &[
     shipped(ORIGINAL),
     arm(SEPARATE, "d|i|di|i2|d"),

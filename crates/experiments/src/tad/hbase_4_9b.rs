@@ -103,8 +103,8 @@ load = [{ request = "get-cached", threads = 420, parameters = { reply = "{x} KB"
     expected_s: (500, 70),
 };
 
-/// Time from the change until the first moment from which on throughput is steady for a while. Not until the end: the
-/// controller now and then overcorrects long after it has settled.
+/// Time from the change until the first moment from which on throughput is steady for a while. Not
+/// until the end: the controller now and then overcorrects long after it has settled.
 fn settled_s(run: &Run) -> Option<f64> {
     let series = run.series.get("C1_per_s")?;
     let buckets = |seconds: f64| (seconds / run.bucket_s).round() as usize;

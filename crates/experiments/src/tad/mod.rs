@@ -1,7 +1,9 @@
-//! Figures of the Split and Maat dissertation, simulated: thread architectures, their problems, and what remedies do.
+//! Figures of the Split and Maat dissertation, simulated: thread architectures, their problems, and
+//! what remedies do.
 //!
-//! A figure is a [`figure::Figure`]: one module of this directory, and one line in [`EXPERIMENTS`]. Everything else
-//! (running the simulations, the record, claims against it, the picture, the page) is common.
+//! A figure is a [`figure::Figure`]: one module of this directory, and one line in [`EXPERIMENTS`].
+//! Everything else (running the simulations, the record, claims against it, the picture, the page)
+//! is common.
 
 mod cassandra_4_22;
 mod cassandra_4_23;
@@ -47,8 +49,8 @@ use crate::sweep::{self, Presentation, found, panel, record};
 use figure::Figure;
 use record::Record;
 
-/// What the registry knows of these figures. Functions cannot be made for a value, so the two that say which
-/// figure it is are written out here.
+/// What the registry knows of these figures. Functions cannot be made for a value, so the two that
+/// say which figure it is are written out here.
 macro_rules! experiments {
     ($($figure:path),* $(,)?) => {
         &[$($figure.experiment(

@@ -1,4 +1,5 @@
-//! MongoDB, unknown usage: a worker finds out in the middle of its work whether a read needs the disk.
+//! MongoDB, unknown usage: a worker finds out in the middle of its work whether a read needs the
+//! disk.
 
 use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;

@@ -18,7 +18,8 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// The groups of a server. Those of servers that are gone, whose headworks was killed with them, are removed.
+    /// The groups of a server. Those of servers that are gone, whose headworks was killed with
+    /// them, are removed.
     pub(super) fn new(place: Place, instance: &str, server: u32) -> Groups {
         remove_orphans(&place.dir);
         Groups { place, prefix: format!("headworks.{instance}.{server}."), enabled: false }
@@ -120,8 +121,8 @@ impl Groups {
             .collect()
     }
 
-    /// Puts every thread back to where the server is, and removes the groups. What cannot be removed stays, which
-    /// harms nobody: `false` if there is some.
+    /// Puts every thread back to where the server is, and removes the groups. What cannot be
+    /// removed stays, which harms nobody: `false` if there is some.
     pub(super) fn remove(&mut self) -> bool {
         let back = self.place.dir.join(self.threads_file());
         for thread in self.inside().into_keys() {
@@ -140,7 +141,8 @@ impl Groups {
     }
 }
 
-/// Removes groups of ours whose server does not live. One that still has a thread in it cannot be removed.
+/// Removes groups of ours whose server does not live. One that still has a thread in it cannot be
+/// removed.
 fn remove_orphans(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name();
@@ -311,7 +313,8 @@ mod tests {
         assert!(left.is_empty(), "{left:?}");
     }
 
-    /// Version 2 beside a CPU controller of version 1: threads can be placed there, without weights.
+    /// Version 2 beside a CPU controller of version 1: threads can be placed there, without
+    /// weights.
     #[test]
     fn threads_go_into_real_threaded_groups_and_back() {
         let dir = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"].map(Path::new);

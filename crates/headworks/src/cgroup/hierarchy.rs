@@ -1,5 +1,5 @@
-//! Where the group of a process lies in the file system of control groups, and whether groups with CPU weights can be
-//! made below it.
+//! Where the group of a process lies in the file system of control groups, and whether groups with
+//! CPU weights can be made below it.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -55,7 +55,8 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Finds the group of a process and looks whether it can have groups with weights below it. Changes nothing.
+/// Finds the group of a process and looks whether it can have groups with weights below it. Changes
+/// nothing.
 pub fn locate(pid: u32) -> Result<Place, Refusal> {
     let read = |path: String| std::fs::read(&path).unwrap_or_default();
     let place =
@@ -88,8 +89,8 @@ fn mounts(mountinfo: &[u8]) -> impl Iterator<Item = Mounted<'_>> {
     })
 }
 
-/// From the mounts and a process's `/proc/PID/cgroup` to its group. A CPU controller of version 1 is looked for first:
-/// a controller belongs to one version at a time.
+/// From the mounts and a process's `/proc/PID/cgroup` to its group. A CPU controller of version 1
+/// is looked for first: a controller belongs to one version at a time.
 fn place(mountinfo: &[u8], cgroup: &[u8]) -> Result<Place, Refusal> {
     let listed =
         |list: &[u8], name: &[u8]| list.split(|byte| *byte == b',').any(|word| word == name);

@@ -1,19 +1,20 @@
 //! Shares of processor time for the threads that serve users: an optional companion of the gate.
 //!
-//! The gate decides who is inside. Among the threads of those inside the kernel divides processor time
-//! evenly, whatever the classes weigh. With `--cgroups` (or `cpu_weights` in the configuration) the
-//! threads are put into control groups, one for each class, below the server's own group, and the
-//! groups get the weights that [`headworks_policy::cpu_weight`] works out. Both versions of the
-//! kernel's interface will do.
+//! The gate decides who is inside. Among the threads of those inside the kernel divides processor
+//! time evenly, whatever the classes weigh. With `--cgroups` (or `cpu_weights` in the
+//! configuration) the threads are put into control groups, one for each class, below the server's
+//! own group, and the groups get the weights that [`headworks_policy::cpu_weight`] works out. Both
+//! versions of the kernel's interface will do.
 //!
 //! Making groups takes root's rights, and the daemon has given them up. So it is the janitor (see
-//! [`crate::janitor`]) that does it, if there is one, and it tells the daemon what has become of it.
+//! [`crate::janitor`]) that does it, if there is one, and it tells the daemon what has become of
+//! it.
 //!
 //! Nothing depends on it: if groups cannot be made, the gate works without them and `headworks
 //! status` says why. At the end, or if the daemon is killed, threads go back to where they were and
 //! the groups are removed. If both processes are killed, the threads stay in their groups with the
-//! last weights, which is a share of processor time and nothing else; the next daemon takes the groups
-//! over, and the kernel lets everybody remove them once the server is gone.
+//! last weights, which is a share of processor time and nothing else; the next daemon takes the
+//! groups over, and the kernel lets everybody remove them once the server is gone.
 
 mod groups;
 mod hierarchy;
@@ -31,7 +32,8 @@ use serde::{Deserialize, Serialize};
 /// How it stands with the companion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CgroupStatus {
-    /// `active`, or `off` although it was asked for; `starting` and `waiting` before there is a server.
+    /// `active`, or `off` although it was asked for; `starting` and `waiting` before there is a
+    /// server.
     pub state: String,
     /// Why it is off.
     #[serde(default, skip_serializing_if = "Option::is_none")]

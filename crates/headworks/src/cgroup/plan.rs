@@ -19,9 +19,9 @@ pub(super) struct Wanted {
     pub threads: Vec<u32>,
 }
 
-/// What is wanted: a group for each class that has sessions with threads of their own. A thread that serves several sessions
-/// goes with the last of them; one that is the server's main thread is left alone, because where it is new threads and
-/// processes begin.
+/// What is wanted: a group for each class that has sessions with threads of their own. A thread
+/// that serves several sessions goes with the last of them; one that is the server's main thread is
+/// left alone, because where it is new threads and processes begin.
 pub(super) fn wanted(snapshot: &Snapshot) -> Vec<Wanted> {
     let mut of_thread: BTreeMap<u32, u32> = BTreeMap::new();
     for session in &snapshot.sessions {
@@ -65,7 +65,8 @@ pub(super) fn wanted(snapshot: &Snapshot) -> Vec<Wanted> {
     groups
 }
 
-/// Threads to move: those that are not where they should be. `inside` says which group a thread is in.
+/// Threads to move: those that are not where they should be. `inside` says which group a thread is
+/// in.
 pub(super) fn moves<'a>(
     wanted: &'a [Wanted],
     inside: &'a BTreeMap<u32, u32>,

@@ -1,7 +1,8 @@
 //! Carries out the plan, twice a second, and says how it went.
 //!
-//! A service's companion sees several servers, one after the other. Each begins anew: it has a process, perhaps a group,
-//! of its own, so its threads go into groups of their own, and what failed for the one before may work for this one.
+//! A service's companion sees several servers, one after the other. Each begins anew: it has a
+//! process, perhaps a group, of its own, so its threads go into groups of their own, and what
+//! failed for the one before may work for this one.
 
 use super::groups::Groups;
 use super::hierarchy::{Refusal, locate};
@@ -28,7 +29,8 @@ pub struct Worker {
     server: u32,
     /// The server whose threads are placed, and its groups.
     of: Option<(u32, Groups)>,
-    /// Groups of servers that have left which could not be removed yet: a thread may be on its way out.
+    /// Groups of servers that have left which could not be removed yet: a thread may be on its way
+    /// out.
     left: Vec<Groups>,
     weights: BTreeMap<u32, u32>,
     looked: Nanos,
@@ -193,8 +195,9 @@ impl Drop for Worker {
     }
 }
 
-/// Whether a thread is one of the server's, or its process a child of the server that runs as the same user. Numbers of
-/// threads come out of a region that the server can write, and whoever moves threads may be root.
+/// Whether a thread is one of the server's, or its process a child of the server that runs as the
+/// same user. Numbers of threads come out of a region that the server can write, and whoever moves
+/// threads may be root.
 fn belongs(thread: u32, server: u32) -> bool {
     let proc = |rest: String| std::path::Path::new("/proc").join(rest);
     if proc(format!("{server}/task/{thread}")).exists() {

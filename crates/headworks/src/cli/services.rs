@@ -110,9 +110,9 @@ pub enum ProfileCommand {
     },
     /// Show a profile
     ///
-    /// A file whose `name` is the same in $XDG_CONFIG_HOME/headworks/profiles or /etc/headworks/profiles
-    /// stands in for a profile that is built in. It takes effect when a server is started, but for
-    /// the sessions that are never held: these also at `reload`.
+    /// A file whose `name` is the same in $XDG_CONFIG_HOME/headworks/profiles or
+    /// /etc/headworks/profiles stands in for a profile that is built in. It takes effect when a
+    /// server is started, but for the sessions that are never held: these also at `reload`.
     #[command(after_help = "Examples:\n  headworks profile show mariadb\n  \
         headworks profile show mariadb --toml > mydb.toml   # to begin one's own with")]
     Show {

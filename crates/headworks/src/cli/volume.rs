@@ -45,9 +45,9 @@ pub enum VolumeCommand {
     Replay(Replay),
     /// Measure a real device, and write a device file that behaves like it
     ///
-    /// In a directory a file is made, measured and removed: that shows the device under it. A device,
-    /// or a file that holds something, is overwritten only with --destroy. Takes about 15 times
-    /// --seconds, best on a machine that does nothing else.
+    /// In a directory a file is made, measured and removed: that shows the device under it. A
+    /// device, or a file that holds something, is overwritten only with --destroy. Takes about 15
+    /// times --seconds, best on a machine that does nothing else.
     Calibrate(Calibrate),
     /// Find what crashed volumes left behind, and clean it up
     ///

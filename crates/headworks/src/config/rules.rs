@@ -13,7 +13,8 @@ use toml::Spanned;
 pub(crate) const BYPASS_MAX: usize = 8;
 
 /// Rules that a file may have. Places of the region are left for the rule that lets the
-/// administrators' port pass, and for those of the profile, which the daemon puts before all others.
+/// administrators' port pass, and for those of the profile, which the daemon puts before all
+/// others.
 pub(super) const RULES_MAX: usize = RULES - 1 - BYPASS_MAX;
 
 /// Checks all rules.

@@ -60,8 +60,8 @@ pub(crate) struct IoThreadSection {
     pub name: Words,
     /// 0 (highest) to 7. Default 4.
     pub priority: Number,
-    /// Normalized bytes a second that the threads of the section share, 1 to 1000000000000. Default:
-    /// no limit.
+    /// Normalized bytes a second that the threads of the section share, 1 to 1000000000000.
+    /// Default: no limit.
     pub bytes_per_s: Number,
     /// Normalized bytes that they may save up. Default: a second's worth.
     pub burst_bytes: Number,
@@ -76,9 +76,9 @@ pub(super) struct GateSection {
     /// `observe` and `dry-run` measure, hold nobody, and replay what the gate would have done;
     /// `enforce` holds sessions. Default `enforce`.
     pub mode: Words,
-    /// Which sessions P counts. `working`: those on a processor or in storage I/O; a session that is
-    /// blocked, whose client thinks, or that runs for long lends its permit. `admitted`: all that were
-    /// admitted, whatever they do. Default `working`.
+    /// Which sessions P counts. `working`: those on a processor or in storage I/O; a session that
+    /// is blocked, whose client thinks, or that runs for long lends its permit. `admitted`: all
+    /// that were admitted, whatever they do. Default `working`.
     pub count: Words,
     /// P: sessions inside the database at once, 1 to 1024, or "auto" to look for the best. Default
     /// "auto", beginning at 8 for each core. Smaller: shorter
@@ -90,7 +90,8 @@ pub(super) struct GateSection {
     /// which is kinder to caches and gives more throughput, with longer waits for the others.
     pub quota_requests: Number,
     /// Bound of unfairness, 0 to 1000: the daemon makes ζ as large as it can while unfairness stays
-    /// under it. Default 0: no bound, ζ is `quota_requests`. Smaller: fairer. Larger: more locality.
+    /// under it. Default 0: no bound, ζ is `quota_requests`. Smaller: fairer. Larger: more
+    /// locality.
     pub unfairness_max: Option<Spanned<f64>>,
     /// The same for the coefficient of variation of the latencies. Default 0.
     pub latency_cv_max: Option<Spanned<f64>>,
@@ -102,16 +103,16 @@ pub(super) struct GateSection {
     /// 3600000 ms. Default 100. Smaller: fewer idle permits, more sessions inside with open locks.
     /// Larger: slow clients waste permits. With 0 it is lent out at once.
     pub idle_in_transaction_ms: Number,
-    /// How long a permit is kept for a session that has quota left and sends nothing, 0 to 1000000 µs.
-    /// Default 0. Smaller: no idle permits. Larger: quotas are used up in one go, which helps
+    /// How long a permit is kept for a session that has quota left and sends nothing, 0 to 1000000
+    /// µs. Default 0. Smaller: no idle permits. Larger: quotas are used up in one go, which helps
     /// caches when clients answer at once, and wastes permits when they do not.
     pub anticipation_us: Number,
     /// How long nothing may complete, although sessions wait, before one more is let in, 10 to
     /// 3600000 ms. Default 500. Smaller: hidden locks are found sooner, but a few long queries
     /// count as a stall. Larger: the other way round.
     pub stall_ms: Number,
-    /// Whether threads get processor time by the weights of their sessions' classes, through control
-    /// groups. Default false. Only read when the database is started.
+    /// Whether threads get processor time by the weights of their sessions' classes, through
+    /// control groups. Default false. Only read when the database is started.
     pub cpu_weights: Option<Spanned<bool>>,
     /// Address on which Prometheus is served by TCP, such as "127.0.0.1:9090". Default: none, only
     /// the instance's Unix socket. Whoever reaches it reads names of classes and all figures.

@@ -1,4 +1,5 @@
-//! What comes into the region from outside: the configuration at the start and at each reload, weights.
+//! What comes into the region from outside: the configuration at the start and at each reload,
+//! weights.
 
 use super::Daemon;
 use crate::config::{self, Config};
@@ -86,8 +87,9 @@ fn weights_of(config: &Config) -> BTreeMap<String, f64> {
 }
 
 impl Daemon {
-    /// What the configuration says to the daemon itself. Rules, weights and settings are in the region already: whoever
-    /// started the database has put them there, and another daemon may have been here before.
+    /// What the configuration says to the daemon itself. Rules, weights and settings are in the
+    /// region already: whoever started the database has put them there, and another daemon may have
+    /// been here before.
     pub(super) fn read_config(&mut self) {
         let Some(path) = &self.note.config else { return };
         match config::load(path) {
@@ -111,7 +113,8 @@ impl Daemon {
         }
     }
 
-    /// The file, checked, and the profile as it is written now: who is never held is all that a reload takes from it.
+    /// The file, checked, and the profile as it is written now: who is never held is all that a
+    /// reload takes from it.
     fn read_files(&self, path: &Path) -> Result<(Config, Profile)> {
         let config = config::load(path)?;
         let profile = match &self.note.profile_file {
@@ -121,8 +124,9 @@ impl Daemon {
         Ok((config, profile))
     }
 
-    /// Puts the configuration file in force as it is by now: all that the region holds of it, or nothing. An address for
-    /// metrics that cannot be had is an error, too, but holds up nothing else.
+    /// Puts the configuration file in force as it is by now: all that the region holds of it, or
+    /// nothing. An address for metrics that cannot be had is an error, too, but holds up nothing
+    /// else.
     pub(super) fn reload(&mut self) -> Result<String> {
         let Some(path) = self.note.config.clone() else {
             bail!(

@@ -95,8 +95,8 @@ fn companion_of(instance: &str) -> String {
     format!("headworks-{instance}.service")
 }
 
-/// Where PostgreSQL's cluster keeps the environment of its server: `pg_ctlcluster` takes that one and
-/// no other.
+/// Where PostgreSQL's cluster keeps the environment of its server: `pg_ctlcluster` takes that one
+/// and no other.
 fn cluster_environment(unit: &Unit) -> Option<String> {
     let (version, cluster) = unit.instance()?.split_once('-')?;
     let by_cluster = unit.words().iter().any(|word| word.ends_with("/pg_ctlcluster"));

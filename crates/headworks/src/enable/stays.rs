@@ -1,8 +1,9 @@
 //! Whether a service's server stays the process that it was started as.
 //!
-//! The library goes along with a program that is started, not with a process that a server forks off itself: a child that
-//! serves no accepted connection is none of the gate's (`hooks::process::forked`). A server that forks, leaves, and serves
-//! by its child would therefore run without the gate, and nobody would be told.
+//! The library goes along with a program that is started, not with a process that a server forks
+//! off itself: a child that serves no accepted connection is none of the gate's
+//! (`hooks::process::forked`). A server that forks, leaves, and serves by its child would therefore
+//! run without the gate, and nobody would be told.
 
 use super::plan::Place;
 use super::unit::Unit;
@@ -27,7 +28,8 @@ pub fn check(
         return Ok(None);
     }
     let kind = unit.last("Type").unwrap_or("simple");
-    // Whoever tells the service manager that it is ready stays for it, whatever its configuration says.
+    // Whoever tells the service manager that it is ready stays for it, whatever its configuration
+    // says.
     if profile.checks.contains(&Check::Foreground) && !kind.starts_with("notify") {
         foreground(place, unit, profile)?;
     }
@@ -101,7 +103,8 @@ fn file_name(word: &str) -> &OsStr {
     Path::new(word).file_name().unwrap_or_default()
 }
 
-/// Whether a program is a script, or the shell that runs one: what it starts are programs of their own.
+/// Whether a program is a script, or the shell that runs one: what it starts are programs of their
+/// own.
 fn is_script(place: &Place, program: &str) -> bool {
     let shell = ["sh", "bash", "dash"].iter().any(|shell| file_name(program) == *shell);
     let mut start = [0; 2];

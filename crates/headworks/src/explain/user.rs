@@ -1,7 +1,7 @@
 //! Why a user waits or waited: behind whom, how long in the gate, how long in the database.
 //!
-//! All of it is read from the region: no daemon is needed. What is known of a request that was held is
-//! its record; those that were not held have none.
+//! All of it is read from the region: no daemon is needed. What is known of a request that was held
+//! is its record; those that were not held have none.
 
 use crate::cli::Select;
 use crate::instance::Instance;

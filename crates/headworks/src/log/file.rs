@@ -1,4 +1,5 @@
-//! A log file of bounded size: when it is full it becomes the older one, of which one is kept, and a new one begins.
+//! A log file of bounded size: when it is full it becomes the older one, of which one is kept, and
+//! a new one begins.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Result, Write};

@@ -1,8 +1,8 @@
 //! Figures for Prometheus, by HTTP: on a Unix socket that only the database's user and root may
 //! open, and on TCP if the configuration asks for it.
 //!
-//! Each scrape takes its own copy of the region. Ratios (unfairness, variation) are of the time since
-//! the scrape before.
+//! Each scrape takes its own copy of the region. Ratios (unfairness, variation) are of the time
+//! since the scrape before.
 
 mod collect;
 mod http;

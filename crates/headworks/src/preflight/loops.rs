@@ -8,7 +8,8 @@ use yaml_rust2::{Yaml, YamlLoader};
 /// Most files that include each other.
 const INCLUDES_MAX: usize = 16;
 
-/// Settings of a server that takes all connections by few threads, and whether it would leave the terminal by itself.
+/// Settings of a server that takes all connections by few threads, and whether it would leave the
+/// terminal by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopSettings {
     /// As for the other servers.
@@ -114,7 +115,8 @@ pub fn memcached_settings(args: &[OsString]) -> LoopSettings {
     settings
 }
 
-/// Settings with which `mongod args...` would run. Its options count more than its file, wherever they stand.
+/// Settings with which `mongod args...` would run. Its options count more than its file, wherever
+/// they stand.
 pub fn mongodb_settings(args: &[OsString]) -> LoopSettings {
     let (mut settings, mut options) = (nothing(27017), Vec::new());
     let mut args = args.iter().filter_map(|arg| arg.to_str());

@@ -1,7 +1,7 @@
 //! What a PostgreSQL server will listen on, where its data is and whose, found before it starts.
 //!
-//! The server tells its own settings, option files included: `postgres -C NAME ARGUMENTS…` prints one and ends. With `-C`
-//! as the first argument it does so for root, too.
+//! The server tells its own settings, option files included: `postgres -C NAME ARGUMENTS…` prints
+//! one and ends. With `-C` as the first argument it does so for root, too.
 
 use super::ServerSettings;
 use super::server::output_of;
@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Settings with which `program args...` would run. What the server does not tell is left open: then it will say itself
-/// what is wrong.
+/// Settings with which `program args...` would run. What the server does not tell is left open:
+/// then it will say itself what is wrong.
 pub fn postgres_settings(program: &Path, args: &[OsString]) -> ServerSettings {
     let ask = |name: &str| {
         let mut command = Command::new(program);

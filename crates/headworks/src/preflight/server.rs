@@ -54,8 +54,8 @@ const FILE_OPTIONS: &[&str] =
 /// How long a server may take to print its options.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Settings with which `program args...`, a MariaDB or MySQL server, would run. If the server does not tell what is in its option files, the command line alone
-/// is read.
+/// Settings with which `program args...`, a MariaDB or MySQL server, would run. If the server does
+/// not tell what is in its option files, the command line alone is read.
 pub fn mariadb_settings(program: &Path, args: &[OsString]) -> ServerSettings {
     let leading = args.iter().take_while(|arg| names_option_files(arg)).count();
     let (files, rest) = args.split_at(leading);

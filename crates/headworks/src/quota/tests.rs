@@ -5,8 +5,8 @@ use headworks_region::snapshot::Totals;
 
 const SPAN: Nanos = Nanos::from_millis(1_000);
 
-/// What a session did in a window: its state at the end, the part of the time for which answered requests had
-/// waited and run, how long it has had the one in hand, requests and turns.
+/// What a session did in a window: its state at the end, the part of the time for which answered
+/// requests had waited and run, how long it has had the one in hand, requests and turns.
 type Did = (State, f64, f64, u64, u64);
 
 fn window(did: &[(u32, Did)]) -> Window {
@@ -106,7 +106,8 @@ fn the_step_is_a_part_of_a_turn_for_everybody() {
 fn a_weight_that_is_shared_is_divided_among_those_who_want_something() {
     let shared = ClassView { shared: true, sessions: 52, ..views::class(1, "reports", 1.0) };
     let each = ClassView { sessions: 2, ..views::class(0, "default", 1.0) };
-    // Two of 52 have always a request in hand: half of the weight each, and half of the requests of the others.
+    // Two of 52 have always a request in hand: half of the weight each, and half of the requests of
+    // the others.
     let busy = |requests| (Queued, 0.8, 0.1, requests, 40);
     let mut did = vec![(0, busy(200)), (0, busy(200)), (1, busy(100)), (1, busy(100))];
     did.extend([(1, (Idle, 0.0, 0.0, 0, 0)); 50]);

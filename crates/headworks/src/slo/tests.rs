@@ -98,8 +98,8 @@ impl Gate {
         self.region.set_target(class, target_ms.map(|ms| (0.99, Nanos::from_millis(ms))));
     }
 
-    /// The longest window, in which the two sessions of each of these classes had 1,000 requests each, of so many
-    /// milliseconds; those of other classes wanted nothing.
+    /// The longest window, in which the two sessions of each of these classes had 1,000 requests
+    /// each, of so many milliseconds; those of other classes wanted nothing.
     fn window(&mut self, latencies_ms: &[(usize, u64)]) {
         for &(class, ms) in latencies_ms {
             let counts = self.latencies.entry(class).or_insert([0; BUCKETS]);

@@ -1,8 +1,8 @@
 //! `volume doctor`: what crashed volumes left behind.
 //!
 //! Ours is what lies below our run directory: a FUSE file system of our kind mounted there, a loop
-//! device over its `disk`, and whatever is mounted from that device. It is stale if no process holds
-//! the volume's lock. Nothing else is looked at twice.
+//! device over its `disk`, and whatever is mounted from that device. It is stale if no process
+//! holds the volume's lock. Nothing else is looked at twice.
 
 use super::state::{self, Named};
 use super::system::{self, Mounted};

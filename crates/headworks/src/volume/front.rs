@@ -98,9 +98,9 @@ fn set_scheduler(device: &Path, description: &Description) -> Result<()> {
     })
 }
 
-/// A modelled device should be as fast as its model for whoever uses it, so what the way through the
-/// kernel takes is taken off; without a model that way should be short. Microseconds that are taken
-/// off, and whether the front end looks for requests.
+/// A modelled device should be as fast as its model for whoever uses it, so what the way through
+/// the kernel takes is taken off; without a model that way should be short. Microseconds that are
+/// taken off, and whether the front end looks for requests.
 fn tune(
     volume: &Volume,
     front: &fuse::Front,

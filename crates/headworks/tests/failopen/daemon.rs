@@ -104,7 +104,8 @@ fn a_daemon_that_was_replaced_while_it_stood_still_retires() {
 /// Numbers of capabilities: to lock memory, to raise a priority, to change limits.
 const NEEDED: [u32; 3] = [14, 23, 24];
 
-/// Whether this process may give a daemon all that it asks for; prints why a test is skipped if not.
+/// Whether this process may give a daemon all that it asks for; prints why a test is skipped if
+/// not.
 fn may_prefer() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let set = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap();

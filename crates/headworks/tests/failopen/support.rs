@@ -189,7 +189,8 @@ impl RunDir {
 impl Drop for RunDir {
     fn drop(&mut self) {
         for pid in self.processes() {
-            // SAFETY: kill takes any numbers; the process was found to be a daemon of this directory.
+            // SAFETY: kill takes any numbers; the process was found to be a daemon of this
+            // directory.
             unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
         }
         let stem = self.path().file_name().unwrap_or_default().to_string_lossy().into_owned() + ".";

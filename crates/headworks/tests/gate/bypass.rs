@@ -161,7 +161,8 @@ fn who_becomes_an_administrator_passes_and_who_ceases_to_be_one_is_held() {
         return;
     };
     let become_account = |user: &mut User, account: &str| {
-        // Account, an empty answer to the scramble, no database, character set, plugin, no attributes.
+        // Account, an empty answer to the scramble, no database, character set, plugin, no
+        // attributes.
         let body = format!("{account}\0\0\0\x2d\0mysql_native_password\0\0");
         user.send_command(CHANGE_USER, body.as_bytes()).unwrap();
         let mut answer = user.read_packet().unwrap();

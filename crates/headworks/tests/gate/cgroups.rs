@@ -11,8 +11,8 @@ use crate::common::{DEADLINE, Gate, Setup, User, wait_until};
 const GOLD: &str =
     "[[class]]\nname = \"gold\"\nweight = 3\n[[rule]]\naccount = \"gold\"\nclass = \"gold\"\n";
 
-/// A gate with groups, three gold users and five others; `None`, with a printed reason, where there is no server or
-/// no group can be made.
+/// A gate with groups, three gold users and five others; `None`, with a printed reason, where there
+/// is no server or no group can be made.
 fn start() -> Option<(Gate, Vec<User>)> {
     let gate = Setup::places(4).key("cpu_weights", true).sections(GOLD).start()?;
     gate.sql("CREATE USER gold");

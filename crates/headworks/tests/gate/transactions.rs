@@ -1,4 +1,5 @@
-//! Who has an open transaction is never held, however the transaction was begun and however it ends.
+//! Who has an open transaction is never held, however the transaction was begun and however it
+//! ends.
 
 use headworks_rig::Client;
 

@@ -22,8 +22,9 @@ fn gold(weight: u32) -> String {
 /// Windows that are looked at, at most.
 const WINDOWS: u32 = 6;
 
-/// Work done per user in one window, gold against default. A window in which a busy machine kept the
-/// daemon from its heartbeat says nothing, because everybody passed, as is right; another is taken.
+/// Work done per user in one window, gold against default. A window in which a busy machine kept
+/// the daemon from its heartbeat says nothing, because everybody passed, as is right; another is
+/// taken.
 fn ratio(gate: &Gate, load: &Load) -> f64 {
     for _ in 0..WINDOWS {
         let passed = gate.status().counter("stale");

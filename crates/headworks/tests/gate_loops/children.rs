@@ -1,4 +1,5 @@
-//! Children that share the memory of an event loop, inherit its connections and own none (`victims/loopchild.c`).
+//! Children that share the memory of an event loop, inherit its connections and own none
+//! (`victims/loopchild.c`).
 
 use headworks_rig::LoopKind;
 

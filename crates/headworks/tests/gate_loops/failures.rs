@@ -194,7 +194,8 @@ fn saving_in_the_background_under_load_disturbs_nobody() {
     assert!(log.contains("DB saved on disk") && log.contains("AOF rewrite"), "{log}");
 }
 
-/// A client is killed and the daemon too, again and again, under load: nobody is stuck and no answer is wrong.
+/// A client is killed and the daemon too, again and again, under load: nobody is stuck and no
+/// answer is wrong.
 #[test]
 fn killing_under_load_leaves_nobody_stuck() {
     let Some(gate) = Setup::redis(2).start() else { return };

@@ -155,7 +155,8 @@ fn a_pipeline_is_one_turn_of_many_requests_and_is_never_cut() {
     gate.wait_empty();
 }
 
-/// Sizes around the server's buffers, in both directions: what it does not read at once has to be told again.
+/// Sizes around the server's buffers, in both directions: what it does not read at once has to be
+/// told again.
 #[test]
 fn large_values_go_through_whole() {
     let Some(gate) = Setup::redis(1).start() else { return };

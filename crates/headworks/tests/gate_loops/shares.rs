@@ -14,7 +14,8 @@ fn share(gate: &Gate, users: &[(&str, usize)], time: Duration) -> Vec<u64> {
             let stop = &stop;
             scope.spawn(move || {
                 let mut user = gate.user(name);
-                // A command that takes long enough for the server to be the scarce resource, not this client.
+                // A command that takes long enough for the server to be the scarce resource, not
+                // this client.
                 let batch = command(&["LRANGE", "list", "0", "-1"]).repeat(pipeline);
                 while !stop.load(Ordering::Relaxed) {
                     user.send(&batch);
@@ -44,7 +45,8 @@ fn filled(setup: Setup) -> Option<Gate> {
     Some(gate)
 }
 
-/// Users that send one request at a time get as many answered as one that always has sixteen under way.
+/// Users that send one request at a time get as many answered as one that always has sixteen under
+/// way.
 #[test]
 fn a_pipeline_of_sixteen_gets_no_more_than_its_share() {
     let Some(gate) = filled(Setup::redis(1)) else { return };
@@ -54,7 +56,8 @@ fn a_pipeline_of_sixteen_gets_no_more_than_its_share() {
     let (pipeline, singles) = counts.split_first().unwrap();
     let mean = singles.iter().sum::<u64>() as f64 / singles.len() as f64;
     let ratio = *pipeline as f64 / mean;
-    // Without the gate it is 16. A single whose client is late gives its turn away, so it may be more than 1.
+    // Without the gate it is 16. A single whose client is late gives its turn away, so it may be
+    // more than 1.
     assert!(ratio < 4.0, "{ratio}: {counts:?}");
     gate.wait_empty();
 }

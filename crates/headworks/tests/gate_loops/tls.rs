@@ -78,7 +78,8 @@ impl DerefMut for Tunnel {
 }
 
 impl Encrypted {
-    /// A connection that has said nothing. `mode` is `-quiet`, for which all bytes are data, or `-brief`.
+    /// A connection that has said nothing. `mode` is `-quiet`, for which all bytes are data, or
+    /// `-brief`.
     pub fn tunnel(&self, mode: &str) -> Tunnel {
         Tunnel::to(self.address, &[mode])
     }
@@ -170,7 +171,8 @@ fn an_encrypted_transaction_is_never_held_until_it_ends() {
     it.nothing_went_wrong();
 }
 
-/// A client's library may give up on a server that does not answer it, long before anybody has asked for anything.
+/// A client's library may give up on a server that does not answer it, long before anybody has
+/// asked for anything.
 #[test]
 fn nobody_is_held_in_a_handshake() {
     let Some(it) = redis(Setup::redis(1)) else { return };
@@ -193,8 +195,8 @@ fn nobody_is_held_in_a_handshake() {
     it.nothing_went_wrong();
 }
 
-/// Sizes around those of records and of the server's buffers, in both directions. What the server leaves in the TLS library
-/// raises no event.
+/// Sizes around those of records and of the server's buffers, in both directions. What the server
+/// leaves in the TLS library raises no event.
 #[test]
 fn large_values_and_pipelines_go_through_whole_and_are_counted() {
     let Some(it) = redis(Setup::redis(1)) else { return };
@@ -222,7 +224,8 @@ fn large_values_and_pipelines_go_through_whole_and_are_counted() {
     it.nothing_went_wrong();
 }
 
-/// While the only place is taken, a value comes whose end is in one record with a transaction's beginning.
+/// While the only place is taken, a value comes whose end is in one record with a transaction's
+/// beginning.
 #[test]
 fn what_the_tls_library_kept_back_is_read_without_an_event() {
     let Some(it) = redis(Setup::redis(1)) else { return };
@@ -248,7 +251,8 @@ fn what_the_tls_library_kept_back_is_read_without_an_event() {
     it.nothing_went_wrong();
 }
 
-/// Requests of each of these users, with pipelines of these lengths, that were answered within a while.
+/// Requests of each of these users, with pipelines of these lengths, that were answered within a
+/// while.
 fn share(it: &Encrypted, users: &[usize], time: Duration) -> Vec<u64> {
     let stop = AtomicBool::new(false);
     let counts: Vec<AtomicU64> = users.iter().map(|_| AtomicU64::new(0)).collect();
@@ -283,7 +287,8 @@ fn encrypted_users_share_fairly_with_one_that_has_sixteen_requests_under_way() {
     let (pipeline, singles) = counts.split_first().unwrap();
     let mean = singles.iter().sum::<u64>() as f64 / singles.len() as f64;
     let ratio = *pipeline as f64 / mean;
-    // Without the gate it is 16. A single whose client is late gives its turn away, so it may be more than 1.
+    // Without the gate it is 16. A single whose client is late gives its turn away, so it may be
+    // more than 1.
     assert!(ratio < 4.0, "{ratio}: {counts:?}");
     assert!(singles.iter().all(|&count| count > 0), "{counts:?}");
     it.nothing_went_wrong();
@@ -350,8 +355,8 @@ fn fresh_keys_are_no_requests() {
     it.nothing_went_wrong();
 }
 
-/// With one place and four loops, a turn is nearly always granted by another thread; and the first command comes by the same
-/// call as the end of the handshake.
+/// With one place and four loops, a turn is nearly always granted by another thread; and the first
+/// command comes by the same call as the end of the handshake.
 #[test]
 fn encrypted_users_of_memcached_are_followed_too() {
     let Some(it) = memcached(1) else { return };

@@ -1,5 +1,5 @@
-//! Encrypted connections where TLS and the event loop's readiness do not agree: records in pieces, writes that wait, ends
-//! at every byte, and many users at once.
+//! Encrypted connections where TLS and the event loop's readiness do not agree: records in pieces,
+//! writes that wait, ends at every byte, and many users at once.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -76,7 +76,8 @@ fn end(stream: &TcpStream, how: End) {
     match how {
         End::Orderly => drop(stream.shutdown(Shutdown::Both)),
         End::Reset => {
-            // SAFETY: all zero bytes are an address; it is read, and no longer than told. To connect to none resets.
+            // SAFETY: all zero bytes are an address; it is read, and no longer than told. To
+            // connect to none resets.
             unsafe {
                 let mut none: libc::sockaddr = std::mem::zeroed();
                 none.sa_family = libc::AF_UNSPEC as u16;
@@ -405,7 +406,8 @@ fn a_replica_by_tls_is_left_alone() {
     it.nothing_went_wrong();
 }
 
-/// Nobody can look into its record; but a server that polls within a script has come back from its user, whose turn is over.
+/// Nobody can look into its record; but a server that polls within a script has come back from its
+/// user, whose turn is over.
 #[test]
 fn a_script_without_an_end_can_be_ended_by_an_encrypted_client() {
     let Some(it) = redis(Setup::redis(1).options(["--busy-reply-threshold", "200"])) else {

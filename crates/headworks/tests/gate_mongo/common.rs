@@ -37,8 +37,8 @@ impl Gate {
                 let made = workshop.insert(Workshop::open()?);
                 let late = kind == Kind::Late;
                 let source = if late { "mongolate.c" } else { "mongod.c" };
-                // Its port is not said in mongod's way. Without one the default would be looked at, by many at once, who take
-                // each other for its server.
+                // Its port is not said in mongod's way. Without one the default would be looked at,
+                // by many at once, who take each other for its server.
                 builder = builder.program(made.compile(source, &[])).option("--port=0");
             }
         }

@@ -32,7 +32,8 @@ fn the_java_driver_works_through_the_gate() {
     gate.wait_empty();
     nothing_odd(&gate.status());
     let requests = gate.status().class("default")["requests"].as_u64().unwrap();
-    // Of each thread: an insert, 20 updates and finds, two inserts of ten documents, and a cursor's first batch and six more.
+    // Of each thread: an insert, 20 updates and finds, two inserts of ten documents, and a cursor's
+    // first batch and six more.
     let least = 16 * (1 + 40 + 2 + 7);
     assert!((least..least + 40).contains(&requests), "{requests}");
 }

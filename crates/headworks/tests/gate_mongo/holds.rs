@@ -90,7 +90,8 @@ fn a_transaction_goes_on_by_another_connection() {
         assert!(other.is_silent());
         other.tell_bytes(&bytes[20..]);
         other.answer();
-        // Short, and with so many documents that only the beginning is seen before it is let through.
+        // Short, and with so many documents that only the beginning is seen before it is let
+        // through.
         other.tell_bytes(&statement(5, "find", 9, 1, false));
         other.answer();
         let mut bytes = crate::mongo_support::body(
@@ -197,7 +198,8 @@ fn a_turn_lasts_until_another_thread_has_answered() {
         users.iter_mut().for_each(Wire::tell_find);
         for user in &mut users {
             let answer = user.answer();
-            // `ok`, behind the rest of the header, flags, the section's kind, a length, a type and a name.
+            // `ok`, behind the rest of the header, flags, the section's kind, a length, a type and
+            // a name.
             let at_once = f64::from_le_bytes(answer[25..33].try_into().unwrap());
             assert!((at_once - 1.0).abs() < 0.1, "{at_once} at once");
         }
@@ -214,7 +216,8 @@ fn a_turn_lasts_until_another_thread_has_answered() {
     assert_eq!(status.class("default")["requests"], 5 * 3 + 3);
 }
 
-/// Whoever sends without a pause and whoever sends one at a time: among users of one class each gets its share.
+/// Whoever sends without a pause and whoever sends one at a time: among users of one class each
+/// gets its share.
 #[test]
 fn users_share_alike() {
     each_gate(1, |kind, gate| {

@@ -71,7 +71,8 @@ fn a_service_finds_its_gate_ready_and_keeps_it_through_restarts() {
     let mut companion = Companion::start(&run, "generic");
     for round in 0..2 {
         let _ = std::fs::remove_file(&go);
-        // What the server before has left is cleared away: its user must not be taken for one of these.
+        // What the server before has left is cleared away: its user must not be taken for one of
+        // these.
         wait_until("nobody is left", || run.figure(NAME, "users") == 0);
         let server = Alone::start(&program, &go, &environment);
         let (mut one, mut two) = (server.client(), server.client());
@@ -206,7 +207,8 @@ fn a_helper_that_accepts_first_is_not_the_server_for_long() {
     known(0);
 }
 
-/// Directory and number of threads of each control group; `None`, with a printed reason, where none can be made.
+/// Directory and number of threads of each control group; `None`, with a printed reason, where none
+/// can be made.
 fn groups(run: &RunDir) -> Option<Vec<(PathBuf, u64)>> {
     let status = run.status(NAME);
     if status["cgroup"]["state"] == "off" {

@@ -19,7 +19,8 @@ fn a_client_that_begins_to_write_ahead_is_answered_although_reads_were_left_out(
     let both = [packet(QUERY, b"nothing"), packet(QUERY, b"misled")].concat();
     let begun = Instant::now();
     let mut misled = 0;
-    // On a busy machine the server may find the next request when it reads again, and learns nothing.
+    // On a busy machine the server may find the next request when it reads again, and learns
+    // nothing.
     while misled == 0 && begun.elapsed() < PATIENCE {
         for _ in 0..20 {
             client.query("nothing").unwrap();

@@ -1,4 +1,5 @@
-//! The storage engine on a volume with the model of a drive: TPC-C on real files through power cuts.
+//! The storage engine on a volume with the model of a drive: TPC-C on real files through power
+//! cuts.
 
 use crate::rig::{Rig, can_mount_or_skip};
 use headworks_bufferpool::storage::{FileOptions, FileStorage};

@@ -1,5 +1,5 @@
-//! Volumes of a real kernel: FUSE, loop device, file system, and what becomes of them when the power
-//! or the process goes.
+//! Volumes of a real kernel: FUSE, loop device, file system, and what becomes of them when the
+//! power or the process goes.
 
 mod crash;
 mod cut;

@@ -1,8 +1,8 @@
 //! Shared writable mappings: writes that no hook sees, until `msync` makes them durable.
 //!
-//! What a mapping dirtied is asked of `cachestat` at `msync(MS_SYNC)`, which is treated as an `fsync`
-//! of its range. A mapping that was moved by `mremap`, or made when all places were in use, is not
-//! known: its `msync` passes.
+//! What a mapping dirtied is asked of `cachestat` at `msync(MS_SYNC)`, which is treated as an
+//! `fsync` of its range. A mapping that was moved by `mremap`, or made when all places were in use,
+//! is not known: its `msync` passes.
 
 use super::{Call, CallKind, cache_state, governed};
 use core::sync::atomic::AtomicUsize;

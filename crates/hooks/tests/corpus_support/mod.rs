@@ -1,9 +1,10 @@
 //! Replays recorded conversations and checks what a session made of them, line by line.
 //!
-//! A file of a corpus holds `C` and `S` lines (bytes from the client and from the server, in hex, one line per chunk of
-//! the recording), and between them what is expected: `>` the request that a client's chunk began, `=` the state when
-//! the server reads next. Lines with `#` are comments. After a change that is meant to alter the expectations, run with
-//! `HEADWORKS_CORPUS=update` and read the difference.
+//! A file of a corpus holds `C` and `S` lines (bytes from the client and from the server, in hex,
+//! one line per chunk of the recording), and between them what is expected: `>` the request that a
+//! client's chunk began, `=` the state when the server reads next. Lines with `#` are comments.
+//! After a change that is meant to alter the expectations, run with `HEADWORKS_CORPUS=update` and
+//! read the difference.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,8 @@ pub trait Follower {
     /// One at the begin of a conversation.
     fn begin() -> Self;
 
-    /// Takes one recorded chunk of the client's, in these pieces; the `>` line that it begins, if any.
+    /// Takes one recorded chunk of the client's, in these pieces; the `>` line that it begins, if
+    /// any.
     fn client<'a>(&mut self, pieces: impl Iterator<Item = &'a [u8]>) -> Option<String>;
 
     /// Takes bytes of the server's.
@@ -29,7 +31,8 @@ fn unhex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
 }
 
-/// The recording with its expectations, as this code sees them; chunks are cut to at most `chunk` bytes.
+/// The recording with its expectations, as this code sees them; chunks are cut to at most `chunk`
+/// bytes.
 fn annotate<F: Follower>(recording: &str, chunk: usize) -> String {
     let mut session = F::begin();
     let mut lines = Vec::new();

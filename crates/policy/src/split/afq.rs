@@ -10,8 +10,8 @@
 //! hits never do. Writes and calls that cause them wait at the system call. Writes at the block
 //! level go at once.
 //!
-//! * **Room.** At most [`Settings::depth`] reads, `fsync`s and metadata calls run at a time. Buffered
-//!   writes run while fewer than [`Settings::dirty_max`] bytes are dirty; beyond that the
+//! * **Room.** At most [`Settings::depth`] reads, `fsync`s and metadata calls run at a time.
+//!   Buffered writes run while fewer than [`Settings::dirty_max`] bytes are dirty; beyond that the
 //!   order of the passes decides who may make more pages dirty as others become clean.
 //! * **Charges.** A write is charged when it makes clean pages dirty, by the preliminary model; to
 //!   write over dirty pages costs nothing. An `fsync` is charged a seek for its commit.

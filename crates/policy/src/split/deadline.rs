@@ -1,8 +1,8 @@
 //! Split-Deadline: small `fsync`s are over in time although others flush much.
 //!
 //! # Problem
-//! An `fsync` of much dirty data floods the device, and a journal makes everybody's `fsync` depend on
-//! it. Deadlines of block requests do not help: the requests that matter come after the flood.
+//! An `fsync` of much dirty data floods the device, and a journal makes everybody's `fsync` depend
+//! on it. Deadlines of block requests do not help: the requests that matter come after the flood.
 //!
 //! # The primitive
 //! An `fsync` that would cost others their deadlines is not issued. Its data is first written back
@@ -10,11 +10,11 @@
 //! small (Split, section 2.5.2). Then the real `fsync` runs.
 //!
 //! * **Pieces.** Dirty data is counted in contiguous pieces, each about one access of the device.
-//! * **Batches.** While others issue small `fsync`s, pieces are ordered in batches: one when such an
-//!   `fsync` returns, and one whenever none runs. An `fsync` is several accesses, one after the
+//! * **Batches.** While others issue small `fsync`s, pieces are ordered in batches: one when such
+//!   an `fsync` returns, and one whenever none runs. An `fsync` is several accesses, one after the
 //!   other; so it waits behind one batch, and not behind some pieces at each of them. While
-//!   nobody issued a small `fsync` for [`ACTIVE`], [`Settings::window_max`] pieces are kept in flight,
-//!   which keeps the device busy.
+//!   nobody issued a small `fsync` for [`ACTIVE`], [`Settings::window_max`] pieces are kept in
+//!   flight, which keeps the device busy.
 //! * **Backlog.** A device takes writes into its cache at once, and the next flush pays for all of
 //!   them. So pieces count until a small `fsync` has returned, or for the time that each seems to
 //!   take the device. That time is learned from how much longer small `fsync`s take behind how
@@ -22,8 +22,8 @@
 //! * **Control of the batch.** Each small `fsync` has a *target*: its deadline, but no more than
 //!   [`HEADROOM`] of what it takes undisturbed. One that took longer shrinks the batch in
 //!   proportion, one in time lets it grow by a quarter of a piece.
-//! * **Probes.** What an `fsync` takes undisturbed is an average of those during which nothing was in
-//!   flight. Every [`PROBE_EVERY`] nothing is ordered until there were [`PROBES`] of them.
+//! * **Probes.** What an `fsync` takes undisturbed is an average of those during which nothing was
+//!   in flight. Every [`PROBE_EVERY`] nothing is ordered until there were [`PROBES`] of them.
 //! * **Own deadline.** The task whose deadline is first is written back first. Beyond its
 //!   deadline, its batches double with each further period.
 //!
@@ -32,9 +32,9 @@
 //! [`OVERDUE_MAX`] periods of its deadline. It makes progress at least every [`PATIENCE`].
 //!
 //! # Worked example
-//! A appends a page and calls `fsync`, which takes 10 ms alone; B's `fsync` has 1,000 pieces of 2 ms.
-//! A's first one finds 32 pieces in flight and takes 74 ms. Then nothing is ordered during four of
-//! them, so that 10 ms become known. The batch grows from 1 by a quarter of a piece with each
+//! A appends a page and calls `fsync`, which takes 10 ms alone; B's `fsync` has 1,000 pieces of 2
+//! ms. A's first one finds 32 pieces in flight and takes 74 ms. Then nothing is ordered during four
+//! of them, so that 10 ms become known. The batch grows from 1 by a quarter of a piece with each
 //! `fsync`, until it is 10 and A takes 30 ms, within its target of 30 ms.
 
 use super::waiting::{Waiter, Waiting};
@@ -75,7 +75,8 @@ const QUARTERS: u32 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Settings {
-    /// Pieces in flight while nobody needs the device, and in the largest batch. Default 32 for a disk, 64 for flash.
+    /// Pieces in flight while nobody needs the device, and in the largest batch. Default 32 for a
+    /// disk, 64 for flash.
     pub window_max: u32,
     /// An `fsync` of so many pieces is small whatever a batch is. Default 2: a log's tail and its
     /// head.

@@ -17,10 +17,10 @@
 //!   30 s, whatever we do, and writes all that is dirty in it at once.
 //! * **`fsync`s** of the background write their data back first, in batches that critical `fsync`s
 //!   and reads hardly notice. [`Deadline`] paces them; critical operations are its small ones.
-//! * **Reads** of the background that miss the cache wait in a queue, first come, first served. While
-//!   critical I/O is active, [`Settings::slots`] of them run at a time, and at least one starts every
-//!   [`READ_EVERY`]. When no critical I/O was seen for [`QUIET`], the slots double with each
-//!   further [`READ_EVERY`]; they fall back at the next critical I/O.
+//! * **Reads** of the background that miss the cache wait in a queue, first come, first served.
+//!   While critical I/O is active, [`Settings::slots`] of them run at a time, and at least one
+//!   starts every [`READ_EVERY`]. When no critical I/O was seen for [`QUIET`], the slots double
+//!   with each further [`READ_EVERY`]; they fall back at the next critical I/O.
 //!
 //! A task that a client's request waits for is [promoted](Scheduler::promote): it goes on at once.
 //! Where the holder of a lock is not known, it may be a task that is held here

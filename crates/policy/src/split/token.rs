@@ -6,21 +6,21 @@
 //! (Split, section 2.2.2.3).
 //!
 //! # The primitive
-//! [`Token`]: tokens are normalized bytes ([`DeviceCost::bytes`]). An account is throttled if and only
-//! if its tokens, or those of a group that it belongs to, are used up. Throttled are writes,
+//! [`Token`]: tokens are normalized bytes ([`DeviceCost::bytes`]). An account is throttled if and
+//! only if its tokens, or those of a group that it belongs to, are used up. Throttled are writes,
 //! `fsync`s and metadata calls at the system call, and reads at the block level. Cached reads and
 //! block writes never are. Pages are charged when they become dirty, by the preliminary model, and
 //! the charge is revised when they are written or deleted.
 //!
-//! [`ScsToken`] is the paper's rival: each call waits until its own bytes can be paid, and nothing is
-//! known of caches and devices. It is there to be compared with.
+//! [`ScsToken`] is the paper's rival: each call waits until its own bytes can be paid, and nothing
+//! is known of caches and devices. It is there to be compared with.
 //!
 //! # Invariants
 //! Over any time t, an account with rate r and burst b is charged at most `r·t + b` and one task.
 //!
 //! # Worked example
-//! 1 MB a second, a disk with seeks of 8 ms and 128 MB/s. A random page costs 1.03 MB: one a second.
-//! Sequential writes: 1 MB a second. Writes over dirty pages: at the speed of memory.
+//! 1 MB a second, a disk with seeks of 8 ms and 128 MB/s. A random page costs 1.03 MB: one a
+//! second. Sequential writes: 1 MB a second. Writes over dirty pages: at the speed of memory.
 //!
 //! Source: Split, section 2.5.3.
 

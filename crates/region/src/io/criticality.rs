@@ -8,8 +8,8 @@
 //! # The primitive
 //! Whoever is about to block says for what, and for whom if that is known
 //! ([`IoRegion::blocks`]). If a client waits for the caller, everybody along the chain of those
-//! notes inherits: their calls are critical until [`INHERITED_FOR`] has passed or the wait ends, and a
-//! call of theirs that is held goes on at once.
+//! notes inherits: their calls are critical until [`INHERITED_FOR`] has passed or the wait ends,
+//! and a call of theirs that is held goes on at once.
 //!
 //! Where nobody knows the holder (readers of a lock, a semaphore, an inlined futex), those who are
 //! held look by themselves: when a client's thread has waited in vain for [`STUCK_AFTER`], each of
@@ -79,7 +79,8 @@ pub const BLOCKER_NAMES: [&str; BLOCKERS] =
 #[derive(Debug)]
 #[repr(C)]
 pub struct Inheritance {
-    /// Threads of clients that wait for nobody knows whom: a hint, which is wrong if one was killed.
+    /// Threads of clients that wait for nobody knows whom: a hint, which is wrong if one was
+    /// killed.
     unknown: AtomicU32,
     /// The longest chain that was followed.
     pub longest_chain: AtomicU32,

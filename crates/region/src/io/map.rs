@@ -28,8 +28,8 @@ impl IoMapping {
     /// Makes a new region, readable and writable by its owner only.
     pub fn create(path: &CStr, owner: Option<(u32, u32)>) -> Result<IoMapping, RegionError> {
         let file = create_file(path, size_of::<IoRegion>(), owner)?;
-        // SAFETY: the file is as long as an `IoRegion`, and every byte pattern is a valid one: it is
-        // made of integers, atomics and cells.
+        // SAFETY: the file is as long as an `IoRegion`, and every byte pattern is a valid one: it
+        // is made of integers, atomics and cells.
         let region: &IoRegion = unsafe { map(&file, PROTECTION)? };
         region.header.pid_ns.store(own_pid_ns(), Relaxed);
         region.header.version.store(IoRegion::HASH, Relaxed);

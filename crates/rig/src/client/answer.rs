@@ -94,7 +94,8 @@ pub(super) fn text_row(packet: &[u8], columns: usize) -> Result<Vec<Option<Strin
         .collect()
 }
 
-/// Integers and floats become decimal text, strings themselves, and times the hexadecimal of their fields.
+/// Integers and floats become decimal text, strings themselves, and times the hexadecimal of their
+/// fields.
 pub(super) fn binary_row(packet: &[u8], types: &[u8]) -> Result<Vec<Option<String>>, ClientError> {
     let mut fields = Fields(packet);
     fields.take(1)?;

@@ -6,7 +6,8 @@ use std::io;
 /// What went wrong on the client's side of a conversation.
 #[derive(Debug)]
 pub enum ClientError {
-    /// The socket failed, timed out ([`io::ErrorKind::WouldBlock`] or `TimedOut`), or was closed by the server.
+    /// The socket failed, timed out ([`io::ErrorKind::WouldBlock`] or `TimedOut`), or was closed by
+    /// the server.
     Io(io::Error),
     /// The server answered with an error.
     Server {

@@ -1,7 +1,9 @@
-//! A raw MySQL client: every byte under the test's control, and comfortable calls for everything else.
+//! A raw MySQL client: every byte under the test's control, and comfortable calls for everything
+//! else.
 //!
-//! The client buffers nothing beyond the packet it reads, never compresses, never encrypts, and sends nothing on its
-//! own: a dropped [`Client`] just closes its socket, without `COM_QUIT`. Accounts must have an empty password.
+//! The client buffers nothing beyond the packet it reads, never compresses, never encrypts, and
+//! sends nothing on its own: a dropped [`Client`] just closes its socket, without `COM_QUIT`.
+//! Accounts must have an empty password.
 
 mod answer;
 mod error;
@@ -143,13 +145,15 @@ impl Client {
         self.local_file = content.to_vec();
     }
 
-    /// Runs a text statement and reads everything the server answers; returns the last of several results.
+    /// Runs a text statement and reads everything the server answers; returns the last of several
+    /// results.
     pub fn query(&mut self, sql: &str) -> Result<Answer, ClientError> {
         self.send_query(sql)?;
         self.read_answer()
     }
 
-    /// Runs a text of several statements ([`capability::MULTI_STATEMENTS`]) and returns all their results.
+    /// Runs a text of several statements ([`capability::MULTI_STATEMENTS`]) and returns all their
+    /// results.
     pub fn query_all(&mut self, sql: &str) -> Result<Vec<Answer>, ClientError> {
         self.send_query(sql)?;
         self.read_answers()
@@ -177,7 +181,8 @@ impl Client {
         self.read_results(false)
     }
 
-    /// Whether bytes of the server arrive within this time. Consumes none; a closed connection counts as readable.
+    /// Whether bytes of the server arrive within this time. Consumes none; a closed connection
+    /// counts as readable.
     pub fn readable_within(&self, timeout: Duration) -> io::Result<bool> {
         let mut poll =
             libc::pollfd { fd: self.stream.as_raw_fd(), events: libc::POLLIN, revents: 0 };

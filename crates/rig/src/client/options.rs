@@ -26,8 +26,8 @@ pub struct ConnectOptions {
     pub database: Option<String>,
     /// Connection attributes, such as `program_name`.
     pub attributes: Vec<(String, String)>,
-    /// Capability flags beyond the basic ones, from [`crate::wire::capability`]: `DEPRECATE_EOF`, `MULTI_STATEMENTS`,
-    /// `LOCAL_FILES`, … A flag that the server lacks is dropped.
+    /// Capability flags beyond the basic ones, from [`crate::wire::capability`]: `DEPRECATE_EOF`,
+    /// `MULTI_STATEMENTS`, `LOCAL_FILES`, … A flag that the server lacks is dropped.
     pub capabilities: u32,
     /// How long one read may wait; `None` waits for ever. Default 30 s.
     pub read_timeout: Option<Duration>,

@@ -8,8 +8,8 @@
 //! With a Python that has simpy, every case also runs in `reference/simpy_tad.py`, from tables that
 //! are exported from the very same system and scenario: results must agree ([`TOLERANCE`]), and the
 //! time that each takes for one consumption of a resource is compared. Both are measured in turns.
-//! Without, only this simulator is measured. Then a large system: HBase with `--nodes` slaves, all of
-//! whose disks are busy.
+//! Without, only this simulator is measured. Then a large system: HBase with `--nodes` slaves, all
+//! of whose disks are busy.
 
 mod cases;
 mod reference;
@@ -172,8 +172,8 @@ fn median(values: &mut [f64]) -> f64 {
     values[values.len() / 2]
 }
 
-/// HBase with so many slaves: uncached gets, 80 closed-loop threads for each node, so that every disk
-/// has work at any time.
+/// HBase with so many slaves: uncached gets, 80 closed-loop threads for each node, so that every
+/// disk has work at any time.
 fn large(nodes: u32, seconds: f64) {
     let text = systems::text("hbase").expect("a system");
     let mut tad = read_tad("hbase", text).expect("a system").value;

@@ -1,6 +1,6 @@
-//! Blocking (section 4.2.4): threads of a bounded stage wait for a stage downstream, and not all its
-//! requests take the same path. Once all threads wait, requests that would not have to wait, or not
-//! for that stage, find no thread.
+//! Blocking (section 4.2.4): threads of a bounded stage wait for a stage downstream, and not all
+//! its requests take the same path. Once all threads wait, requests that would not have to wait, or
+//! not for that stage, find no thread.
 
 use super::advice::Advice;
 use super::{Finding, controls, finding, join, plural};

@@ -51,8 +51,8 @@ fn the_remedied_hbase_is_left_with_contention_that_its_controller_does_not_see()
     let tad = system("hbase-maat");
     let report = report(&tad);
     assert_eq!((report.problems.as_str(), report.mitigated.as_str()), ("C", "UBO"));
-    // Section 4.4.1 gives Mem Flush no place in a scheduler; it uses the CPU. The controller answers
-    // for the disk and the network.
+    // Section 4.4.1 gives Mem Flush no place in a scheduler; it uses the CPU. The controller
+    // answers for the disk and the network.
     let open = places(&tad, Problem::HiddenContention);
     assert_eq!(
         open,

@@ -1,7 +1,7 @@
 //! Why a clean system does not isolate: what would cure it.
 //!
-//! Each cure takes away one thing that the model has and the five problems do not speak of. One that
-//! works alone is the cause; if none does, two together; otherwise nothing is claimed.
+//! Each cure takes away one thing that the model has and the five problems do not speak of. One
+//! that works alone is the cause; if none does, two together; otherwise nothing is claimed.
 
 use super::{Case, Growth, shortfall};
 use crate::model::{Discipline, Tad, Threads};

@@ -1,7 +1,7 @@
 //! A table of a TOML file, read key by key.
 //!
-//! Not `serde`: a derived reader stops at the first mistake, and a person who writes a diagram wants
-//! to see them all at once, each with its line.
+//! Not `serde`: a derived reader stops at the first mistake, and a person who writes a diagram
+//! wants to see them all at once, each with its line.
 
 use super::error::{Report, Span, suggest};
 use toml::Spanned;

@@ -112,8 +112,8 @@ impl Goal {
         }
     }
 
-    /// Whom it is for, in a run of the system as it is: the client that it names, or whoever gets the
-    /// least of its due.
+    /// Whom it is for, in a run of the system as it is: the client that it names, or whoever gets
+    /// the least of its due.
     pub(super) fn subject<'s>(&'s self, scenario: &'s Scenario, outcome: &Outcome) -> &'s str {
         let got = match self {
             Goal::Isolate { client, .. } | Goal::Tail { client, .. } => return client,
@@ -126,8 +126,8 @@ impl Goal {
         neediest.map_or("", |(client, _)| client.name.as_str())
     }
 
-    /// What is missing in a run, in words. Throughput counts on the whole and in the worst interval;
-    /// the tail counts too.
+    /// What is missing in a run, in words. Throughput counts on the whole and in the worst
+    /// interval; the tail counts too.
     pub(super) fn misses(
         &self,
         run: &Run<'_>,

@@ -44,8 +44,8 @@ impl<'a> Untouched<'a> {
     }
 
     /// What a client must get at least, for isolation: what it gets while the others are at their
-    /// base load, or what it would get alone on machines with its share of every resource. More than
-    /// its share is lent, and may be taken back.
+    /// base load, or what it would get alone on machines with its share of every resource. More
+    /// than its share is lent, and may be taken back.
     pub fn due(
         &self,
         workload: &Scenario,

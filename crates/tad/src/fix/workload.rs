@@ -16,10 +16,10 @@ pub struct Workload {
 }
 
 /// The workloads of a scenario, the hardest first: as it ends and as it begins, each with the
-/// others' threads (or rates, or bursts) times four, two and one, and as it ends with the amounts of
-/// the others' requests doubled, and with the others issuing every kind of request that the system
-/// has. `steady` are the clients that the goals protect, which stay as they are; if there are none,
-/// all clients grow.
+/// others' threads (or rates, or bursts) times four, two and one, and as it ends with the amounts
+/// of the others' requests doubled, and with the others issuing every kind of request that the
+/// system has. `steady` are the clients that the goals protect, which stay as they are; if there
+/// are none, all clients grow.
 pub fn workloads(
     tad: &Tad,
     scenario: &Scenario,

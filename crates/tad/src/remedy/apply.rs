@@ -39,7 +39,8 @@ const SCHEDULED: Queue = Queue {
     policy: Policy::Drf,
 };
 
-/// Applies a remedy. Control logic is only noted ([`Tad::controls`]) for the simulator to carry out.
+/// Applies a remedy. Control logic is only noted ([`Tad::controls`]) for the simulator to carry
+/// out.
 pub fn apply(tad: &mut Tad, remedy: &Remedy) -> Result<(), RemedyError> {
     match remedy {
         Remedy::AddSchedulingPoint { stage, threads } => {

@@ -33,8 +33,8 @@ const LINE_GAP: f64 = 13.0;
 const BOX_W_MIN: f64 = 84.0;
 const BOX_W_TEXT_MAX: f64 = 118.0;
 const BOX_H_MIN: f64 = 60.0;
-/// Right of the resources, for the number of a path. Kept free in every picture: a system should not
-/// change its layout when a path is highlighted.
+/// Right of the resources, for the number of a path. Kept free in every picture: a system should
+/// not change its layout when a path is highlighted.
 const BADGE_ROOM: f64 = 10.0;
 const NOTE_TEXT_W: f64 = 190.0;
 /// Said below the label of a line that leaves its node for another one of the kind.

@@ -45,8 +45,8 @@ pub(super) fn wrap(text: &str, size: f64, limit: f64, most: usize) -> Vec<String
     lines
 }
 
-/// The text, or as much of it as fits with an ellipsis. `always` puts the ellipsis there even if the
-/// text fits.
+/// The text, or as much of it as fits with an ellipsis. `always` puts the ellipsis there even if
+/// the text fits.
 pub(super) fn cut(text: &str, size: f64, limit: f64, always: bool) -> String {
     if !always && width(text, size) <= limit {
         return text.to_owned();

@@ -1,9 +1,9 @@
 //! Caches: what was wanted lately is there.
 //!
-//! Least recently used: a list in order of use and a map into it. A look-up that misses makes room and
-//! enters the key at once, as if it had been fetched; a miss on speculation does not, because whoever
-//! is put back comes again. The key of a request is a function of the request, so that the second
-//! look is for the same key.
+//! Least recently used: a list in order of use and a map into it. A look-up that misses makes room
+//! and enters the key at once, as if it had been fetched; a miss on speculation does not, because
+//! whoever is put back comes again. The key of a request is a function of the request, so that the
+//! second look is for the same key.
 
 use super::engine::Engine;
 use super::plan::{KeyPlan, Plan};
@@ -171,7 +171,8 @@ impl Engine<'_> {
     pub(super) fn hits(&mut self, part: u32, lookup: &LookupPlan, client: u32) -> bool {
         let entry = self.slab.parts[part as usize];
         let header = &self.slab.requests[entry.request as usize];
-        // All that names this request and no other: when it was issued, and by whom in that instant.
+        // All that names this request and no other: when it was issued, and by whom in that
+        // instant.
         let mut dice = Rng::new(header.issued_ns ^ (u64::from(entry.request) << 40) ^ self.seed);
         let key = match &lookup.wanted {
             KeyPlan::Uniform => dice.below(u64::from(lookup.keys)) as u32,
@@ -204,8 +205,9 @@ mod tests {
         assert_eq!((lru.hits, lru.misses), (4, 4));
     }
 
-    /// Che's approximation: a key of probability p is there with 1 - exp(-p t), where t is such that
-    /// these sum up to the room. For 100 of 1,000 keys by Zipf's law it is exact within a percent.
+    /// Che's approximation: a key of probability p is there with 1 - exp(-p t), where t is such
+    /// that these sum up to the room. For 100 of 1,000 keys by Zipf's law it is exact within a
+    /// percent.
     #[test]
     fn the_hit_ratio_is_that_of_ches_approximation() {
         let (keys, room) = (1_000u32, 100u32);

@@ -277,8 +277,8 @@ impl Controls {
         }
     }
 
-    /// How long a part of a client that is started will have its thread, as far as that is known; of a
-    /// stage whose threads are shared.
+    /// How long a part of a client that is started will have its thread, as far as that is known;
+    /// of a stage whose threads are shared.
     pub(super) fn thread_ns(&self, place: u32, client: usize) -> Option<u64> {
         Some(self.guard(place)?.thread_ns.as_ref()?[client])
     }

@@ -1,8 +1,8 @@
 //! A system and a scenario as plain tables, for another simulator to run the very same.
 //!
 //! Everything is resolved: amounts are numbers, and stages, resources and steps are named by their
-//! place in the lists. What only this simulator has — control logic beside the queues, disks with an
-//! arm, resources that preempt — is refused, and not left out silently.
+//! place in the lists. What only this simulator has — control logic beside the queues, disks with
+//! an arm, resources that preempt — is refused, and not left out silently.
 
 use super::plan::{KeyPlan, Plan, SimError, StepPlan};
 use crate::model::{Device, Discipline, Place, Policy, Tad};

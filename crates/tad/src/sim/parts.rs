@@ -153,9 +153,9 @@ impl<'a> Engine<'a> {
         self.begin(part, place);
     }
 
-    /// Threads that are shared are one more resource: all of them together are the whole of it. What
-    /// a part will need is charged when it starts, or else the stage would be full of parts of a
-    /// client before the first of them is done.
+    /// Threads that are shared are one more resource: all of them together are the whole of it.
+    /// What a part will need is charged when it starts, or else the stage would be full of parts of
+    /// a client before the first of them is done.
     pub(super) fn lend_thread(&mut self, part: u32, place: u32, client: usize) {
         self.slab.parts[part as usize].begun_ns = self.now_ns;
         self.charge_thread(place, client, self.controls.thread_ns(place, client));

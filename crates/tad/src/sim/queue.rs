@@ -37,8 +37,8 @@ pub(super) struct Queue {
     rank: [f64; CLIENTS],
     /// Stage instances that pull from it.
     pub(super) members: Vec<u32>,
-    /// Members that must serve in the order in which parts came, whoever they are of. Only queues of
-    /// several stages need it: that of a single one has an order as its policy.
+    /// Members that must serve in the order in which parts came, whoever they are of. Only queues
+    /// of several stages need it: that of a single one has an order as its policy.
     ordered: Vec<bool>,
     /// For each member and client: those not tried, those tried, those that were mistaken.
     lists: Vec<[[List; 3]; CLIENTS]>,
@@ -260,8 +260,8 @@ impl Queue {
     }
 
     /// Takes a part of a member that was not tried, of the client that was tried longest ago among
-    /// those that may be served (`permits`, as bits). What was idle is given away for nothing, so no
-    /// account says who is behind.
+    /// those that may be served (`permits`, as bits). What was idle is given away for nothing, so
+    /// no account says who is behind.
     pub(super) fn next_untried(
         &mut self,
         slab: &mut Slab,
@@ -294,9 +294,9 @@ impl Queue {
         }
     }
 
-    /// The client was given threads, in nanoseconds of all of them. Fair queueing by several resources
-    /// remembers how little of each was used: a client that begins to block after a minute of short
-    /// requests would have a minute's credit of threads.
+    /// The client was given threads, in nanoseconds of all of them. Fair queueing by several
+    /// resources remembers how little of each was used: a client that begins to block after a
+    /// minute of short requests would have a minute's credit of threads.
     pub(super) fn charge_threads(&mut self, client: usize, cost_ns: u64) {
         if self.policy != Policy::Stride {
             self.fair.charge_most(client, cost_ns);

@@ -35,9 +35,9 @@ impl Faults {
     pub(super) const EXAMPLE: &'static str =
         "error:op=write,sector=1000-2000,count=3,kind=eio,probability=0.1,seed=7";
 
-    /// From text: `kind=` eio (default), enospc, torn, flip; `op=` read, write, flush, discard, zero;
-    /// `sector=FIRST-LAST`; `skip=` the first so many; `count=` at most so many; `probability=`;
-    /// `seed=`.
+    /// From text: `kind=` eio (default), enospc, torn, flip; `op=` read, write, flush, discard,
+    /// zero; `sector=FIRST-LAST`; `skip=` the first so many; `count=` at most so many;
+    /// `probability=`; `seed=`.
     pub(super) fn parse(text: &str) -> Result<Faults, LayerError> {
         let mut settings = Settings::new(text, Self::EXAMPLE)?;
         let kinds = [

@@ -136,7 +136,8 @@ pub fn time(text: &str) -> Option<Nanos> {
     (0.0..=86_400e9).contains(&ns).then_some(Nanos(ns as u64))
 }
 
-/// A size in bytes: a whole number with `k`, `M`, `G` or `T` (powers of 1024), `KiB`, `MiB` and so on.
+/// A size in bytes: a whole number with `k`, `M`, `G` or `T` (powers of 1024), `KiB`, `MiB` and so
+/// on.
 pub fn bytes(text: &str) -> Option<u64> {
     let digits = text.trim_end_matches(char::is_alphabetic);
     let shift = match &text[digits.len()..] {

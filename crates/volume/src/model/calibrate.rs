@@ -1,9 +1,9 @@
 //! From a few measurements of a device to a model of it.
 //!
 //! # What is measured
-//! Random reads and writes of one size at depth 1 and at depth N, sequential bandwidth, a flush after
-//! a single write; for a disk, access times over some distances. Whoever measures a real device
-//! fills in [`Probes`]; [`Probes::of`] measures a model, which shows that the two agree.
+//! Random reads and writes of one size at depth 1 and at depth N, sequential bandwidth, a flush
+//! after a single write; for a disk, access times over some distances. Whoever measures a real
+//! device fills in [`Probes`]; [`Probes::of`] measures a model, which shows that the two agree.
 //!
 //! # What follows
 //! *Flash.* Sequential reading gives the link. Latency at depth 1 is the sum of controller, die,
@@ -11,15 +11,15 @@
 //! enough; what they could do beyond that is limited by the controller, whose time for each command
 //! is found by bisection on the model itself. Sequential writing gives the time of a program, and
 //! sustained random writing what cleaning adds to it. How long a die is busy with one program
-//! cannot be told from that: four dies that take 1 ms write as fast as eight that take 2 ms. A mixed
-//! load tells it, because reads wait for programs.
+//! cannot be told from that: four dies that take 1 ms write as fast as eight that take 2 ms. A
+//! mixed load tells it, because reads wait for programs.
 //! *Disks.* The seek curve is the least-squares fit of `a + b·√d + c·d` to the access times, less
 //! half a revolution. What the queue gains is `ln(T₁ / T_N) / ln N` of the times to position; what
 //! sorting gains for cached writes is their share of T₁.
 //!
-//! What cannot be seen from outside is assumed: pages of 16 KiB, channels of 1.2 GB/s, a power of two
-//! of dies, and four fifths of the time before a transfer on the die. Dies are assumed to turn from
-//! programs to reads in no time: what a mixed load loses is put down to the number of dies.
+//! What cannot be seen from outside is assumed: pages of 16 KiB, channels of 1.2 GB/s, a power of
+//! two of dies, and four fifths of the time before a transfer on the die. Dies are assumed to turn
+//! from programs to reads in no time: what a mixed load loses is put down to the number of dies.
 
 use super::{Device, Model, hdd, ssd};
 use crate::sim::{Job, Outcome, Pattern, run};

@@ -9,22 +9,22 @@
 //! * **Rotation.** Evenly from nothing to one revolution, drawn from the seed.
 //! * **Transfer.** From `outer_mb_per_s` at the first sector to `inner_mb_per_s` at the last. An
 //!   access that goes on where the last one ended costs its transfer only.
-//! * **Queue.** A disk picks the nearest of the n commands it has. A model that names the completion
-//!   when the command is given cannot reorder, so what reordering gains is a factor: the time to
-//!   position shrinks to n^-`queue_gain` of itself. Throughput at a depth is right; within a
-//!   queue, commands complete in the order in which they came.
+//! * **Queue.** A disk picks the nearest of the n commands it has. A model that names the
+//!   completion when the command is given cannot reorder, so what reordering gains is a factor: the
+//!   time to position shrinks to n^-`queue_gain` of itself. Throughput at a depth is right; within
+//!   a queue, commands complete in the order in which they came.
 //! * **Write cache.** A write is complete after `write_us` and its transfer over the link when
-//!   there is room. Cached writes go to the platter when the arm has nothing to read, sorted, hence at
-//!   `write_gain` of the time to position. When the cache is full, a write waits for the oldest.
+//!   there is room. Cached writes go to the platter when the arm has nothing to read, sorted, hence
+//!   at `write_gain` of the time to position. When the cache is full, a write waits for the oldest.
 //!   FLUSH waits for all; FUA goes past the cache.
 //!
 //! # Span
-//! Distances are fractions of `span_gib`, or of the volume if that is 0: a small volume then behaves
-//! as the whole disk would, and an experiment on 10 GiB has the seeks of a terabyte.
+//! Distances are fractions of `span_gib`, or of the volume if that is 0: a small volume then
+//! behaves as the whole disk would, and an experiment on 10 GiB has the seeks of a terabyte.
 //!
 //! # Worked example
-//! Settle 1 ms, √ 9 ms, linear 6.6 ms, 7,200 rpm: a random access positions in 1 + 9 · 8/15 + 6.6 / 3
-//! = 8 ms of seek (the means of √d and d for random places are 8/15 and 1/3) and 4.17 ms of
+//! Settle 1 ms, √ 9 ms, linear 6.6 ms, 7,200 rpm: a random access positions in 1 + 9 · 8/15 + 6.6 /
+//! 3 = 8 ms of seek (the means of √d and d for random places are 8/15 and 1/3) and 4.17 ms of
 //! rotation. With 32 commands and a gain of 0.366 that is 12.17 · 32^-0.366 = 3.42 ms.
 
 use super::parameters::{ns, parameters, transfer_ns};

@@ -1,58 +1,59 @@
 //! A flash drive: dies that read fast and write slowly, behind a cache that hides it for a while.
 //!
 //! # Problem
-//! A drive that reads 40,000 pages a second writes 4,000 (LRU-C, Table 1), yet acknowledges a single
-//! write sooner than a read. Both are true of every flash drive, and databases feel both.
+//! A drive that reads 40,000 pages a second writes 4,000 (LRU-C, Table 1), yet acknowledges a
+//! single write sooner than a read. Both are true of every flash drive, and databases feel both.
 //!
 //! # The model
 //! * **Dies.** `channels × ways` dies work side by side, each on one page at a time. Page p lies on
 //!   die p mod n. A read occupies its die for `read_us` and the transfer over its channel; two
 //!   reads of one die wait for each other, which is why 32 outstanding reads do not use 32 dies.
 //! * **Link, channels and controller** have a speed. They are reserved when a command comes and
-//!   therefore bound the throughput; two commands that would meet on them by chance do not delay each
-//!   other.
+//!   therefore bound the throughput; two commands that would meet on them by chance do not delay
+//!   each other.
 //! * **Write cache.** A write is complete `write_us` after its transfer if the cache has room. The
-//!   cache gives its pages to the dies in turn, whenever a die has nothing to read; a page leaves the
-//!   cache when its program begins. When the cache is full, a write waits until one does: then
+//!   cache gives its pages to the dies in turn, whenever a die has nothing to read; a page leaves
+//!   the cache when its program begins. When the cache is full, a write waits until one does: then
 //!   the drive is as fast as its dies program.
 //! * **Cleaning.** A die has `spare_pages` erased pages at most. A random write uses one; a die
 //!   without any first cleans for `clean_us`, which makes `clean_pages`. What was used is made up
-//!   in idle time. A write that goes on where an earlier one ended uses whole blocks, which are erased
-//!   without copying: it costs no spare pages. A discard makes spare pages of what it frees.
+//!   in idle time. A write that goes on where an earlier one ended uses whole blocks, which are
+//!   erased without copying: it costs no spare pages. A discard makes spare pages of what it frees.
 //!   Steady random writing thus takes `program_us + clean_us / clean_pages` of a die for each page.
 //! * **FLUSH** waits for every page in the cache, then for `flush_us`. **FUA** goes past the
 //!   cache. A drive with capacitors (`power_loss_protected`) does neither: its cache is durable.
 //!
 //! # Reads beside writes
 //! SSD-A does 43,464 requests a second when two of three are reads (LRU-C, Table 5). Its rates for
-//! reads alone and writes alone (Table 1), added up by their shares, would allow 1 / (0.66 / 190,622 +
-//! 0.34 / 33,866) = 74,063: a mix has 0.587 of what its parts promise. Two parameters show that:
+//! reads alone and writes alone (Table 1), added up by their shares, would allow 1 / (0.66 /
+//! 190,622 + 0.34 / 33,866) = 74,063: a mix has 0.587 of what its parts promise. Two parameters
+//! show that:
 //! * A program or a cleaning that has begun is not interrupted, and reads of the die wait for it.
-//!   With **many dies that program for long** the requests that a host keeps outstanding are soon all
-//!   such reads, while most dies idle. This limit rises with the depth.
-//! * A **turnaround**: a die that has programmed or cleaned stays busy for `turnaround_us` before it
-//!   reads. That is lost time: the limit is one of the drive, at whatever depth keeps its dies
-//!   busy. Suspended programs and erases, programs of several planes or pages that reads break apart, and whatever else
-//!   a die loses are in it together, fitted as a whole and not published one by one; it is
-//!   therefore longer than any of them. A die that has been idle as long has turned by itself. Reads alone and writes
-//!   alone never turn. Writes that come many at a time turn a die less often than as many that come
-//!   one by one between reads.
+//!   With **many dies that program for long** the requests that a host keeps outstanding are soon
+//!   all such reads, while most dies idle. This limit rises with the depth.
+//! * A **turnaround**: a die that has programmed or cleaned stays busy for `turnaround_us` before
+//!   it reads. That is lost time: the limit is one of the drive, at whatever depth keeps its dies
+//!   busy. Suspended programs and erases, programs of several planes or pages that reads break
+//!   apart, and whatever else a die loses are in it together, fitted as a whole and not published
+//!   one by one; it is therefore longer than any of them. A die that has been idle as long has
+//!   turned by itself. Reads alone and writes alone never turn. Writes that come many at a time
+//!   turn a die less often than as many that come one by one between reads.
 //!
-//! SSD-A's preset has the first, fitted to Table 5. For the others no mixed load is published: they have the
-//! turnaround with which the same mix at the same depth, 32, has the same 0.587 of what its parts
-//! promise.
+//! SSD-A's preset has the first, fitted to Table 5. For the others no mixed load is published: they
+//! have the turnaround with which the same mix at the same depth, 32, has the same 0.587 of what
+//! its parts promise.
 //!
 //! # Details
-//! A page of less than `page_bytes` is gathered with others before it is programmed. Reads of what is
-//! still in the cache are not faster.
+//! A page of less than `page_bytes` is gathered with others before it is programmed. Reads of what
+//! is still in the cache are not faster.
 //!
 //! # What it does not show
 //! SLC caches (the figures are those of sustained writes), wear, heat, and reads that disturb.
 //!
 //! # Worked example
-//! 8 dies, program 250 µs, cleaning 1,850 µs for a page: 8 dies / 2.1 ms = 3,810 random pages a second
-//! sustained, 8 dies / 250 µs = 32,000 in sequence. With a cache of 4 MiB, the first 256 pages of a
-//! burst are acknowledged at the speed of the link.
+//! 8 dies, program 250 µs, cleaning 1,850 µs for a page: 8 dies / 2.1 ms = 3,810 random pages a
+//! second sustained, 8 dies / 250 µs = 32,000 in sequence. With a cache of 4 MiB, the first 256
+//! pages of a burst are acknowledged at the speed of the link.
 
 use super::parameters::{ns, parameters, transfer_ns};
 use super::{Command, Model};
@@ -78,8 +79,8 @@ parameters! {
     read_us: f64, 0.0..=1e6, None;
     /// Time of a die to program a page.
     program_us: f64, 0.0..=1e6, None;
-    /// Time of a die between a program or a cleaning and the next read, if they follow each other at
-    /// once: what mixed loads cost beyond their parts. 0 if they cost nothing.
+    /// Time of a die between a program or a cleaning and the next read, if they follow each other
+    /// at once: what mixed loads cost beyond their parts. 0 if they cost nothing.
     turnaround_us: f64, 0.0..=1e6, Some(0.0);
     /// Time of a die for one step of cleaning: copies, and a share of an erase.
     clean_us: f64, 0.0..=1e8, None;

@@ -242,8 +242,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Looks for a moment whether the client asks again at once: one that waits for each answer does,
-    /// and waking this thread would take longer than the client. Others get the processor in
+    /// Looks for a moment whether the client asks again at once: one that waits for each answer
+    /// does, and waking this thread would take longer than the client. Others get the processor in
     /// between.
     fn look(&mut self) -> Option<Result<usize, Errno>> {
         if !self.glances.worth_it() {

@@ -2,8 +2,8 @@
 //! reads into [`Intake::space`] and says how much came.
 //!
 //! Headers and small payloads come through one buffer, so that one call fetches many pipelined
-//! requests, and a payload that is all there is handed out where it lies. What is still to come of a
-//! large one goes straight into a buffer of its own.
+//! requests, and a payload that is all there is handed out where it lies. What is still to come of
+//! a large one goes straight into a buffer of its own.
 
 use crate::buffer::Buffer;
 

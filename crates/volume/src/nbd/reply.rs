@@ -111,7 +111,8 @@ impl Reply {
                 break;
             }
             let flags = if extent.allocated { 0 } else { state::HOLE | state::ZERO };
-            // A compact reply that cannot name a whole extent ends there, and the client asks again.
+            // A compact reply that cannot name a whole extent ends there, and the client asks
+            // again.
             let most = if extended { u64::MAX } else { EXTENT_BYTES_MAX };
             let here = extent.len.min(left).min(most);
             if extended {

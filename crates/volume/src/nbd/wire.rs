@@ -1,5 +1,5 @@
-//! Numbers of the NBD protocol, as its specification names them (NetworkBlockDevice, `doc/proto.md`).
-//! All integers on the wire are big-endian.
+//! Numbers of the NBD protocol, as its specification names them (NetworkBlockDevice,
+//! `doc/proto.md`). All integers on the wire are big-endian.
 
 /// First eight bytes of a server: "NBDMAGIC".
 pub const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;

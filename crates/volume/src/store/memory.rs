@@ -1,9 +1,9 @@
 //! A volume in memory: as sparse as its contents, gone with its process.
 //!
 //! The bytes lie in chunks of 64 KiB, made at the first write. Chunks are spread over shards, each
-//! with a lock of its own, so that a copy of a sector is never seen half done. A volume's size costs
-//! nothing; what is stored costs its chunks, about 0.1 % for their table, and never more than the
-//! limit: what goes beyond gets ENOSPC.
+//! with a lock of its own, so that a copy of a sector is never seen half done. A volume's size
+//! costs nothing; what is stored costs its chunks, about 0.1 % for their table, and never more than
+//! the limit: what goes beyond gets ENOSPC.
 
 use super::{Extent, Store, push_extent};
 use std::collections::HashMap;

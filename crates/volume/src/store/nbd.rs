@@ -1,17 +1,17 @@
 //! A volume on an export of another NBD server.
 //!
 //! # Durability
-//! A write with `fua` and a flush are passed on as such; a server without FUA gets a flush after the
-//! write. `io` never says that something is durable that the server did not.
+//! A write with `fua` and a flush are passed on as such; a server without FUA gets a flush after
+//! the write. `io` never says that something is durable that the server did not.
 //!
 //! # When the server goes
 //! Requests in flight were not answered, so each may be carried out twice, and they are asked again
-//! on a new connection, for up to the store's patience; those that got no answer for as long as that
-//! fail with EIO. But whoever comes back may have lost what it
+//! on a new connection, for up to the store's patience; those that got no answer for as long as
+//! that fail with EIO. But whoever comes back may have lost what it
 //! answered and was not told to flush: then this store is like a drive that lost its cache. If any
-//! write was answered since the last flush, everything fails with EIO from then on, until the volume
-//! is started anew and the file system plays its journal back. After a flush nothing can be lost,
-//! and whoever uses the volume notices a pause only.
+//! write was answered since the last flush, everything fails with EIO from then on, until the
+//! volume is started anew and the file system plays its journal back. After a flush nothing can be
+//! lost, and whoever uses the volume notices a pause only.
 
 mod address;
 mod connection;
@@ -200,7 +200,8 @@ impl Nbd {
                 Err(Failure::Server(errno)) => return Err(io::Error::from_raw_os_error(errno)),
                 Err(Failure::Lost(error)) => {
                     self.reconnect(&connection, &error)?;
-                    // It had its time. Asked again, a server that hangs would be waited for forever.
+                    // It had its time. Asked again, a server that hangs would be waited for
+                    // forever.
                     if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
                         return Err(eio());
                     }

@@ -1,4 +1,5 @@
-//! Power cuts: what was flushed survives, and every sector is old, new, or torn if that was asked for.
+//! Power cuts: what was flushed survives, and every sector is old, new, or torn if that was asked
+//! for.
 
 use crate::pieces::{Jumpy, Random, Shuffler};
 use crate::random::Flight;

@@ -148,8 +148,8 @@ impl Client {
         assert_eq!(self.ask(cmd::WRITE, 0, offset, data.len() as u64, data).error, 0);
     }
 
-    /// The next answer. A simple reply does not tell how many bytes follow: `read` of them, if it is
-    /// the answer to a read that succeeded.
+    /// The next answer. A simple reply does not tell how many bytes follow: `read` of them, if it
+    /// is the answer to a read that succeeded.
     pub fn answer(&mut self, read: u64) -> Answer {
         self.try_answer(read).expect("an answer")
     }

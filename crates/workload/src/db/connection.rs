@@ -2,7 +2,8 @@
 
 use super::{Database, DbError, Dialect, ErrorKind, Row, Session, Value};
 
-/// A connection that counts the requests it makes: each statement is one, and begin and end of a transaction too.
+/// A connection that counts the requests it makes: each statement is one, and begin and end of a
+/// transaction too.
 pub struct Connection {
     database: Database,
     session: Box<dyn Session>,
@@ -20,16 +21,16 @@ impl Connection {
         self.requests
     }
 
-    /// Lets `work` have its way, once. After an error nothing is left of what it began, and the connection can be used
-    /// again: it was rolled back, or opened anew.
+    /// Lets `work` have its way, once. After an error nothing is left of what it began, and the
+    /// connection can be used again: it was rolled back, or opened anew.
     pub fn attempt<T>(
         &mut self,
         work: impl FnOnce(&mut dyn Session) -> Result<T, DbError>,
     ) -> Result<T, DbError> {
         let result = work(self);
         if let Err(error) = &result {
-            // After a lock timeout MariaDB has undone only the statement, so always roll back. If that fails, the
-            // connection is of no use.
+            // After a lock timeout MariaDB has undone only the statement, so always roll back. If
+            // that fails, the connection is of no use.
             if error.kind == ErrorKind::Connection || self.rollback().is_err() {
                 self.session = self.database.connect()?;
             }

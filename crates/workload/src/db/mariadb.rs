@@ -9,7 +9,8 @@ use super::{DbError, Dialect, ErrorKind, Protocol, Row, Session, Value};
 /// More statements than any workload has, so that none is ever prepared twice.
 const STATEMENTS: usize = 1_024;
 
-/// The largest statement sent, in bytes. Given, so that the driver does not ask the server at every connection.
+/// The largest statement sent, in bytes. Given, so that the driver does not ask the server at every
+/// connection.
 const PACKET_BYTES_MAX: usize = 16 << 20;
 
 /// Reads the address.
@@ -21,7 +22,8 @@ pub(super) fn options(url: &str) -> Result<Opts, DbError> {
     let options = Opts::from_url(&url).map_err(|error| {
         DbError::usage(format!("cannot read the address of the database: {error}"))
     })?;
-    // A driver that moves from TCP to the Unix socket by itself would measure something else than was asked for.
+    // A driver that moves from TCP to the Unix socket by itself would measure something else than
+    // was asked for.
     let builder = OptsBuilder::from_opts(options)
         .prefer_socket(false)
         .tcp_nodelay(true)

@@ -1,7 +1,7 @@
 //! The few things a workload asks of a database.
 //!
-//! Statements are written once, with `?` for each parameter, in the SQL that both databases share; what differs is
-//! asked of [`Dialect`].
+//! Statements are written once, with `?` for each parameter, in the SQL that both databases share;
+//! what differs is asked of [`Dialect`].
 
 mod connection;
 mod error;
@@ -23,8 +23,8 @@ pub trait Session: Send {
     /// Runs a statement, always as text; for definitions and bulk loading.
     fn run(&mut self, sql: &str) -> Result<(), DbError>;
 
-    /// Runs a statement that changes rows and says how many it changed. `sql` has one `?` per parameter, and is one of
-    /// few: a connection keeps what it has prepared.
+    /// Runs a statement that changes rows and says how many it changed. `sql` has one `?` per
+    /// parameter, and is one of few: a connection keeps what it has prepared.
     fn change(&mut self, sql: &str, parameters: &[Value]) -> Result<u64, DbError>;
 
     /// Runs a statement that returns rows. `sql` is as in [`Session::change`].
@@ -84,9 +84,9 @@ pub enum Protocol {
     /// Parameters are written into the statement: COM_QUERY, or PostgreSQL's simple query.
     #[default]
     Text,
-    /// Each connection prepares every statement once, at its first use: COM_STMT_EXECUTE, or PostgreSQL's extended
-    /// query. Many connections need a warm-up for it, and a MariaDB that allows as many statements
-    /// (`max_prepared_stmt_count`, 16,382 by default).
+    /// Each connection prepares every statement once, at its first use: COM_STMT_EXECUTE, or
+    /// PostgreSQL's extended query. Many connections need a warm-up for it, and a MariaDB that
+    /// allows as many statements (`max_prepared_stmt_count`, 16,382 by default).
     Prepared,
 }
 
@@ -94,7 +94,8 @@ pub enum Protocol {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Isolation {
-    /// Whatever the server is set to: REPEATABLE READ in MariaDB, READ COMMITTED in PostgreSQL unless changed.
+    /// Whatever the server is set to: REPEATABLE READ in MariaDB, READ COMMITTED in PostgreSQL
+    /// unless changed.
     #[default]
     ServerDefault,
     /// READ COMMITTED.
@@ -152,8 +153,9 @@ impl fmt::Debug for Database {
 impl FromStr for Database {
     type Err = DbError;
 
-    /// `mysql://user:password@host:port/database`, also `mariadb://…`, with `?socket=/path` for a Unix socket; or
-    /// `postgres://user:password@host:port/database`, with `?host=/directory` for a Unix socket.
+    /// `mysql://user:password@host:port/database`, also `mariadb://…`, with `?socket=/path` for a
+    /// Unix socket; or `postgres://user:password@host:port/database`, with `?host=/directory` for a
+    /// Unix socket.
     fn from_str(url: &str) -> Result<Self, DbError> {
         let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
         let target = match scheme {

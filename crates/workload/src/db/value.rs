@@ -36,8 +36,9 @@ impl From<String> for Value {
 }
 
 impl Value {
-    /// Appends the value as an SQL literal. Strings are quoted so that neither a quote nor, in MariaDB, a backslash
-    /// ends them; `backslash_escapes` says whether a backslash is special in the server's literals.
+    /// Appends the value as an SQL literal. Strings are quoted so that neither a quote nor, in
+    /// MariaDB, a backslash ends them; `backslash_escapes` says whether a backslash is special in
+    /// the server's literals.
     pub fn write_literal(&self, sql: &mut String, backslash_escapes: bool) {
         match self {
             Self::Null => sql.push_str("NULL"),

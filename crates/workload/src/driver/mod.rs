@@ -1,15 +1,16 @@
 //! Any number of users, in a closed or an open loop.
 //!
-//! **Closed**: each user sends its next request when the last one is answered. The offered load falls when the server
-//! slows down, as with a fixed set of connections that are always busy.
+//! **Closed**: each user sends its next request when the last one is answered. The offered load
+//! falls when the server slows down, as with a fixed set of connections that are always busy.
 //!
-//! **Open**: requests arrive at a fixed rate whether or not earlier ones are answered. A user that is late works off
-//! its backlog without pause, and each latency counts from the moment the request *was due*, so that a stall of the
-//! server shows in all the requests that it delayed (no coordinated omission). What was due in the window but not
-//! answered by its end is counted as overdue: latencies without it would look better than they were.
+//! **Open**: requests arrive at a fixed rate whether or not earlier ones are answered. A user that
+//! is late works off its backlog without pause, and each latency counts from the moment the request
+//! *was due*, so that a stall of the server shows in all the requests that it delayed (no
+//! coordinated omission). What was due in the window but not answered by its end is counted as
+//! overdue: latencies without it would look better than they were.
 //!
-//! Each user is a thread with a small stack: a thousand of them cost what the kernel's scheduler costs, and no runtime
-//! of ours stands between a user and its socket.
+//! Each user is a thread with a small stack: a thousand of them cost what the kernel's scheduler
+//! costs, and no runtime of ours stands between a user and its socket.
 
 mod recorder;
 mod report;
@@ -29,11 +30,12 @@ use user::{Gate, User};
 
 pub use report::{Answer, KindReport, LatencyReport, Report, UserReport};
 
-/// The stack of a user's thread. Address space, of which only what is touched is memory; drivers need some 50 KiB,
-/// unoptimised ones more.
+/// The stack of a user's thread. Address space, of which only what is touched is memory; drivers
+/// need some 50 KiB, unoptimised ones more.
 const STACK_BYTES: usize = 512 << 10;
 
-/// Users that share one set of histograms, so that a thousand users neither wait for each other nor need a thousand.
+/// Users that share one set of histograms, so that a thousand users neither wait for each other nor
+/// need a thousand.
 const SHARDS: usize = 16;
 
 /// How often the observer is told.
@@ -55,12 +57,12 @@ pub trait Client: Send {
     /// Makes the next request.
     fn next(&mut self) -> Request;
 
-    /// Tries to have the current request served, once. An error that is [retried](ErrorKind::is_retried) leaves the
-    /// client able to try again.
+    /// Tries to have the current request served, once. An error that is
+    /// [retried](ErrorKind::is_retried) leaves the client able to try again.
     fn attempt(&mut self) -> Result<(), DbError>;
 
-    /// Requests that the database was asked so far, if one of [`Client::next`] is several to it (the statements of a
-    /// transaction).
+    /// Requests that the database was asked so far, if one of [`Client::next`] is several to it
+    /// (the statements of a transaction).
     fn requests(&self) -> u64 {
         0
     }
@@ -82,12 +84,14 @@ pub enum Arrivals {
         /// Requests per second.
         rate_per_s: f64,
     },
-    /// At exponentially distributed distances (a Poisson process), `rate_per_s` per second over all users on average.
+    /// At exponentially distributed distances (a Poisson process), `rate_per_s` per second over all
+    /// users on average.
     Poisson {
         /// Requests per second.
         rate_per_s: f64,
     },
-    /// A Poisson process with one queue for all users. A request goes to the first user that is free.
+    /// A Poisson process with one queue for all users. A request goes to the first user that is
+    /// free.
     Queued {
         /// Requests per second.
         rate_per_s: f64,
@@ -187,9 +191,9 @@ pub(crate) struct Shared {
     shards: Vec<Mutex<Shard>>,
 }
 
-/// Runs a workload: connects every user with `connect` (called with its number, in its own thread), lets them all
-/// begin at the same moment, and reports what they were served. `kinds` names the kinds of requests. `observer` is told
-/// ten times a second how far it is.
+/// Runs a workload: connects every user with `connect` (called with its number, in its own thread),
+/// lets them all begin at the same moment, and reports what they were served. `kinds` names the
+/// kinds of requests. `observer` is told ten times a second how far it is.
 ///
 /// An error means that the run could not begin; errors under way are counted.
 pub fn run<C: Client>(

@@ -83,8 +83,8 @@ fn a_trace_has_every_answer_of_the_window() {
 
 #[test]
 fn an_open_loop_counts_what_a_stall_delays() {
-    // One user, due every 10 ms; the 10th request takes 300 ms. The about 30 requests that were due meanwhile waited
-    // too. A closed loop would have seen a single slow request.
+    // One user, due every 10 ms; the 10th request takes 300 ms. The about 30 requests that were due
+    // meanwhile waited too. A closed loop would have seen a single slow request.
     let stalled = |arrivals| {
         run(
             &options(1, arrivals, 1_000),
@@ -138,7 +138,8 @@ fn a_queue_has_the_rate_of_all_and_keeps_nobody_waiting_beside_a_free_user() {
     // 100,000 expected; the standard deviation is its root, 316.
     assert!((98_400..=101_600).contains(&due.len()), "{}", due.len());
     assert!(due.is_sorted());
-    // One of two users is slow from its first request on. With a schedule of each, half of all would wait for it.
+    // One of two users is slow from its first request on. With a schedule of each, half of all
+    // would wait for it.
     let options = options(2, Arrivals::Queued { rate_per_s: 100.0 }, 1_000);
     let connect = |number| Ok(fake(1, if number == 0 { 1 } else { 0 }, 2_000));
     let report = run(&options, &["a", "b"], &connect, &Stop::default(), &mut |_| {}).unwrap();

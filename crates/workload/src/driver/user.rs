@@ -149,7 +149,8 @@ impl<'a> User<'a> {
                 return;
             }
             if Instant::now() >= end {
-                // Late by so much that the window is over: this one and all that were due before the end.
+                // Late by so much that the window is over: this one and all that were due before
+                // the end.
                 let in_window = due.is_some_and(|due| due >= began + options.warm_up);
                 self.served.overdue += u64::from(in_window);
                 continue;
@@ -179,8 +180,8 @@ impl<'a> User<'a> {
         }
     }
 
-    /// Tries a request until it is served, refused for good, or the run is over. Says whether it was over by the end
-    /// of the window, well or badly.
+    /// Tries a request until it is served, refused for good, or the run is over. Says whether it
+    /// was over by the end of the window, well or badly.
     fn one_request(
         &mut self,
         client: &mut impl Client,

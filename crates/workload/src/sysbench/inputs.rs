@@ -1,5 +1,5 @@
-//! What one user asks for: drawn from its own stream of random numbers, apart from the statements that use it, so that a
-//! retry repeats the same request.
+//! What one user asks for: drawn from its own stream of random numbers, apart from the statements
+//! that use it, so that a retry repeats the same request.
 
 use super::oltp::{Oltp, Operation};
 use super::popularity::Popularity;
@@ -72,7 +72,8 @@ impl Inputs {
         Self { workload, popularity, tables, random: Random::stream(seed, number as u64) }
     }
 
-    /// The next request. All operations of one kind are on one table, as in sysbench, and each kind draws its own.
+    /// The next request. All operations of one kind are on one table, as in sysbench, and each kind
+    /// draws its own.
     pub fn draw(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
         for &(operation, count) in self.workload.operations() {

@@ -7,7 +7,8 @@ use crate::db::{Database, DbError};
 /// How to load.
 #[derive(Debug, Clone, Copy)]
 pub struct LoadOptions {
-    /// Connections that load at the same time; 0 is taken for 1. More than there are tables are of no use.
+    /// Connections that load at the same time; 0 is taken for 1. More than there are tables are of
+    /// no use.
     pub threads: usize,
     /// Removes tables of these names first. Without it they are an error.
     pub replace: bool,
@@ -20,8 +21,8 @@ impl Default for LoadOptions {
     }
 }
 
-/// Creates and fills the tables. `observer` is told from time to time how many rows are there and how many there will
-/// be, and may return false to give up.
+/// Creates and fills the tables. `observer` is told from time to time how many rows are there and
+/// how many there will be, and may return false to give up.
 pub fn load(
     database: &Database,
     tables: &Tables,

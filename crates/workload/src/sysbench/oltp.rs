@@ -67,7 +67,8 @@ impl Oltp {
         }
     }
 
-    /// What a request consists of, in its order: operations, and how many of each (sysbench's defaults).
+    /// What a request consists of, in its order: operations, and how many of each (sysbench's
+    /// defaults).
     pub const fn operations(self) -> &'static [(Operation, usize)] {
         use Operation::{
             DeleteInsert, DistinctRange, IndexUpdate, NonIndexUpdate, OrderRange, PointSelect,
@@ -98,7 +99,8 @@ impl Oltp {
         }
     }
 
-    /// Whether they are one transaction with a begin and an end. The others are one statement, which commits itself.
+    /// Whether they are one transaction with a begin and an end. The others are one statement,
+    /// which commits itself.
     pub const fn is_transaction(self) -> bool {
         matches!(self, Self::ReadOnly | Self::ReadWrite | Self::WriteOnly)
     }

@@ -25,8 +25,8 @@ static ZIPF: LazyLock<Zipf> = LazyLock::new(|| Zipf::new(ZIPF_EXPONENT));
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Popularity {
-    /// Three of four times one of the hundredth of the rows in the middle, else any of all, those in the middle more
-    /// often: the default of sysbench 1.0.
+    /// Three of four times one of the hundredth of the rows in the middle, else any of all, those
+    /// in the middle more often: the default of sysbench 1.0.
     #[default]
     Special,
     /// All alike.
@@ -49,9 +49,9 @@ impl Popularity {
 
 /// sysbench's special distribution.
 ///
-/// It decides with one uniform number between the few and all, and then uses the same number, which is above a quarter
-/// by then, for the place among the few: their first quarter is never drawn. So here, because it makes the rest of
-/// them that much more contended.
+/// It decides with one uniform number between the few and all, and then uses the same number, which
+/// is above a quarter by then, for the place among the few: their first quarter is never drawn. So
+/// here, because it makes the rest of them that much more contended.
 fn special(rows: i64, random: &mut Random) -> i64 {
     let span = (rows - 1).max(0) as f64;
     let choice = random.unit();
@@ -89,8 +89,9 @@ mod tests {
     fn three_of_four_fall_on_less_than_a_hundredth() {
         let draws = drawn(Popularity::Special);
         assert!(draws.iter().all(|id| (1..=ROWS).contains(id)));
-        // The middle hundredth is 49,501 to 50,500; its first quarter is left to the bell over all rows, which has
-        // 0.25 × 0.0479 of its mass in any middle hundredth (σ = √(1/144) of the range: 0.01 / (σ √(2π))).
+        // The middle hundredth is 49,501 to 50,500; its first quarter is left to the bell over all
+        // rows, which has 0.25 × 0.0479 of its mass in any middle hundredth (σ = √(1/144) of the
+        // range: 0.01 / (σ √(2π))).
         let few = share(&draws, |id| (49_750..=50_501).contains(&id));
         assert!((few - (0.75 + 0.25 * 0.0479 * 0.75)).abs() < NEAR, "{few}");
         let first_quarter = share(&draws, |id| (49_501..=49_749).contains(&id));

@@ -66,8 +66,8 @@ fn carry_out(
     let id = Value::Int(step.id);
     let select = match &step.action {
         Action::PointSelect => return read(session, &statements.point_select, &[id], step),
-        // A row that another transaction replaces at this moment is not there for PostgreSQL's READ COMMITTED, which
-        // sysbench takes as it comes.
+        // A row that another transaction replaces at this moment is not there for PostgreSQL's READ
+        // COMMITTED, which sysbench takes as it comes.
         Action::IndexUpdate => {
             return session.change(&statements.index_update, &[id]).map(drop);
         }

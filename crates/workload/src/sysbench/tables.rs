@@ -1,6 +1,7 @@
 //! The tables and their rows, as sysbench makes them.
 //!
-//! Every row is a function of the seed, its table and the rows before it in there, so tables can be filled in any order.
+//! Every row is a function of the seed, its table and the rows before it in there, so tables can be
+//! filled in any order.
 
 use std::fmt::Write;
 
@@ -35,7 +36,8 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// 1 to 64 tables, as many as have all their statements prepared at the same time, of 1 to 100,000,000 rows.
+    /// 1 to 64 tables, as many as have all their statements prepared at the same time, of 1 to
+    /// 100,000,000 rows.
     pub fn new(count: usize, rows: i64, seed: u64) -> Result<Self, DbError> {
         if !(1..=64).contains(&count) {
             return Err(DbError::usage(format!(
@@ -67,8 +69,8 @@ impl Tables {
 
     /// Appends row `id` as a tuple. Rows have to be made in the order of their ids.
     pub(super) fn row(&self, id: i64, random: &mut Random, sql: &mut String) {
-        // As in sysbench, `k` has the distribution that ids are asked for with by default, so that its index has as many
-        // equal values.
+        // As in sysbench, `k` has the distribution that ids are asked for with by default, so that
+        // its index has as many equal values.
         let k = Popularity::Special.draw(self.rows, random);
         let _ = write!(sql, "({id},{k},'{}','{}')", c(random), pad(random));
     }
@@ -118,7 +120,8 @@ pub(super) fn drop(session: &mut dyn Session, tables: &Tables) -> Result<(), DbE
         .try_for_each(|table| session.run(&format!("DROP TABLE IF EXISTS sbtest{table}")))
 }
 
-/// Makes the index on `k`, which is faster when the rows are there, and lets the server look at the data.
+/// Makes the index on `k`, which is faster when the rows are there, and lets the server look at the
+/// data.
 pub(super) fn finish(session: &mut dyn Session, tables: &Tables) -> Result<(), DbError> {
     for table in tables.numbers() {
         session.run(&format!("CREATE INDEX k_{table} ON sbtest{table} (k)"))?;
@@ -126,7 +129,8 @@ pub(super) fn finish(session: &mut dyn Session, tables: &Tables) -> Result<(), D
             Dialect::MariaDb => session.run(&format!("ANALYZE TABLE sbtest{table}"))?,
             Dialect::PostgreSql => {
                 session.run(&format!("ANALYZE sbtest{table}"))?;
-                // Whoever inserts without an id finds one that is free, as after sysbench's own loading.
+                // Whoever inserts without an id finds one that is free, as after sysbench's own
+                // loading.
                 session.run(&format!(
                     "SELECT setval(pg_get_serial_sequence('sbtest{table}', 'id'), {})",
                     tables.rows

@@ -33,8 +33,8 @@ pub struct User {
 }
 
 impl User {
-    /// In the order of [`Request::kind`]: there is one. A request is a transaction, or the one statement of a workload
-    /// that has no transactions.
+    /// In the order of [`Request::kind`]: there is one. A request is a transaction, or the one
+    /// statement of a workload that has no transactions.
     pub const KINDS: &'static [&'static str] = &["request"];
 
     /// Connects user number `number`, counted from 0.

@@ -1,4 +1,5 @@
-//! Consistency conditions 1 to 4 (clauses 3.3.2.1 to 3.3.2.4): what must be true of the data after any run.
+//! Consistency conditions 1 to 4 (clauses 3.3.2.1 to 3.3.2.4): what must be true of the data after
+//! any run.
 
 use crate::condition::{Condition, examine};
 use crate::db::{DbError, Session};
@@ -40,7 +41,8 @@ const CONDITIONS: [(u32, &str, &str); 4] = [
     ),
 ];
 
-/// Examines all four conditions. The database must be at rest: two tables are read one after the other.
+/// Examines all four conditions. The database must be at rest: two tables are read one after the
+/// other.
 pub fn check(session: &mut dyn Session) -> Result<Vec<Condition>, DbError> {
     CONDITIONS
         .iter()

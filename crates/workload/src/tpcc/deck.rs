@@ -1,7 +1,8 @@
 //! Which transaction is next: a deck of cards that can be changed under way (clause 5.2.4.2).
 //!
-//! Cards keep the mix exact over every deck, where dice would only approach it. A mix shared by all terminals lets an
-//! experiment shift the workload while it runs; a terminal deals itself a deck of the new mix at its next draw.
+//! Cards keep the mix exact over every deck, where dice would only approach it. A mix shared by all
+//! terminals lets an experiment shift the workload while it runs; a terminal deals itself a deck of
+//! the new mix at its next draw.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,7 +43,8 @@ impl Transaction {
 pub struct Mix([u16; 5]);
 
 impl Mix {
-    /// 45 % New-Order, 43 % Payment, 4 % of each other: the most New-Orders that clause 5.2.3 allows.
+    /// 45 % New-Order, 43 % Payment, 4 % of each other: the most New-Orders that clause 5.2.3
+    /// allows.
     pub const STANDARD: Self = Self([45, 43, 4, 4, 4]);
 
     /// The deck that clause 5.2.4.2 suggests and tpcc-mysql uses: 10, 10, 1, 1, 1.

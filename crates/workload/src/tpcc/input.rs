@@ -1,7 +1,8 @@
-//! What a terminal asks for: the inputs of clauses 2.4.1 to 2.8.1, a function of the seed and the terminal's number.
+//! What a terminal asks for: the inputs of clauses 2.4.1 to 2.8.1, a function of the seed and the
+//! terminal's number.
 //!
-//! Inputs are made apart from the transactions that use them, so that a retry repeats the same request and a test can
-//! compare two runs without a database.
+//! Inputs are made apart from the transactions that use them, so that a retry repeats the same
+//! request and a test can compare two runs without a database.
 
 use std::time::Duration;
 
@@ -22,7 +23,8 @@ const STREAM_PAUSES: u64 = 1 << 51;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Home {
-    /// Always the same (clause 2.4.1.1): terminals are dealt to warehouses in turn, then to their districts.
+    /// Always the same (clause 2.4.1.1): terminals are dealt to warehouses in turn, then to their
+    /// districts.
     #[default]
     Fixed,
     /// A random one for each transaction, as tpcc-mysql does it.
@@ -60,7 +62,8 @@ pub enum Input {
         district: i64,
         /// The customer's number.
         customer: i64,
-        /// 5 to 15 lines. In 1 % of orders the last line's item does not exist, and the transaction rolls back.
+        /// 5 to 15 lines. In 1 % of orders the last line's item does not exist, and the transaction
+        /// rolls back.
         lines: Vec<OrderLine>,
         /// Whether it is one of those.
         rolls_back: bool,
@@ -187,8 +190,9 @@ impl Inputs {
         }
     }
 
-    /// How long the terminal's user keys in and afterwards thinks (clauses 5.2.5.2 and 5.2.5.4), at real pace: fixed
-    /// seconds, and exponentially distributed seconds cut off at ten times their mean.
+    /// How long the terminal's user keys in and afterwards thinks (clauses 5.2.5.2 and 5.2.5.4), at
+    /// real pace: fixed seconds, and exponentially distributed seconds cut off at ten times their
+    /// mean.
     pub fn pauses(&mut self, transaction: Transaction) -> (Duration, Duration) {
         let (keying_s, mean_s) = match transaction {
             Transaction::NewOrder => (18.0, 12.0),
@@ -230,7 +234,8 @@ impl Inputs {
                 OrderLine { supply_warehouse, item, quantity: self.random.within(1, 10) }
             })
             .collect();
-        // Locks on stock are taken in the order of its key, as in tpcc-mysql: otherwise deadlocks would be the rule.
+        // Locks on stock are taken in the order of its key, as in tpcc-mysql: otherwise deadlocks
+        // would be the rule.
         lines.sort_unstable();
         if rolls_back && let Some(last) = lines.last_mut() {
             last.item = self.population.items() + 1;

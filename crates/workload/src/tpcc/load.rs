@@ -16,7 +16,8 @@ pub struct LoadOptions {
     pub threads: usize,
     /// Removes the tables of an earlier population first. Without it they are an error.
     pub replace: bool,
-    /// Declares the foreign keys, as tpcc-mysql does: each insert then also locks the rows it refers to.
+    /// Declares the foreign keys, as tpcc-mysql does: each insert then also locks the rows it
+    /// refers to.
     pub foreign_keys: bool,
 }
 
@@ -27,8 +28,9 @@ impl Default for LoadOptions {
     }
 }
 
-/// Creates and fills the tables. `observer` is told from time to time how many rows are there and how many there will
-/// be, about (the number of order lines is random), and may return false to give up.
+/// Creates and fills the tables. `observer` is told from time to time how many rows are there and
+/// how many there will be, about (the number of order lines is random), and may return false to
+/// give up.
 pub fn load(
     database: &Database,
     population: &Population,

@@ -5,7 +5,8 @@ use crate::random::Random;
 const SYLLABLES: [&str; 10] =
     ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 
-/// The last name of a number in 0..=999: its three digits as syllables (clause 4.3.2.3). 371 is PRICALLYOUGHT.
+/// The last name of a number in 0..=999: its three digits as syllables (clause 4.3.2.3). 371 is
+/// PRICALLYOUGHT.
 pub fn last_name(number: i64) -> String {
     let digit = |place: i64| SYLLABLES[(number.unsigned_abs() / place as u64 % 10) as usize];
     [digit(100), digit(10), digit(1)].concat()
@@ -13,7 +14,8 @@ pub fn last_name(number: i64) -> String {
 
 /// `NURand(A, x, y) = (((random(0..A) | random(x..y)) + C) % (y − x + 1)) + x` (clause 2.1.6).
 ///
-/// OR sets bits, so numbers with many ones below A come often: a hot set whose size A chooses and whose place C moves.
+/// OR sets bits, so numbers with many ones below A come often: a hot set whose size A chooses and
+/// whose place C moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NuRand {
     /// The spread, one less than a power of two.
@@ -34,8 +36,9 @@ impl NuRand {
     }
 }
 
-/// C-Run for last names: different enough from the C-Load of the population that a run does not profit from what
-/// loading left in memory. `|C-Run − C-Load|` is in 65..=119 and neither 96 nor 112 (clause 2.1.6.1).
+/// C-Run for last names: different enough from the C-Load of the population that a run does not
+/// profit from what loading left in memory. `|C-Run − C-Load|` is in 65..=119 and neither 96 nor
+/// 112 (clause 2.1.6.1).
 pub fn run_constant(load_constant: i64, random: &mut Random) -> i64 {
     let allowed: Vec<i64> = (0..=255)
         .filter(|c: &i64| {
@@ -57,7 +60,8 @@ mod tests {
         assert_eq!(last_name(371), "PRICALLYOUGHT");
         assert_eq!(last_name(40), "BARPRESBAR");
         assert_eq!(last_name(0), "BARBARBAR");
-        // The longest fits into c_last VARCHAR(16): CALLY and OUGHT have five letters, three of them 15.
+        // The longest fits into c_last VARCHAR(16): CALLY and OUGHT have five letters, three of
+        // them 15.
         assert_eq!((0..1000).map(|n| last_name(n).len()).max(), Some(15));
     }
 
@@ -69,12 +73,12 @@ mod tests {
         for _ in 0..1_000_000 {
             seen[nurand.draw(&mut random) as usize] += 1;
         }
-        // A bit of the low byte is one with probability 3/4 instead of 1/2. 255 needs eight ones, and a random(0..999)
-        // in 0..=255: (3/4)^8 x 256/1000 = 0.0256.
+        // A bit of the low byte is one with probability 3/4 instead of 1/2. 255 needs eight ones,
+        // and a random(0..999) in 0..=255: (3/4)^8 x 256/1000 = 0.0256.
         let expected = 1_000_000.0 * 0.75f64.powi(8) * 256.0 / 1000.0;
         assert!((f64::from(seen[255]) - expected).abs() < 0.05 * expected, "{}", seen[255]);
-        // 64 needs a single one and seven zeros: 3/4 x (1/4)^7 x 256/1000 x 1,000,000 = 12. (Up to 23, what OR lifts
-        // to 1000..=1023 comes on top.)
+        // 64 needs a single one and seven zeros: 3/4 x (1/4)^7 x 256/1000 x 1,000,000 = 12. (Up to
+        // 23, what OR lifts to 1000..=1023 comes on top.)
         assert!(seen[64] < 40, "{}", seen[64]);
         assert_eq!(seen.iter().sum::<u32>(), 1_000_000);
     }

@@ -17,7 +17,8 @@ pub(crate) const NOTE: &str = "tpcc_population";
 pub struct Population {
     /// W, the number of warehouses.
     pub warehouses: i64,
-    /// Divides customers, orders and items. 1 is TPC-C; anything else is for tests and is not TPC-C.
+    /// Divides customers, orders and items. 1 is TPC-C; anything else is for tests and is not
+    /// TPC-C.
     pub scale: i64,
     /// The seed of all random values.
     pub seed: u64,
@@ -80,7 +81,8 @@ impl Population {
         Random::stream(self.seed, u64::MAX).within(0, 255)
     }
 
-    /// The spread A of the specification, made smaller in proportion: it stays one less than a power of two.
+    /// The spread A of the specification, made smaller in proportion: it stays one less than a
+    /// power of two.
     fn spread(&self, a: i64) -> i64 {
         let wanted = ((a + 1) / self.scale).max(2) as u64;
         (wanted.next_power_of_two() - 1) as i64
@@ -138,7 +140,8 @@ mod tests {
         let full = Population::new(1, 1, 0).unwrap();
         assert_eq!((full.customers(), full.items()), (3_000, 100_000));
         assert_eq!((full.delivered(), full.names()), (2_100, 1_000));
-        // 100,000 items, 1 + 100,000 stocks, and per district 1 + 3,000 × (customer, history, order, 10 lines) + 900.
+        // 100,000 items, 1 + 100,000 stocks, and per district 1 + 3,000 × (customer, history,
+        // order, 10 lines) + 900.
         assert_eq!(full.rows(), 100_000 + 1 + 100_000 + 10 * (1 + 39_000 + 900));
         assert_eq!(full.spread(1023), 1023);
         assert_eq!(full.spread(8191), 8191);

@@ -1,7 +1,7 @@
 //! The rows of the initial population (clause 4.3.3.1), as tuples of SQL.
 //!
-//! Every row is a function of the seed and its place, so loading in parallel gives the same data as loading in order.
-//! All strings are letters and digits, so they need no escaping.
+//! Every row is a function of the seed and its place, so loading in parallel gives the same data as
+//! loading in order. All strings are letters and digits, so they need no escaping.
 
 use std::fmt::Write;
 

@@ -1,13 +1,14 @@
 //! The nine tables (clause 1.3), named as tpcc-mysql names them.
 //!
-//! The primary keys of clause 1.3 are there from the start; the two further indexes, which the choice of customers by
-//! last name and of a customer's last order need, are made when the rows are there, which is faster.
+//! The primary keys of clause 1.3 are there from the start; the two further indexes, which the
+//! choice of customers by last name and of a customer's last order need, are made when the rows are
+//! there, which is faster.
 
 use super::population::NOTE;
 use crate::db::{DbError, Dialect, Session};
 
-/// Tables with their columns and constraints, in an order in which foreign keys can be satisfied. `TS` stands for the
-/// dialect's date with time.
+/// Tables with their columns and constraints, in an order in which foreign keys can be satisfied.
+/// `TS` stands for the dialect's date with time.
 const TABLES: [(&str, &str); 9] = [
     (
         "item",
@@ -94,7 +95,8 @@ pub(super) fn create(session: &mut dyn Session) -> Result<(), DbError> {
     let dialect = session.dialect();
     for (table, columns) in TABLES {
         let columns = columns.replace(" TS", &format!(" {}", dialect.timestamp()));
-        // A byte is a character: all text is ASCII, and a wider character set only makes rows longer.
+        // A byte is a character: all text is ASCII, and a wider character set only makes rows
+        // longer.
         let charset = if dialect == Dialect::MariaDb { " DEFAULT CHARSET=latin1" } else { "" };
         session
             .run(&format!("CREATE TABLE {table} ({columns}){}{charset}", dialect.table_suffix()))?;
@@ -114,7 +116,8 @@ pub(super) fn drop(session: &mut dyn Session) -> Result<(), DbError> {
     Ok(())
 }
 
-/// Makes the further indexes, and foreign keys if they are wanted, and lets the server look at the data.
+/// Makes the further indexes, and foreign keys if they are wanted, and lets the server look at the
+/// data.
 pub(super) fn finish(session: &mut dyn Session, foreign_keys: bool) -> Result<(), DbError> {
     for index in INDEXES {
         session.run(index)?;

@@ -11,8 +11,8 @@ use super::transactions::{self, Ending};
 use crate::db::{Connection, Database, DbError};
 use crate::driver::{Client, Request};
 
-/// Keying and think time, as a multiple of the specification's (clause 5.2.5): 1 is a user of flesh and blood, 0 never
-/// pauses.
+/// Keying and think time, as a multiple of the specification's (clause 5.2.5): 1 is a user of flesh
+/// and blood, 0 never pauses.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Pace(f64);
 

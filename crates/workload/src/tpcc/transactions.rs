@@ -1,8 +1,9 @@
 //! The five transactions (clauses 2.4.2 to 2.8.2), statement by statement as tpcc-mysql sends them.
 //!
-//! What is going to be changed is always read `FOR UPDATE`. At MariaDB's REPEATABLE READ a plain read sees the snapshot
-//! of the transaction's first one, a locking read the latest: a Delivery could lock an order younger than its snapshot
-//! and then not find it, and a Payment could write back a customer's data without the payment before.
+//! What is going to be changed is always read `FOR UPDATE`. At MariaDB's REPEATABLE READ a plain
+//! read sees the snapshot of the transaction's first one, a locking read the latest: a Delivery
+//! could lock an order younger than its snapshot and then not find it, and a Payment could write
+//! back a customer's data without the payment before.
 
 use super::input::{Input, OrderLine, Selector};
 use super::population::DISTRICTS;
@@ -147,8 +148,8 @@ fn take_from_stock(
     stock.text(1 + d.clamp(1, DISTRICTS) as usize)
 }
 
-/// The number of the customer asked for: of those with a last name, in the order of their first names, the one at
-/// position n/2 rounded up (clause 2.5.2.2).
+/// The number of the customer asked for: of those with a last name, in the order of their first
+/// names, the one at position n/2 rounded up (clause 2.5.2.2).
 fn find_customer(
     session: &mut dyn Session,
     [w, d]: [i64; 2],
@@ -176,7 +177,8 @@ fn payment(
     amount_cents: i64,
 ) -> Result<Ending, DbError> {
     let amount = Value::Cents(amount_cents);
-    // The casts keep a prepared amount a decimal in MariaDB, where a string would be added as a floating-point number.
+    // The casts keep a prepared amount a decimal in MariaDB, where a string would be added as a
+    // floating-point number.
     session.change(
         "UPDATE warehouse SET w_ytd = w_ytd + CAST(? AS DECIMAL(12,2)) WHERE w_id = ?",
         &[amount.clone(), w.into()],
@@ -276,8 +278,8 @@ fn delivery(session: &mut dyn Session, w: i64, carrier: i64) -> Result<Ending, D
     let mut skipped = 0;
     for d in 1..=DISTRICTS {
         let mut oldest = oldest_order(session, w, d)?;
-        // At READ COMMITTED, PostgreSQL waits for another Delivery's lock and then finds that very row gone, and says
-        // that there is none. Asked again, it looks at the next.
+        // At READ COMMITTED, PostgreSQL waits for another Delivery's lock and then finds that very
+        // row gone, and says that there is none. Asked again, it looks at the next.
         if oldest.is_none() && session.dialect() == Dialect::PostgreSql {
             oldest = oldest_order(session, w, d)?;
         }

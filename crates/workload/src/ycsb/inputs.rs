@@ -9,9 +9,10 @@ use crate::random::{Random, scramble};
 /// Most records of a scan (YCSB's `maxscanlength`).
 pub const SCAN_MAX: usize = 100;
 
-/// Ranks of the popular records, as in YCSB: many more than there are records, so that the law stays the same when
-/// records are added. Each rank stands for the record that its scrambled number falls on, so that a record has the
-/// popularity of a rank and an even share of that of the very many unpopular ones.
+/// Ranks of the popular records, as in YCSB: many more than there are records, so that the law
+/// stays the same when records are added. Each rank stands for the record that its scrambled number
+/// falls on, so that a record has the popularity of a rank and an even share of that of the very
+/// many unpopular ones.
 const RANKS: u64 = 10_000_000_000;
 
 /// One request.
@@ -117,8 +118,9 @@ impl Inputs {
         }
     }
 
-    /// The record that a popular rank stands for. Where records are added there is room for as many again as there were,
-    /// so that nothing changes its place when they come; what is not there yet is drawn again.
+    /// The record that a popular rank stands for. Where records are added there is room for as many
+    /// again as there were, so that nothing changes its place when they come; what is not there yet
+    /// is drawn again.
     fn popular(&mut self, there: u64) -> u64 {
         let loaded = self.records.in_the_beginning();
         let adds = self.core.mix()[Operation::Insert as usize] > 0;

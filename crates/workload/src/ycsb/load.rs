@@ -14,8 +14,9 @@ const BATCH: u64 = 100;
 /// How often the observer is told.
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
-/// Adds records 0 to `records` − 1, the same ones for the same seed however many connections add them. `observer` is
-/// told from time to time how many are there, and may return false to give up, which is no error.
+/// Adds records 0 to `records` − 1, the same ones for the same seed however many connections add
+/// them. `observer` is told from time to time how many are there, and may return false to give up,
+/// which is no error.
 pub fn load(
     address: &Address,
     records: u64,

@@ -90,7 +90,8 @@ impl Store for Memcached {
         Ok(self.get(key)?.map(|(record, _)| record))
     }
 
-    /// There is no command for a part of a value: it is read, and written if nobody has written it in between.
+    /// There is no command for a part of a value: it is read, and written if nobody has written it
+    /// in between.
     fn update(&mut self, key: Key, change: &Change) -> Result<(), DbError> {
         let missing = || DbError::data(format!("there was no record {}", key.text()));
         loop {

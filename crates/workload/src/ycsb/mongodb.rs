@@ -1,8 +1,8 @@
 //! MongoDB's wire protocol: a document for each record, whose `_id` is the key.
 //!
-//! The official driver keeps connections of its own beside those that carry requests, to watch the server, and a pool
-//! that hands connections from user to user. Here a user is one connection, so this speaks `OP_MSG` itself; documents
-//! are the library's.
+//! The official driver keeps connections of its own beside those that carry requests, to watch the
+//! server, and a pool that hands connections from user to user. Here a user is one connection, so
+//! this speaks `OP_MSG` itself; documents are the library's.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;

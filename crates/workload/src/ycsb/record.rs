@@ -20,8 +20,8 @@ const STREAM_RECORDS: u64 = 1 << 62;
 
 /// A record's key.
 ///
-/// Record numbers follow each other, keys do not: like YCSB ("hashed" insert order) this scrambles the number, so that
-/// young records are not neighbours. Two numbers never have the same key.
+/// Record numbers follow each other, keys do not: like YCSB ("hashed" insert order) this scrambles
+/// the number, so that young records are not neighbours. Two numbers never have the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(u64);
 
@@ -36,8 +36,8 @@ impl Key {
         format!("user{:020}", self.0)
     }
 
-    /// A number in the same order for stores that sort by numbers: 53 bits, which a floating-point number holds.
-    /// Neighbours may have the same.
+    /// A number in the same order for stores that sort by numbers: 53 bits, which a floating-point
+    /// number holds. Neighbours may have the same.
     pub fn score(self) -> u64 {
         self.0 >> 11
     }
@@ -76,7 +76,8 @@ impl Record {
     }
 }
 
-/// The contents of a field: printable characters without structure, so that nothing compresses them by much.
+/// The contents of a field: printable characters without structure, so that nothing compresses them
+/// by much.
 pub fn value(random: &mut Random) -> Vec<u8> {
     const CHARACTERS: &[u8; 64] =
         b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-";

@@ -1,7 +1,8 @@
 //! Which records there are, as all users of a run know it together.
 //!
-//! A number is *claimed* by who inserts it and *acknowledged* when the store has it. What may be asked for ends before
-//! the first number that is claimed and not acknowledged, so that nobody asks for what may not be there yet.
+//! A number is *claimed* by who inserts it and *acknowledged* when the store has it. What may be
+//! asked for ends before the first number that is claimed and not acknowledged, so that nobody asks
+//! for what may not be there yet.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -40,7 +41,8 @@ impl Records {
 
     /// Records 0 to this one − 1 are there.
     pub fn there(&self) -> u64 {
-        // What is asked for travels through the store, which orders it; nothing else hangs on this number.
+        // What is asked for travels through the store, which orders it; nothing else hangs on this
+        // number.
         self.0.there.load(Ordering::Relaxed)
     }
 

@@ -1,4 +1,5 @@
-//! Redis: a hash for each record, and a sorted set of all keys for scans, as YCSB's own binding has it.
+//! Redis: a hash for each record, and a sorted set of all keys for scans, as YCSB's own binding has
+//! it.
 
 use std::time::Duration;
 

@@ -12,7 +12,8 @@ use crate::db::DbError;
 
 /// One connection.
 pub trait Store: Send {
-    /// Adds records. What is there already is no error: an insert whose answer was lost is tried again.
+    /// Adds records. What is there already is no error: an insert whose answer was lost is tried
+    /// again.
     fn insert(&mut self, records: &[(Key, &Record)]) -> Result<(), DbError>;
 
     /// Reads all fields of a record; `None` if it is not there.
@@ -54,7 +55,8 @@ impl fmt::Debug for Address {
 impl FromStr for Address {
     type Err = DbError;
 
-    /// `redis://[account:password@]host:port`, `mongodb://host:port/database[?appName=NAME]`, or `memcached://host:port`.
+    /// `redis://[account:password@]host:port`, `mongodb://host:port/database[?appName=NAME]`, or
+    /// `memcached://host:port`.
     fn from_str(url: &str) -> Result<Self, DbError> {
         let (scheme, host) = url.split_once("://").unwrap_or(("", url));
         Ok(Self(match scheme {

@@ -1,10 +1,11 @@
 //! Zipf's law, drawn from exactly.
 //!
-//! Rank k of n is drawn with probability k^−s / ζ(n, s), ζ(n, s) = Σ i^−s. YCSB approximates this (Gray and others
-//! 1994) after adding up ζ(n, s), which takes as long as n is large and has to be kept up to date where n grows.
-//! Rejection-inversion (Hörmann and Derflinger 1996) needs no sum and is exact for every n: a point under the curve
-//! x^−s over [½, n + ½] is found by inverting the curve's integral, and is kept if it lies in the bar of the whole
-//! number next to it. For s = 0.99 some 98 of 100 points are kept.
+//! Rank k of n is drawn with probability k^−s / ζ(n, s), ζ(n, s) = Σ i^−s. YCSB approximates this
+//! (Gray and others 1994) after adding up ζ(n, s), which takes as long as n is large and has to be
+//! kept up to date where n grows. Rejection-inversion (Hörmann and Derflinger 1996) needs no sum
+//! and is exact for every n: a point under the curve x^−s over [½, n + ½] is found by inverting the
+//! curve's integral, and is kept if it lies in the bar of the whole number next to it. For s = 0.99
+//! some 98 of 100 points are kept.
 
 use crate::random::Random;
 
@@ -12,7 +13,8 @@ use crate::random::Random;
 #[derive(Debug, Clone, Copy)]
 pub struct Zipf {
     exponent: f64,
-    /// H(3/2) − 1: the lower end of the integral's values. The bar of rank 1 is as wide as its probability.
+    /// H(3/2) − 1: the lower end of the integral's values. The bar of rank 1 is as wide as its
+    /// probability.
     low: f64,
     /// Points nearer to their rank than this are kept without a further look.
     near: f64,
@@ -86,7 +88,8 @@ mod tests {
         counts
     }
 
-    /// Σ (observed − expected)² / expected, over bins that expect at least 20 (later ranks together).
+    /// Σ (observed − expected)² / expected, over bins that expect at least 20 (later ranks
+    /// together).
     fn chi_square(counts: &[u64], exponent: f64) -> (f64, f64) {
         let weights: Vec<f64> = (1..=counts.len()).map(|k| (k as f64).powf(-exponent)).collect();
         let zeta: f64 = weights.iter().sum();
@@ -126,7 +129,8 @@ mod tests {
         assert_eq!(law.draw(0, &mut random), 1);
         let many = 10_000_000_000;
         let firsts = (0..DRAWS).filter(|_| law.draw(many, &mut random) == 1).count() as f64;
-        // ζ(10^10, 0.99) = 26.469 (the constant in YCSB's sources): 75,560 of 2,000,000; standard deviation 270.
+        // ζ(10^10, 0.99) = 26.469 (the constant in YCSB's sources): 75,560 of 2,000,000; standard
+        // deviation 270.
         assert!((firsts - DRAWS as f64 / 26.469).abs() < 1_350.0, "{firsts}");
     }
 }

@@ -1,4 +1,5 @@
-//! What the gate would do on machines with more cores than this one: a simulation, and nothing but that.
+//! What the gate would do on machines with more cores than this one: a simulation, and nothing but
+//! that.
 
 mod model;
 mod simulate;

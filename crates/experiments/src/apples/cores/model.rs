@@ -1,22 +1,24 @@
-//! A database as a function of P and of the number of cores: how many transactions a second it answers.
+//! A database as a function of P and of the number of cores: how many transactions a second it
+//! answers.
 //!
 //! # Model
 //! A closed network with P transactions inside, solved by mean value analysis. A transaction
 //!
-//! * needs a processor for D; c cores are one fast processor and a delay of D (c−1)/c (Seidmann's approximation),
+//! * needs a processor for D; c cores are one fast processor and a delay of D (c−1)/c (Seidmann's
+//!   approximation),
 //! * waits for disk and client for Z, and for others' row locks for ρ (P−1) (D + Z),
 //! * passes one latch that everybody needs (log, lock table, free list) for S.
 //!
 //! What makes throughput fall beyond the matching point, as AppleS finds (section 2.1):
 //!
-//! * *Cache conflicts and switches.* Threads beyond the cores take each other's cache lines: D grows by the factor
-//!   1 + e (s/127)^1.3, with s of them for each core. The exponent and e are fitted to one machine, see
-//!   [`Database::typical`].
-//! * *Latch contention.* Each of the waiters that run on other cores makes handing the latch over slower by a part h
-//!   of S, because its line moves between the cores.
+//! * *Cache conflicts and switches.* Threads beyond the cores take each other's cache lines: D
+//!   grows by the factor 1 + e (s/127)^1.3, with s of them for each core. The exponent and e are
+//!   fitted to one machine, see [`Database::typical`].
+//! * *Latch contention.* Each of the waiters that run on other cores makes handing the latch over
+//!   slower by a part h of S, because its line moves between the cores.
 //!
-//! What the model leaves out: memory and socket boundaries (NUMA), a buffer pool that is too small, clients that are
-//! the limit themselves, and the cost of the gate.
+//! What the model leaves out: memory and socket boundaries (NUMA), a buffer pool that is too small,
+//! clients that are the limit themselves, and the cost of the gate.
 
 use headworks_policy::random::Random;
 
@@ -45,8 +47,8 @@ const SURPLUS_UNIT: f64 = 127.0;
 const FIXED_POINT: usize = 12;
 
 impl Database {
-    /// The middle of what [`Database::drawn`] draws. On two cores its throughput is near the one that `apples-matching`
-    /// measured on MariaDB with TPC-C; see [`MEASURED`].
+    /// The middle of what [`Database::drawn`] draws. On two cores its throughput is near the one
+    /// that `apples-matching` measured on MariaDB with TPC-C; see [`MEASURED`].
     pub(super) const fn typical(cores: f64) -> Database {
         Database {
             cores,
@@ -59,9 +61,9 @@ impl Database {
         }
     }
 
-    /// One of many databases: each quantity of the typical one times up to a factor, evenly over the logarithm. What
-    /// could not be measured on two cores has the largest factors. A seed draws the same database for every number of
-    /// cores.
+    /// One of many databases: each quantity of the typical one times up to a factor, evenly over
+    /// the logarithm. What could not be measured on two cores has the largest factors. A seed draws
+    /// the same database for every number of cores.
     pub(super) fn drawn(cores: f64, random: &mut Random) -> Database {
         let typical = Database::typical(cores);
         let mut near = |value: f64, factor: f64| value * factor.powf(2.0 * random.unit() - 1.0);
@@ -113,8 +115,8 @@ fn network(inside: u32, first_s: f64, second_s: f64, delay_s: f64) -> (f64, f64)
     (throughput, second)
 }
 
-/// Transactions a second that MariaDB 10.11 had at each P with 256 users of TPC-C on two cores, means of three rounds
-/// (`docs/results/apples.md`): what the typical database is fitted to.
+/// Transactions a second that MariaDB 10.11 had at each P with 256 users of TPC-C on two cores,
+/// means of three rounds (`docs/results/apples.md`): what the typical database is fitted to.
 pub(super) const MEASURED: [(u32, f64); 8] = [
     (4, 968.0),
     (8, 1091.0),

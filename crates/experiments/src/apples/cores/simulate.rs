@@ -46,9 +46,9 @@ pub(super) struct Search {
 }
 
 impl Search {
-    /// Numbers for the record: `optimum_p`, `optimum_per_s`, `gain` (over everybody inside), `found_p`, `error` (of
-    /// λ_max), `settling_s` (the whole time if it has not), `settled` (0 or 1), `least_second`; `model_p` and, from
-    /// `curve`, `model_error`.
+    /// Numbers for the record: `optimum_p`, `optimum_per_s`, `gain` (over everybody inside),
+    /// `found_p`, `error` (of λ_max), `settling_s` (the whole time if it has not), `settled` (0 or
+    /// 1), `least_second`; `model_p` and, from `curve`, `model_error`.
     pub(super) fn numbers(&self, curve: &[f64]) -> BTreeMap<String, f64> {
         let mut numbers = BTreeMap::new();
         let mut put = |key: &str, value: f64| numbers.insert(key.to_owned(), value);
@@ -75,8 +75,8 @@ pub(super) fn daemon_start() -> u32 {
     Limits::default().most
 }
 
-/// Lets the tuner look for P from a cold start, with so many users without pauses. `curve` is the database's
-/// throughput at each P; `start` is P at the beginning.
+/// Lets the tuner look for P from a cold start, with so many users without pauses. `curve` is the
+/// database's throughput at each P; `start` is P at the beginning.
 pub(super) fn search(
     curve: &[f64],
     cores: f64,
@@ -159,7 +159,8 @@ mod tests {
     fn settled_is_when_no_later_window_is_bad() {
         let mut seconds = vec![0.5; 5];
         seconds.extend([1.0; 40]);
-        // Ten seconds with one of 0.5 have a mean of 0.95; the first window without one begins at 5.
+        // Ten seconds with one of 0.5 have a mean of 0.95; the first window without one begins at
+        // 5.
         assert_eq!(settled(&seconds), Some(5));
         seconds[30] = 0.6;
         // A mean of 0.96 until the window that begins after it.

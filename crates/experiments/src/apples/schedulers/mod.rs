@@ -65,7 +65,8 @@ const GATE: &str = "[gate]\nparallelism = 16\nunfairness_max = 0.1\n";
 const AT: f64 = USERS as f64;
 const KEY: &str = "throughput_per_s";
 
-/// Of what each scheduler that this kernel has says, the lowest or the highest; not a number if there is none.
+/// Of what each scheduler that this kernel has says, the lowest or the highest; not a number if
+/// there is none.
 fn over(seed: &Seed<'_>, value: fn(&Seed<'_>, &Pair) -> f64, pick: fn(f64, f64) -> f64) -> f64 {
     let values = PAIRS.iter().map(|pair| value(seed, pair));
     values.filter(|value| value.is_finite()).reduce(pick).unwrap_or(f64::NAN)

@@ -1,7 +1,7 @@
 //! What a figure is measured on: a database with its data, and the workload that its users bring.
 //!
-//! A figure says how many users there are and how the server is run; everything that differs from database to
-//! database is here, behind [`Server`].
+//! A figure says how many users there are and how the server is run; everything that differs from
+//! database to database is here, behind [`Server`].
 
 mod sql;
 #[cfg(test)]
@@ -153,7 +153,8 @@ impl Site {
         })
     }
 
-    /// Starts it on its data, and makes sure that our library is in it or not, as what is in front of it says.
+    /// Starts it on its data, and makes sure that our library is in it or not, as what is in front
+    /// of it says.
     pub(super) fn serve(self, place: Place<'_>, front: &Front) -> Result<Box<dyn Server>> {
         let server = self.start(place, front, false)?;
         server.ensure_gated(!front.gate.is_empty())?;

@@ -10,8 +10,8 @@ use super::*;
 use crate::apples::figure::{Users, Workload};
 use crate::work::Work;
 
-/// Fills a site with little data, starts it again and lets six users work, two of them sensitive ones, once for each
-/// workload (`None` is the site's own); then checks the data.
+/// Fills a site with little data, starts it again and lets six users work, two of them sensitive
+/// ones, once for each workload (`None` is the site's own); then checks the data.
 fn serve(site: Site, workloads: &[Option<Workload>]) -> Vec<Report> {
     let name = format!("headworks-site-{}-{}", site.title().replace(' ', "-"), std::process::id());
     let parent = std::env::temp_dir().join(name);

@@ -76,8 +76,8 @@ pub fn policy(name: Option<&str>) -> Option<Policy> {
     name.and_then(Policy::from_name)
 }
 
-/// The text of what comes along, or of a file. A file that has the name of what comes along is meant
-/// by `./name`.
+/// The text of what comes along, or of a file. A file that has the name of what comes along is
+/// meant by `./name`.
 fn text(
     name: &str,
     what: &str,

@@ -103,7 +103,8 @@ fn clients(scenario: &Scenario, runs: &[Outcome]) -> Table {
             let of = |value: fn(&LoadOutcome) -> f64| {
                 mean(runs, |run| value(&run.clients[id].loads[at]))
             };
-            // Means over seeds of a mean and of percentiles: enough for a table, all are in the JSON.
+            // Means over seeds of a mean and of percentiles: enough for a table, all are in the
+            // JSON.
             let mut row = vec![
                 client.name.clone(),
                 client.weight.to_string(),

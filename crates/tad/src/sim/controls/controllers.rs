@@ -29,9 +29,9 @@ enum Kind {
         /// Parts at each server of the resource when it looked last.
         queue_before: f64,
     },
-    /// Weights of clients at `stages` of each node (section 4.3.3), so that all get the same part of
-    /// the contended resource of which they get most. One controller does this for all resources of a node,
-    /// because one for each would take back what the other gave.
+    /// Weights of clients at `stages` of each node (section 4.3.3), so that all get the same part
+    /// of the contended resource of which they get most. One controller does this for all resources
+    /// of a node, because one for each would take back what the other gave.
     Weights {
         stages: Vec<StageId>,
         /// Correction of each node and client.
@@ -80,8 +80,8 @@ impl Controller {
         }
     }
 
-    /// Makes a controller of weights watch another resource of the same nodes, if it is one and looks
-    /// as often.
+    /// Makes a controller of weights watch another resource of the same nodes, if it is one and
+    /// looks as often.
     pub(super) fn join(
         &mut self,
         more: &[StageId],

@@ -1,10 +1,10 @@
 //! One connection to a server: many requests in flight, each of a thread that waits for its answer.
 //!
-//! No thread of its own reads. Of those that wait one is the *reader*: it takes answers off the socket
-//! until its own has come, hands each of the others to its owner, and then the reading to one of
-//! those that still wait. At depth 1 the thread that asked reads its answer itself, without another
-//! thread between; at any depth somebody reads as long as something was sent, so that a server
-//! which is stuck with its answers gets rid of them.
+//! No thread of its own reads. Of those that wait one is the *reader*: it takes answers off the
+//! socket until its own has come, hands each of the others to its owner, and then the reading to
+//! one of those that still wait. At depth 1 the thread that asked reads its answer itself, without
+//! another thread between; at any depth somebody reads as long as something was sent, so that a
+//! server which is stuck with its answers gets rid of them.
 
 use super::Address;
 use super::NbdError;

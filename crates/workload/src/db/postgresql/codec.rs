@@ -1,8 +1,9 @@
 //! PostgreSQL's binary values, as far as workloads use them.
 //!
-//! The driver asks that a value has exactly the type of its column; ours are converted to whatever the column is, so
-//! that statements need no casts. A NUMERIC is a count of base-10,000 digits, the weight of the first of them, a sign
-//! and the decimal places to show, followed by the digits, all 16-bit and big-endian.
+//! The driver asks that a value has exactly the type of its column; ours are converted to whatever
+//! the column is, so that statements need no casts. A NUMERIC is a count of base-10,000 digits, the
+//! weight of the first of them, a sign and the decimal places to show, followed by the digits, all
+//! 16-bit and big-endian.
 
 use std::error::Error;
 
@@ -71,7 +72,8 @@ fn is_text(ty: &Type) -> bool {
     [Type::TEXT, Type::VARCHAR, Type::BPCHAR, Type::UNKNOWN].contains(ty)
 }
 
-/// Cents are already decimal: one fraction digit of base 10,000 (`cents % 100 × 100`), the rest is the whole part.
+/// Cents are already decimal: one fraction digit of base 10,000 (`cents % 100 × 100`), the rest is
+/// the whole part.
 fn write_numeric(cents: i64, out: &mut BytesMut) {
     let magnitude = cents.unsigned_abs();
     let mut digits = vec![(magnitude % 100 * 100) as u16];

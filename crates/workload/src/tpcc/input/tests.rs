@@ -121,6 +121,7 @@ fn users_think_as_long_as_specified() {
         assert!(thinking <= Duration::from_secs(120));
         sum += thinking.as_secs_f64();
     }
-    // Cutting off at ten means takes e^-10 of the mean away; the standard error is 12 / √50,000 = 0.054.
+    // Cutting off at ten means takes e^-10 of the mean away; the standard error is 12 / √50,000 =
+    // 0.054.
     assert!((sum / 50_000.0 - 12.0).abs() < 0.27, "{}", sum / 50_000.0);
 }

@@ -26,7 +26,8 @@ fn probability(rank: u64) -> f64 {
 fn popular_records_are_scattered_and_as_popular_as_their_ranks() {
     const RECORDS: u64 = 1_000;
     let counts = counts(&mut inputs(Core::A, &Records::loaded(RECORDS)));
-    // What a record gets: the popularity of the ranks that fall on it, here of the first 10^5, and its share of the rest.
+    // What a record gets: the popularity of the ranks that fall on it, here of the first 10^5, and
+    // its share of the rest.
     let mut due: HashMap<u64, f64> = HashMap::new();
     let mut first = 0.0;
     for rank in 1..=100_000 {

@@ -25,7 +25,8 @@ const MARIADB: [&str; 5] = [
     "--thread-stack=256K",
 ];
 
-/// Settings of PostgreSQL in every arm; everything else is its default. The rig's own are for tests.
+/// Settings of PostgreSQL in every arm; everything else is its default. The rig's own are for
+/// tests.
 const POSTGRESQL: [(&str, &str); 4] = [
     ("fsync", "on"),
     ("shared_buffers", "2GB"),
@@ -46,11 +47,12 @@ pub(super) trait Content {
     /// Makes the tables. `tick` says whether to go on.
     fn fill(&self, database: &Database, tick: &mut dyn FnMut() -> bool) -> Result<(), DbError>;
 
-    /// Reads of tables whose rows are drawn at random, so that no arm pays for having been started last.
+    /// Reads of tables whose rows are drawn at random, so that no arm pays for having been started
+    /// last.
     fn reads(&self) -> Vec<String>;
 
-    /// Lets users work; those whose number is below [`Load::sensitive`](super::super::figure::Load::sensitive) by the
-    /// first account.
+    /// Lets users work; those whose number is below
+    /// [`Load::sensitive`](super::super::figure::Load::sensitive) by the first account.
     fn drive(&self, accounts: &[Database; 2], drive: Drive<'_>) -> Result<Report, DbError>;
 
     /// Whether the data is consistent.
