@@ -10,24 +10,56 @@ use crate::record::{Header, unix_now_s};
 use crate::sweep::panel::Panel;
 use crate::sweep::record::{ArmRecord, Point, Record, Run};
 use crate::sweep::{self, Claim, Presentation};
-use crate::work::Work;
+use crate::work::Work as TestDirectory;
 use anyhow::{Context, Result, ensure};
 use headworks_policy::random::Random;
 use headworks_rig::machine::{self, Machine};
 use headworks_workload::files::{self, Report, Task};
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PAPER: &str = "Split and Maat";
+/// Numbers of a run, by name.
+pub(super) type Numbers = BTreeMap<String, f64>;
 
-/// Making a disk and its files, and taking them away.
-const AROUND_S: u64 = 15;
+/// What runs on the disk.
+pub(super) enum Work {
+    /// A process whose threads are the tasks at a point, on files in a directory.
+    Files(fn(f64, &Path) -> Vec<Task>),
+    /// A database.
+    Database {
+        /// Makes its data, once.
+        template: fn(&Path) -> Result<PathBuf>,
+        /// One run on a fresh disk.
+        one: fn(&Plan<'_>, &Disk, &Arm, f64) -> Result<Numbers>,
+    },
+}
 
-/// Seconds of warm-up and of the window, and rounds; for a full and for a quick run.
-const TIMES: [(u64, u64, usize); 2] = [(6, 30, 5), (4, 10, 1)];
+/// What is the same for all runs of a figure.
+pub(super) struct Plan<'a> {
+    figure: &'static Figure,
+    /// The program `headworks`.
+    pub program: &'a Path,
+    /// A directory for temporary files.
+    pub work: &'a Path,
+    /// A database's data, to be copied to each disk.
+    pub template: PathBuf,
+    pub warm_up_s: u64,
+    pub window_s: u64,
+}
+
+impl Plan<'_> {
+    /// The configuration of a run under a scheduler.
+    pub(super) fn config(&self, arm: &Arm, scheduler: &str) -> String {
+        let kind = if arm.stack.device == "hdd" { "disk" } else { "flash" };
+        format!(
+            "[gate]\nmode = \"observe\"\n[io]\nscheduler = \"{scheduler}\"\ndevice = \"{kind}\"\n{}",
+            self.figure.rules
+        )
+    }
+}
 
 /// Who schedules.
 #[derive(Debug, Clone, Copy)]
@@ -56,6 +88,11 @@ impl Arm {
         Arm { io: Some(scheduler), ..self }
     }
 
+    /// The scheduler of the volume's own queue.
+    pub(super) const fn volume(self, scheduler: &'static str) -> Self {
+        Arm { stack: Stack { volume: scheduler, ..self.stack }, ..self }
+    }
+
     pub(super) const fn only(self, task: &'static str) -> Self {
         Arm { only: Some(task), ..self }
     }
@@ -69,14 +106,18 @@ impl Arm {
 pub(super) struct Figure {
     pub id: &'static str,
     pub title: &'static str,
+    pub paper: &'static str,
     pub figure: &'static str,
     pub about: &'static str,
     pub axis: &'static str,
+    /// Seconds of warm-up and of the window, and rounds; for a full and for a quick run.
+    pub times: [(u64, u64, usize); 2],
+    /// Making a disk and its files, and taking them away, in seconds.
+    pub around_s: u64,
     pub arms: &'static [Arm],
     pub points: &'static [f64],
     pub quick_points: &'static [f64],
-    /// Tasks at a point, on files in a directory.
-    pub tasks: fn(f64, &Path) -> Vec<Task>,
+    pub work: Work,
     /// Sections of files and threads for the scheduler.
     pub rules: &'static str,
     pub claims: &'static [Claim],
@@ -89,15 +130,15 @@ impl Figure {
         run: fn(&RunOptions) -> Result<Outcome>,
         report: fn(&Path) -> Result<Outcome>,
     ) -> Experiment {
-        let (full, quick) = (TIMES[0], TIMES[1]);
+        let (full, quick) = (self.times[0], self.times[1]);
         Experiment {
             id: self.id,
             title: self.title,
-            paper: PAPER,
+            paper: self.paper,
             figure: self.figure,
-            expected_s: (full.0 + full.1 + AROUND_S)
+            expected_s: (full.0 + full.1 + self.around_s)
                 * (self.arms.len() * self.points.len() * full.2) as u64,
-            expected_quick_s: (quick.0 + quick.1 + AROUND_S)
+            expected_quick_s: (quick.0 + quick.1 + self.around_s)
                 * (self.arms.len() * self.quick_points.len()) as u64,
             needs: &["root", "/dev/fuse", "a loop device", "8 GB of memory"],
             run,
@@ -116,7 +157,7 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
     // SAFETY: geteuid has no preconditions.
     ensure!(unsafe { libc::geteuid() } == 0, "{}: mounting a volume needs root", figure.id);
     let program = options.headworks()?;
-    let (warm_up_s, window_s, rounds) = TIMES[usize::from(options.quick)];
+    let (warm_up_s, window_s, rounds) = figure.times[usize::from(options.quick)];
     let window_s = options.window_s.unwrap_or(window_s).max(1);
     let rounds = options.repeat.unwrap_or(rounds).max(1);
     let points = if options.quick { figure.quick_points } else { figure.points };
@@ -128,13 +169,22 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
             None => arm.quick || !options.quick,
         })
         .collect();
-    let each = Duration::from_secs(warm_up_s + window_s + AROUND_S);
+    let each = Duration::from_secs(warm_up_s + window_s + figure.around_s);
     let runs = (arms.len() * points.len() * rounds) as u32;
     let title = format!("{}: {}", figure.id, figure.title);
     let mut progress = Progress::new(&title, each * runs);
     let (began, recorded_at_unix_s) = (Instant::now(), unix_now_s());
     let load_before = machine::Load::at_rest();
     let mut random = Random::new(options.seed);
+    let work = TestDirectory::new(options, 2 << 30)?;
+    let template = match &figure.work {
+        Work::Files(_) => PathBuf::new(),
+        Work::Database { template, .. } => {
+            progress.step("making the data", Duration::from_secs(20));
+            template(work.path())?
+        }
+    };
+    let plan = Plan { figure, program: &program, work: work.path(), template, warm_up_s, window_s };
     let mut found: Vec<(&Arm, f64, Run)> = Vec::new();
     for round in 1..=rounds {
         let mut all: Vec<(&Arm, f64)> =
@@ -143,7 +193,7 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
         for (arm, at) in all {
             interrupt::check()?;
             progress.step(&format!("round {round}/{rounds} · {} · {at}", arm.label), each);
-            let numbers = one(figure, arm, at, &program, options, warm_up_s, window_s)
+            let numbers = one(&plan, arm, at)
                 .with_context(|| format!("{} at {at} in round {round}", arm.label))?;
             let run = Run {
                 seed: round as u64,
@@ -176,7 +226,7 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
         header: Header {
             id: figure.id.to_owned(),
             title: figure.title.to_owned(),
-            paper: PAPER.to_owned(),
+            paper: figure.paper.to_owned(),
             figure: figure.figure.to_owned(),
             recorded_at_unix_s,
             quick: options.quick,
@@ -194,19 +244,17 @@ fn collect(figure: &'static Figure, options: &RunOptions) -> Result<Record> {
     })
 }
 
-/// One run: a fresh disk, the files, and a process with all tasks.
-fn one(
-    figure: &Figure,
-    arm: &Arm,
-    at: f64,
-    program: &Path,
-    options: &RunOptions,
-    warm_up_s: u64,
-    window_s: u64,
-) -> Result<BTreeMap<String, f64>> {
-    let work = Work::new(options, 1 << 20)?;
-    let disk = Disk::new(program, work.path(), arm.stack)?;
-    let mut tasks = (figure.tasks)(at, &disk.dir());
+/// One run, on a fresh disk.
+fn one(plan: &Plan<'_>, arm: &Arm, at: f64) -> Result<Numbers> {
+    let disk = Disk::new(plan.program, plan.work, arm.stack)?;
+    match &plan.figure.work {
+        Work::Files(tasks) => tasks_on_files(plan, arm, tasks(at, &disk.dir())),
+        Work::Database { one, .. } => one(plan, &disk, arm, at),
+    }
+}
+
+/// The files, and a process with all tasks.
+fn tasks_on_files(plan: &Plan<'_>, arm: &Arm, mut tasks: Vec<Task>) -> Result<Numbers> {
     tasks.retain(|task| arm.only.is_none_or(|only| task.name.starts_with(only)));
     files::prepare(&tasks)?;
     for task in &tasks {
@@ -214,22 +262,17 @@ fn one(
             files::forget(&task.path)?;
         }
     }
-    let load = Load { tasks, warm_up_ms: warm_up_s * 1_000, window_ms: window_s * 1_000 };
-    let spec = work.path().join("load.json");
+    let load = Load { tasks, warm_up_ms: plan.warm_up_s * 1_000, window_ms: plan.window_s * 1_000 };
+    let spec = plan.work.join("load.json");
     fs::write(&spec, serde_json::to_string(&load)?)?;
     // `headworks-bench` itself.
     let load_program = std::env::current_exe().context("cannot find this program")?;
     let mut command = match arm.io {
         None => Command::new(&load_program),
         Some(scheduler) => {
-            let kind = if arm.stack.device == "hdd" { "disk" } else { "flash" };
-            let config = work.path().join("io.toml");
-            let text = format!(
-                "[gate]\nmode = \"observe\"\n[io]\nscheduler = \"{scheduler}\"\ndevice = \"{kind}\"\n{}",
-                figure.rules
-            );
-            fs::write(&config, text)?;
-            let (words, run_dir) = disk::behind(program, work.path(), &config);
+            let config = plan.work.join("io.toml");
+            fs::write(&config, plan.config(arm, scheduler))?;
+            let (words, run_dir) = disk::behind(plan.program, plan.work, &config);
             let mut command = Command::new(&words[0]);
             command.args(&words[1..]).arg(&load_program).env("HEADWORKS_RUN_DIR", run_dir);
             command

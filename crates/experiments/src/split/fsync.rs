@@ -1,6 +1,6 @@
 //! Figures 2.6 and 2.14: small `fsync`s beside large ones.
 
-use super::figure::{Arm, Figure, report, run};
+use super::figure::{Arm, Figure, Work, report, run};
 use crate::experiment::Experiment;
 use crate::sweep::panel::Panel;
 use crate::sweep::{Bound, Claim};
@@ -11,6 +11,11 @@ pub(super) const ISOLATION: Experiment =
     FIG_14.experiment(|options| run(&FIG_14, options), |dir| report(&FIG_14, dir, false));
 pub(super) const DEPENDENCY: Experiment =
     FIG_6.experiment(|options| run(&FIG_6, options), |dir| report(&FIG_6, dir, false));
+
+const PAPER: &str = "Split and Maat";
+
+/// Seconds of warm-up and of the window, and rounds; for a full and for a quick run.
+const TIMES: [(u64, u64, usize); 2] = [(6, 30, 5), (4, 10, 1)];
 
 /// The deadlines of Table 2.4 for a disk; a flash drive has those of the table by its own arms'
 /// names.
@@ -57,10 +62,13 @@ const PAUSES: &[f64] = &[0.0, 40.0];
 static FIG_14: Figure = Figure {
     id: "split-fsync",
     title: "Small fsyncs beside large ones",
+    paper: PAPER,
     figure: "Figure 2.14; Table 2.4",
     about: "A appends a block of 4 KiB and calls fsync; B writes 1,024 blocks at random places of 1 GiB \
             and calls fsync. Writeback throttle off.",
     axis: "A's pause, ms",
+    times: TIMES,
+    around_s: 15,
     arms: &[
         Arm::new(ALONE_A, "hdd", "mq-deadline").only("A"),
         Arm::new(ALONE_B, "hdd", "mq-deadline").only("B").full_only(),
@@ -74,7 +82,7 @@ static FIG_14: Figure = Figure {
     ],
     points: PAUSES,
     quick_points: PAUSES,
-    tasks: |at, dir| vec![a(dir, (at * 1e3) as u64), b(dir, 1024)],
+    work: Work::Files(|at, dir| vec![a(dir, (at * 1e3) as u64), b(dir, 1024)]),
     rules: RULES,
     claims: &[
         Claim {
@@ -141,16 +149,19 @@ static FIG_14: Figure = Figure {
 static FIG_6: Figure = Figure {
     id: "split-dependency",
     title: "What a small fsync takes by the size of somebody else's",
+    paper: PAPER,
     figure: "Figure 2.6",
     about: "A appends a block and calls fsync; B writes blocks at random places and calls fsync.",
     axis: "blocks of each fsync of B",
+    times: TIMES,
+    around_s: 15,
     arms: &[
         Arm::new(DISK, "hdd", "mq-deadline"),
         Arm::new(DISK_SPLIT, "hdd", "mq-deadline").io("split-deadline"),
     ],
     points: &[4.0, 16.0, 64.0, 256.0, 1024.0],
     quick_points: &[4.0, 256.0],
-    tasks: |at, dir| vec![a(dir, 0), b(dir, at as u32)],
+    work: Work::Files(|at, dir| vec![a(dir, 0), b(dir, at as u32)]),
     rules: RULES,
     claims: &[Claim {
         statement: "A's latency does not follow B's size",

@@ -1,16 +1,18 @@
-//! Split-level I/O scheduling: who writes, flushes and reads beside whom, on a modelled device.
+//! Scheduling of files: who writes, flushes and reads beside whom, on a modelled device.
 //!
 //! A figure is a [`figure::Figure`]: data in a module of this directory, and one line in
-//! [`EXPERIMENTS`]. Each run has a fresh disk ([`disk`]) and a process of its own whose threads are
-//! the tasks ([`load`]).
+//! [`EXPERIMENTS`]. Each run has a fresh disk ([`disk`]), and on it a process whose threads are the
+//! tasks ([`load`]), or a database.
 
 mod disk;
 mod figure;
 mod fsync;
 mod load;
+mod postgres;
 
 use crate::experiment::Experiment;
 pub use load::file_load;
 
 /// All of them, in the order of the chapter.
-pub(crate) const EXPERIMENTS: &[Experiment] = &[fsync::DEPENDENCY, fsync::ISOLATION];
+pub(crate) const EXPERIMENTS: &[Experiment] =
+    &[fsync::DEPENDENCY, fsync::ISOLATION, postgres::SPLIT, postgres::RCP];

@@ -1,0 +1,300 @@
+//! Figure 2.21 and RCP's Figures 5 and 6: what checkpoints of PostgreSQL do to its commits.
+
+use super::disk::Disk;
+use super::figure::{Arm, Figure, Numbers, Plan, Work, report, run};
+use crate::experiment::Experiment;
+use crate::sweep::panel::Panel;
+use crate::sweep::{Bound, Claim};
+use anyhow::{Context, Result, ensure};
+use headworks_rig::gated::Instance;
+use headworks_rig::{PostgresBuilder, PostgresServer, SUPERUSER, postgres_program};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+pub(super) const SPLIT: Experiment =
+    FIG_SPLIT.experiment(|options| run(&FIG_SPLIT, options), |dir| report(&FIG_SPLIT, dir, false));
+pub(super) const RCP: Experiment =
+    FIG_RCP.experiment(|options| run(&FIG_RCP, options), |dir| report(&FIG_RCP, dir, false));
+
+/// pgbench's scale: 450 MB.
+const SCALE: &str = "30";
+
+/// Transactions a second that arrive, and clients.
+const RATE: f64 = 40.0;
+const CLIENTS: &str = "8";
+
+/// Of both settings: a checkpoint every 30 s, whose writes are all its own.
+const COMMON: &[(&str, &str)] = &[
+    ("fsync", "on"),
+    ("shared_buffers", "512MB"),
+    ("checkpoint_timeout", "30s"),
+    ("max_wal_size", "8GB"),
+    ("autovacuum", "off"),
+    ("log_checkpoints", "on"),
+];
+
+/// The paper's settings: PostgreSQL does not pace its checkpoints.
+const UNPACED: &[(&str, &str)] = &[
+    ("checkpoint_completion_target", "0"),
+    ("checkpoint_flush_after", "0"),
+    ("bgwriter_flush_after", "0"),
+    ("backend_flush_after", "0"),
+    ("bgwriter_lru_maxpages", "0"),
+];
+
+/// The axis: 0 for the paper's settings, 1 for PostgreSQL's own pacing.
+const PAPER: f64 = 0.0;
+const DEFAULTS: f64 = 1.0;
+
+/// Makes the data once, on the machine's own disk.
+fn template(work: &Path) -> Result<PathBuf> {
+    let data = work.join("template");
+    let mut server = PostgresServer::builder().data_directory(&data).start()?;
+    let mut make = pgbench(server.port())?;
+    let output = make.args(["-i", "-q", "-s", SCALE]).output()?;
+    ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
+    server.stop(Duration::from_secs(60))?;
+    Ok(data)
+}
+
+fn pgbench(port: u16) -> Result<Command> {
+    let program =
+        postgres_program("pgbench").context("pgbench is missing: apt-get install postgresql")?;
+    let mut command = Command::new(program);
+    command
+        .args(["-h", "127.0.0.1", "-U", SUPERUSER, "-p", &port.to_string()])
+        .env("PGDATABASE", "postgres")
+        .env_remove("LD_PRELOAD")
+        .stdin(Stdio::null());
+    Ok(command)
+}
+
+fn builder(data: &Path, at: f64) -> PostgresBuilder {
+    let own = if at == PAPER { UNPACED } else { &[] };
+    COMMON
+        .iter()
+        .chain(own)
+        .fold(PostgresServer::builder().data_directory(data), |builder, (name, value)| {
+            builder.setting(name, value)
+        })
+}
+
+/// One run: the server on the fresh disk, and transactions at a fixed rate.
+pub(super) fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Numbers> {
+    let data = disk.dir().join("pg");
+    let copied = Command::new("cp").arg("-a").arg(&plan.template).arg(&data).status()?;
+    ensure!(copied.success(), "cannot copy the data to {}", data.display());
+    let mut builder = builder(&data, at);
+    let gate = match arm.io {
+        None => {
+            builder = builder.behind(&[]);
+            None
+        }
+        Some(scheduler) => {
+            let gate = Instance::private(plan.program, "split")?;
+            let config = plan.work.join("io.toml");
+            fs::write(&config, plan.config(arm, scheduler))?;
+            builder = gate.before(builder, ["--config".into(), config.into_os_string()]);
+            Some(gate)
+        }
+    };
+    let mut server = builder.start_deadline(Duration::from_secs(180)).start()?;
+    server.ensure_gated(gate.is_some())?;
+    let logs = plan.work.join("logs");
+    let _ = fs::remove_dir_all(&logs);
+    fs::create_dir(&logs)?;
+    let seconds = plan.warm_up_s + plan.window_s;
+    let output = pgbench(server.port())?
+        .args(["-n", "-N", "-c", CLIENTS, "-j", "2", "-T", &seconds.to_string()])
+        .args([&format!("--rate={RATE}"), "--log", "--log-prefix=log"])
+        .current_dir(&logs)
+        .output()?;
+    ensure!(output.status.success(), "pgbench: {}", String::from_utf8_lossy(&output.stderr));
+    let log = server.log();
+    ensure!(server.is_running(), "the server died; its log ends with:\n{}", server.log_tail());
+    server.stop(Duration::from_secs(120))?;
+    numbers(plan, &logs, &log)
+}
+
+/// The latencies of the window. A transaction that waits for its turn waits from when it was due.
+fn numbers(plan: &Plan<'_>, logs: &Path, log: &str) -> Result<Numbers> {
+    let mut done: Vec<(f64, f64)> = Vec::new();
+    for entry in fs::read_dir(logs)? {
+        for line in fs::read_to_string(entry?.path())?.lines() {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let number = |at: usize| fields.get(at).and_then(|word| word.parse::<f64>().ok());
+            let (Some(latency_us), Some(s), Some(us)) = (number(2), number(4), number(5)) else {
+                continue;
+            };
+            done.push((s + us / 1e6, latency_us / 1e3));
+        }
+    }
+    let first = done.iter().map(|(at, _)| *at).fold(f64::INFINITY, f64::min);
+    let from = first + plan.warm_up_s as f64;
+    let mut latencies: Vec<f64> =
+        done.iter().filter(|(at, _)| *at >= from).map(|(_, latency)| *latency).collect();
+    ensure!(!latencies.is_empty(), "no transaction ended in the window");
+    latencies.sort_by(f64::total_cmp);
+    let percentile =
+        |part: f64| latencies[((latencies.len() as f64 * part) as usize).min(latencies.len() - 1)];
+    let checkpoints = log.lines().filter(|line| line.contains("checkpoint complete")).count();
+    Ok([
+        ("per_s", latencies.len() as f64 / plan.window_s as f64),
+        ("p50_ms", percentile(0.5)),
+        ("p99_ms", percentile(0.99)),
+        ("p999_ms", percentile(0.999)),
+        ("max_ms", percentile(1.0)),
+        ("checkpoints", checkpoints as f64),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), value))
+    .collect())
+}
+
+const NOTHING: &str = "mq-deadline";
+const BFQ: &str = "bfq";
+const CFQ: &str = "cfq";
+const SPLIT_DEADLINE: &str = "split-deadline";
+const RCP_ARM: &str = "rcp";
+
+const ABOUT: &str = "pgbench -N at 40 transactions/s, 8 clients, scale 30, a checkpoint every 30 s; a disk, \
+    writeback throttle off. 0: checkpoint_completion_target = 0 and flush_after = 0, the paper's settings; 1: \
+    PostgreSQL's own pacing.";
+
+fn panels(arms: &'static [&'static str]) -> Vec<Panel> {
+    let lines = |panel: Panel, key| {
+        arms.iter().fold(panel.logarithmic(), |panel, arm| panel.line(arm, arm, key))
+    };
+    vec![
+        lines(Panel::sweep("Median", "ms"), "p50_ms"),
+        lines(Panel::sweep("P99", "ms"), "p99_ms"),
+        lines(Panel::sweep("Longest", "ms"), "max_ms"),
+    ]
+}
+
+static FIG_SPLIT: Figure = Figure {
+    id: "split-postgres",
+    title: "PostgreSQL's commits beside its checkpoints",
+    paper: "Split and Maat",
+    figure: "Figure 2.21; section 2.7.1.2",
+    about: ABOUT,
+    axis: "settings",
+    times: [(35, 120, 5), (5, 60, 1)],
+    around_s: 40,
+    arms: &[
+        Arm::new(NOTHING, "hdd", "mq-deadline"),
+        Arm::new(BFQ, "hdd", "bfq").full_only(),
+        Arm::new(SPLIT_DEADLINE, "hdd", "mq-deadline").io("split-deadline"),
+    ],
+    points: &[PAPER, DEFAULTS],
+    quick_points: &[PAPER],
+    work: Work::Database { template, one },
+    rules: "",
+    claims: &[
+        Claim {
+            statement: "the paper's settings: P99 falls",
+            paper: "P99 from about 4,000 to 100 ms (Figure 2.21)",
+            unit: "P99 under mq-deadline / P99",
+            ours: |seed| {
+                seed.get(NOTHING, PAPER, "p99_ms") / seed.get(SPLIT_DEADLINE, PAPER, "p99_ms")
+            },
+            bound: Bound::AtLeast(40.0),
+            note: "",
+        },
+        Claim {
+            statement: "the paper's settings: all that is offered is done",
+            paper: "not given",
+            unit: "transactions/s / those under mq-deadline",
+            ours: |seed| {
+                seed.get(SPLIT_DEADLINE, PAPER, "per_s") / seed.get(NOTHING, PAPER, "per_s")
+            },
+            bound: Bound::AtLeast(1.0),
+            note: "",
+        },
+        Claim {
+            statement: "the paper's settings: checkpoints are as frequent",
+            paper: "not given",
+            unit: "checkpoints / those under mq-deadline",
+            ours: |seed| {
+                seed.get(SPLIT_DEADLINE, PAPER, "checkpoints")
+                    / seed.get(NOTHING, PAPER, "checkpoints")
+            },
+            bound: Bound::AtLeast(0.99),
+            note: "",
+        },
+        Claim {
+            statement: "PostgreSQL's own pacing: P99 falls",
+            paper: "not given",
+            unit: "P99 under mq-deadline / P99",
+            ours: |seed| {
+                seed.get(NOTHING, DEFAULTS, "p99_ms") / seed.get(SPLIT_DEADLINE, DEFAULTS, "p99_ms")
+            },
+            bound: Bound::AtLeast(2.0),
+            note: "not in a quick run",
+        },
+    ],
+    panels: || panels(&[NOTHING, BFQ, SPLIT_DEADLINE]),
+};
+
+static FIG_RCP: Figure = Figure {
+    id: "rcp-postgres",
+    title: "PostgreSQL's commits beside its checkpoints: what clients wait for first",
+    paper: "RCP",
+    figure: "Figures 5 and 6",
+    about: ABOUT,
+    axis: "settings",
+    times: [(35, 120, 5), (5, 60, 1)],
+    around_s: 40,
+    arms: &[
+        Arm::new(NOTHING, "hdd", "mq-deadline"),
+        Arm::new(BFQ, "hdd", "bfq").full_only(),
+        Arm::new(CFQ, "hdd", "none").volume("cfq"),
+        Arm::new(SPLIT_DEADLINE, "hdd", "mq-deadline").io("split-deadline").full_only(),
+        Arm::new(RCP_ARM, "hdd", "mq-deadline").io("rcp"),
+    ],
+    points: &[PAPER, DEFAULTS],
+    quick_points: &[PAPER],
+    work: Work::Database { template, one },
+    rules: "",
+    claims: &[
+        Claim {
+            statement: "the paper's settings: P99 against the scheduler that is like CFQ",
+            paper: "84 ms against 3,581 ms",
+            unit: "P99 under cfq / P99",
+            ours: |seed| seed.get(CFQ, PAPER, "p99_ms") / seed.get(RCP_ARM, PAPER, "p99_ms"),
+            bound: Bound::AtLeast(42.0),
+            note: "",
+        },
+        Claim {
+            statement: "the paper's settings: no commit takes long",
+            paper: "at most 300 ms on an SSD",
+            unit: "longest, ms",
+            ours: |seed| seed.get(RCP_ARM, PAPER, "max_ms"),
+            bound: Bound::AtMost(300.0),
+            note: "on a disk of 10 ms an access",
+        },
+        Claim {
+            statement: "PostgreSQL's own pacing: P99.9 falls",
+            paper: "not given",
+            unit: "P99.9 under mq-deadline / P99.9",
+            ours: |seed| {
+                seed.get(NOTHING, DEFAULTS, "p999_ms") / seed.get(RCP_ARM, DEFAULTS, "p999_ms")
+            },
+            bound: Bound::AtLeast(2.0),
+            note: "not in a quick run",
+        },
+        Claim {
+            statement: "the paper's settings: checkpoints are as frequent",
+            paper: "log size as without (Figure 5)",
+            unit: "checkpoints / those under mq-deadline",
+            ours: |seed| {
+                seed.get(RCP_ARM, PAPER, "checkpoints") / seed.get(NOTHING, PAPER, "checkpoints")
+            },
+            bound: Bound::AtLeast(0.99),
+            note: "",
+        },
+    ],
+    panels: || panels(&[NOTHING, CFQ, SPLIT_DEADLINE, RCP_ARM]),
+};
