@@ -37,7 +37,7 @@ demo-quick: setup-demo build ## The same in a minute: shows that it works, measu
 
 test: setup-test ## Every test: policy, protocol, region, victims, real MariaDB
 	$(CARGO) build --workspace
-	$(CARGO) test --workspace --no-fail-fast
+	@CARGO="$(CARGO)" scripts/test
 
 test-long: setup-test ## The same with many more random cases and seeds
 	$(CARGO) build --workspace
