@@ -266,8 +266,10 @@ pub fn run(
         metrics_error: None,
         unreachable: false,
     };
-    // Before anybody hears that the daemon is ready: the file may be changed from then on.
+    // Before anybody hears that the daemon is ready: the file and the settings may be changed from
+    // then on, and each change is logged.
     daemon.read_config();
+    daemon.tick();
     if let Some(ready) = &mut ready {
         let _ = ready.write_all(b"ready\n");
     }
