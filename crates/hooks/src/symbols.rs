@@ -142,4 +142,5 @@ pub const SYMBOLS: &[Symbol] = &[
     symbol("sem_post", "the thread that posts is remembered"),
     symbol("semop", "sem_wait and sem_post, for System V semaphores"),
     symbol("semtimedop", "semop, with a timeout"),
+    symbol("headworks_foreground", "the program says whether clients wait for a thread"),
 ];
