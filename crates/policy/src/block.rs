@@ -30,6 +30,7 @@ pub mod fifo;
 pub mod kind;
 pub mod noop;
 pub mod plug;
+pub mod rcp;
 pub mod sorted;
 pub mod table;
 #[cfg(test)]
@@ -40,6 +41,7 @@ pub use cfq::Cfq;
 pub use deadline::Deadline;
 pub use kind::SchedulerKind;
 pub use noop::Noop;
+pub use rcp::Rcp;
 
 use crate::Nanos;
 

@@ -2,8 +2,8 @@
 
 use headworks_policy::Nanos;
 use headworks_policy::block::{
-    Afq, BlockScheduler, Cfq, Deadline, IoClass, Noop, Operation, SECTOR_BYTES, SchedulerKind, afq,
-    cfq, deadline,
+    Afq, BlockScheduler, Cfq, Deadline, IoClass, Noop, Operation, Rcp, SECTOR_BYTES, SchedulerKind,
+    afq, cfq, deadline, rcp,
 };
 use headworks_volume::model::{Device, hdd};
 use headworks_volume::sim::{Job, Outcome, Pattern, run};
@@ -84,6 +84,9 @@ fn merging_makes_large_requests_of_small_ones() {
             }
             SchedulerKind::Afq => {
                 Box::new(Afq::new(afq::Settings { limits, ..Default::default() }))
+            }
+            SchedulerKind::Rcp => {
+                Box::new(Rcp::new(rcp::Settings { limits, ..Default::default() }))
             }
         };
         let apart = simulate(apart.as_mut(), &plain_disk(), &[small, other], 10)[0].mb_per_s();

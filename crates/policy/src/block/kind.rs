@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use super::{Afq, BlockScheduler, Cfq, Deadline, Noop, afq, cfq};
+use super::{Afq, BlockScheduler, Cfq, Deadline, Noop, Rcp, afq, cfq};
 
 /// A scheduler that configuration can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,12 +16,19 @@ pub enum SchedulerKind {
     Cfq,
     /// [`Afq`], standing alone.
     Afq,
+    /// [`Rcp`].
+    Rcp,
 }
 
 impl SchedulerKind {
     /// All of them.
-    pub const ALL: [SchedulerKind; 4] =
-        [SchedulerKind::Noop, SchedulerKind::Deadline, SchedulerKind::Cfq, SchedulerKind::Afq];
+    pub const ALL: [SchedulerKind; 5] = [
+        SchedulerKind::Noop,
+        SchedulerKind::Deadline,
+        SchedulerKind::Cfq,
+        SchedulerKind::Afq,
+        SchedulerKind::Rcp,
+    ];
 
     /// Name, as configuration has it.
     pub const fn name(self) -> &'static str {
@@ -30,6 +37,7 @@ impl SchedulerKind {
             SchedulerKind::Deadline => "deadline",
             SchedulerKind::Cfq => "cfq",
             SchedulerKind::Afq => "afq",
+            SchedulerKind::Rcp => "rcp",
         }
     }
 
@@ -47,6 +55,7 @@ impl SchedulerKind {
             SchedulerKind::Cfq => Box::new(Cfq::new(cfq::Settings::flash())),
             SchedulerKind::Afq if rotational => Box::new(Afq::default()),
             SchedulerKind::Afq => Box::new(Afq::new(afq::Settings::flash())),
+            SchedulerKind::Rcp => Box::new(Rcp::default()),
         }
     }
 }
@@ -82,6 +91,7 @@ impl FromStr for SchedulerKind {
             "deadline" | "mq-deadline" => Ok(SchedulerKind::Deadline),
             "cfq" => Ok(SchedulerKind::Cfq),
             "afq" => Ok(SchedulerKind::Afq),
+            "rcp" => Ok(SchedulerKind::Rcp),
             _ => Err(UnknownScheduler { name: name.to_owned() }),
         }
     }

@@ -3,6 +3,7 @@
 use serde_json::Value;
 use std::fmt::Write;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use crate::commands::{CLEAN, LOAD, ends, json};
@@ -110,7 +111,16 @@ fn ctrl_c_ends_a_search_and_prints_what_it_found() {
     let (system, load) = (system.to_str().unwrap(), load.to_str().unwrap());
     let goal = ["-g", "isolate:C1:30%", "--seeds", "60", "--limit", "4000"];
     let args = [&["fix", system, "-s", load][..], &goal].concat();
-    let mut search = run.tad(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut search = run.tad(args);
+    // Tests may run as a shell's background job, whose children ignore it.
+    // SAFETY: `signal` is async-signal-safe.
+    unsafe {
+        search.pre_exec(|| {
+            libc::signal(libc::SIGINT, libc::SIG_DFL);
+            Ok(())
+        })
+    };
+    let mut search = search.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(search.stderr.take().unwrap()).lines();
     let said: Vec<String> = lines
         .by_ref()
