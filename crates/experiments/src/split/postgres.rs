@@ -86,6 +86,9 @@ pub(super) fn one(plan: &Plan<'_>, disk: &Disk, arm: &Arm, at: f64) -> Result<Nu
     let data = disk.dir().join("pg");
     let copied = Command::new("cp").arg("-a").arg(&plan.template).arg(&data).status()?;
     ensure!(copied.success(), "cannot copy the data to {}", data.display());
+    // Nothing but the server's own writes is on its way to the disk.
+    let synced = Command::new("sync").arg("-f").arg(&data).status()?;
+    ensure!(synced.success(), "cannot write the data to the disk");
     let mut builder = builder(&data, at);
     let gate = match arm.io {
         None => {
