@@ -32,7 +32,7 @@ impl Crowd {
         let mut crowd = Crowd { shared: Arc::default(), users: Vec::new() };
         for number in 0..users {
             let mut asker = Asker::connect(database, port, &format!("crowd-{number}"))
-                .context("the crowd cannot connect")?;
+                .context("the background load cannot connect")?;
             let shared = Arc::clone(&crowd.shared);
             crowd.users.push(spawn(move || {
                 while !shared.ended.load(Ordering::Relaxed) {
@@ -64,8 +64,8 @@ impl Crowd {
         self.shared.ended.store(true, Ordering::Relaxed);
         for user in self.users.drain(..) {
             match user.join() {
-                Ok(done) => done.context("a user of the crowd")?,
-                Err(_) => bail!("a user of the crowd panicked"),
+                Ok(done) => done.context("a client of the background load failed")?,
+                Err(_) => bail!("a client of the background load panicked"),
             }
         }
         Ok(())

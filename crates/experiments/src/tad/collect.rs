@@ -146,7 +146,7 @@ fn run_all(
     let runs = results.into_iter().map(|slot| {
         slot.into_inner()
             .unwrap_or_else(|lock| lock.into_inner())
-            .context("a simulation left no result")
+            .context("a simulation ended without a result")
     });
     runs.collect()
 }

@@ -114,7 +114,7 @@ fn record(region: View, number: &str) -> Result<HeldRequest> {
     match region.held_request(parsed) {
         Some(record) => Ok(record),
         None if parsed >= count => {
-            bail!("{count} requests were held so far; #{number} is none of them")
+            bail!("there is no held request #{number}: {count} were held so far, counted from #0")
         }
         None => bail!("request #{number} is too long ago: only the latest are kept"),
     }

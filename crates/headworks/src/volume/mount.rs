@@ -143,7 +143,10 @@ fn fill_and_mount(
 fn start(volume: &Named) -> Result<PathBuf> {
     // Makes the directory, and says who is in the way before a process does.
     if volume.lock()?.is_none() {
-        bail!("volume `{}` is being started by somebody else", volume.name);
+        bail!(
+            "another process is starting volume `{0}`\n  wait for it, and look: headworks volume stat {0}",
+            volume.name
+        );
     }
     let log_path = volume.file("log");
     let log = OpenOptions::new()
