@@ -1,6 +1,6 @@
 //! The parts of a pool, and what happens to a page on its way in and out.
 
-use crate::cause::{self, CauseSource};
+use crate::attribution::{self, CauseSource};
 use crate::config::PoolConfig;
 use crate::doublewrite::Doublewrite;
 use crate::error::{PoolError, StorageError};
@@ -12,7 +12,7 @@ use crate::page;
 use crate::stats::{Counters, Hits, bump};
 use crate::storage::{IoKind, IoTag, Storage, check_range};
 use crate::strategy::{self, Strategy};
-use crate::syncs::Syncs;
+use crate::sync_state::SyncState;
 use crate::table::PageTable;
 use crate::wal::Wal;
 use parking_lot::{Condvar, Mutex};
@@ -133,7 +133,7 @@ pub(crate) struct Core {
     /// Flushes of the whole pool that have begun.
     pub(crate) era: AtomicU64,
     /// Without a doublewrite area, which has its own.
-    pub(crate) syncs: Syncs,
+    pub(crate) syncs: SyncState,
     pub(crate) stop: AtomicBool,
     /// Whoever changes the number of frames.
     pub(crate) resizing: Mutex<()>,
@@ -180,7 +180,7 @@ impl Core {
             frames_per_instance: each,
             config,
             era: AtomicU64::new(0),
-            syncs: Syncs::default(),
+            syncs: SyncState::default(),
             stop: AtomicBool::new(false),
             resizing: Mutex::default(),
             hits: Mutex::new(Hits::new(count)),
@@ -445,7 +445,7 @@ impl Core {
 
     /// For whom the calling thread works.
     pub(crate) fn cause(&self) -> u32 {
-        cause::of(self.causes.as_deref())
+        attribution::of(self.causes.as_deref())
     }
 
     /// Notes that the holder of the exclusive latch is about to change a page.

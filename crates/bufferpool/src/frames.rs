@@ -4,7 +4,7 @@
 //! (holds a page; hits pin it) → closed again by [`Nodes::claim`], which succeeds only while nobody
 //! has a pin and the page is clean.
 
-use crate::cause::Dirtiers;
+use crate::attribution::Dirtiers;
 use crate::ids::{FrameId, Lsn, NIL, PageId};
 use crate::lru::node::Node;
 use crate::lru::{Claim, Nodes};

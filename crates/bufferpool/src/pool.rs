@@ -1,6 +1,6 @@
 //! The pool as its users see it.
 
-use crate::cause::CauseSource;
+use crate::attribution::CauseSource;
 use crate::config::PoolConfig;
 use crate::core::{Core, Mode};
 use crate::doublewrite::Doublewrite;
@@ -60,7 +60,7 @@ impl BufferPool {
     }
 
     /// As [`BufferPool::new`], with somebody who knows for whom threads work. Threads that say it
-    /// themselves ([`crate::cause::with`]) are not asked about.
+    /// themselves ([`crate::attribution::with`]) are not asked about.
     ///
     /// Reads are then tagged with the cause of the thread that misses, writes with the cause of
     /// whoever changed the page most, whichever thread writes it.

@@ -20,7 +20,7 @@
 
 use crate::buffer::Buffer;
 use crate::engine::{Completion, Engine, Submission};
-use crate::glances::{GLANCE, Glances};
+use crate::spin::{SPIN_TIME, SpinHistory};
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr,
@@ -93,7 +93,7 @@ struct State {
 }
 
 thread_local! {
-    static GLANCES: RefCell<(Glances, u32)> = RefCell::default();
+    static SPINS: RefCell<(SpinHistory, u32)> = RefCell::default();
 }
 
 impl State {
@@ -103,28 +103,28 @@ impl State {
             return;
         }
         let Some(kernel) = self.kernel.get() else { return };
-        GLANCES.with_borrow_mut(|(glances, deep)| {
+        SPINS.with_borrow_mut(|(spins, deep)| {
             if *deep > 0 {
                 *deep -= 1;
                 return;
             }
-            if !glances.worth_it() || self.looking.swap(true, Ordering::Relaxed) {
+            if !spins.worth_it() || self.looking.swap(true, Ordering::Relaxed) {
                 return;
             }
-            let until = Instant::now() + GLANCE;
+            let until = Instant::now() + SPIN_TIME;
             let mut first = true;
             loop {
                 let mut fds = [PollFd::new(kernel, PollFlags::IN)];
                 let none = Timespec { tv_sec: 0, tv_nsec: 0 };
                 // An end of the connection is found by the read, too.
                 if poll(&mut fds, Some(&none)) != Ok(0) {
-                    glances.succeeded();
+                    spins.succeeded();
                     *deep = if first { DEEP_SKIPPED } else { 0 };
                     break;
                 }
                 first = false;
                 if Instant::now() >= until {
-                    glances.failed();
+                    spins.failed();
                     break;
                 }
                 // The loop device's own thread may wait for this very processor.

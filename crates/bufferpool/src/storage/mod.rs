@@ -19,7 +19,7 @@ mod powercut;
 mod queue;
 mod queued;
 mod sim;
-mod sub;
+mod sub_range;
 mod threads;
 mod uring;
 
@@ -31,7 +31,7 @@ pub use powercut::PowerCutStorage;
 pub use queue::{Fifo, IoId, IoNext, IoQueue, IoRequest, IoScheduler, IoTurn};
 pub use queued::QueuedStorage;
 pub use sim::{SimDevice, SimStats};
-pub use sub::SubStorage;
+pub use sub_range::SubStorage;
 
 use crate::error::StorageError;
 use crate::ids::PageId;

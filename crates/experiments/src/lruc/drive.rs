@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use headworks_bufferpool::storage::{
     Fifo, HostQueue, IoKind, IoQueue, IoScheduler, QueuedStorage, SimDevice, SimStats, Storage,
 };
-use headworks_bufferpool::{Doublewrite, PoolConfig, PoolStats, StrategyKind, cause};
+use headworks_bufferpool::{Doublewrite, PoolConfig, PoolStats, StrategyKind, attribution};
 use headworks_engine::{Engine, EngineConfig, EngineError, MemLog, TreeLatch, linkbench, tpcc};
 use headworks_policy::block::{SECTOR_BYTES, SchedulerKind};
 
@@ -316,7 +316,7 @@ fn user_loop(
         }
         let start = Instant::now();
         // The number of nobody is 0.
-        let result = cause::with(user as u32 + 1, &mut step);
+        let result = attribution::with(user as u32 + 1, &mut step);
         // A transaction counts where it ends: one that lasts long must not go uncounted.
         let counts = phase.load(Ordering::Acquire) == COUNTING;
         match result {

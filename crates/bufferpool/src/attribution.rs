@@ -1,11 +1,10 @@
 //! For whom a thread works: the tag of its page reads, and of the writes of pages that it dirties.
 //!
-//! A cause is a number that the pool hands through to its storage ([`crate::storage::IoTag`]) and
-//! never looks into; 0 is nobody. It comes from one of two places: a thread says it for a piece of
-//! its work ([`with`]), or a [`CauseSource`] that the pool was made with is asked, for engines
-//! whose threads serve users that somebody else knows of.
+//! A cause is an opaque number that the pool passes to its storage ([`crate::storage::IoTag`]); 0
+//! is no cause. A thread sets it for a piece of its work ([`with`]). Otherwise the pool asks its
+//! [`CauseSource`], for engines that keep track of users elsewhere.
 //!
-//! A write is caused by whoever changed the page, not by the thread that writes it back (the
+//! A write is caused by the user that changed the page, not by the thread that writes it back (the
 //! split-level framework, Yang et al., SOSP 2015). The pool notes who changed a dirty page and how
 //! often, and tags its write with whoever changed it most.
 
