@@ -6,8 +6,8 @@
 //! own group, and the groups get the weights that [`headworks_policy::cpu_weight`] works out. Both
 //! versions of the kernel's interface will do.
 //!
-//! Making groups takes root's rights, and the daemon has given them up. So it is the janitor (see
-//! [`crate::janitor`]) that does it, if there is one, and it tells the daemon what has become of
+//! Making groups takes root's rights, and the daemon has given them up. So it is the root helper (see
+//! [`crate::root_helper`]) that does it, if there is one, and it tells the daemon what has become of
 //! it.
 //!
 //! Nothing depends on it: if groups cannot be made, the gate works without them and `headworks
@@ -79,7 +79,7 @@ pub enum Companion {
     None,
     /// This process.
     Own(Box<Worker>),
-    /// The janitor, which reports.
+    /// The root helper, which reports.
     Janitor(Reports),
 }
 
@@ -93,7 +93,7 @@ impl Companion {
                 let before = reports.latest().state.clone();
                 reports.read();
                 let latest = reports.latest();
-                // The janitor has no log of its own.
+                // The root helper has no log of its own.
                 if latest.state == "off" && before != "off" {
                     let reason = latest.reason.as_deref().unwrap_or("for a reason unknown");
                     crate::log::line(&format!("no CPU weights: {reason}"));

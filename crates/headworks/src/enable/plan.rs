@@ -2,7 +2,7 @@
 
 use super::unit::Unit;
 use super::write::Change;
-use super::{notes, stays};
+use super::{forking_check, notes};
 use crate::cli::Enable;
 use crate::preflight::{ServerSettings, mariadb_settings};
 use crate::profile::{Profile, Profiles, SettingsFrom};
@@ -124,7 +124,7 @@ impl Plan {
         };
         reachable(place, &unit)?;
         let instance = instance_of(&unit);
-        let forks = stays::check(place, &unit, &profile, &instance)?;
+        let forks = forking_check::check(place, &unit, &profile, &instance)?;
         let config = config_of(place, args, &instance)?;
         let words = unit.words();
         let server = words.iter().map(Path::new).find(|path| profile.knows(path));
