@@ -1,4 +1,4 @@
-//! What a MariaDB says of the waits of its threads.
+//! Waits of threads, as MariaDB reports them.
 //!
 //! The server calls `thd_wait_begin(thd, type)` and `thd_wait_end(thd)` around every wait, for the
 //! sake of its own pool of threads. Both are members of a struct of callbacks to which the

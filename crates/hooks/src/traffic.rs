@@ -1,4 +1,4 @@
-//! What went through a connection, as the hooks saw it and as the kernel counts it.
+//! A connection's traffic, as the hooks saw it and as the kernel counts it.
 //!
 //! A server may answer in a way that no hook sees: by io_uring, or by a stream of the C library.
 //! Under generic framing its request would never be over, and its session would keep the permit.
