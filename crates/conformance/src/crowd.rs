@@ -1,4 +1,4 @@
-//! Users that keep every place of a server busy, so that whoever else comes is held.
+//! Background load: clients that keep every permit of a server taken, so that others are held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use crate::asker::Asker;
 use crate::database::Database;
 
-/// Time between two looks of a user that rests.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval at which a pausing client checks whether to go on.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
 struct Shared {
@@ -37,7 +37,7 @@ impl Crowd {
             crowd.users.push(spawn(move || {
                 while !shared.ended.load(Ordering::Relaxed) {
                     if shared.resting.load(Ordering::Relaxed) {
-                        sleep(LOOK);
+                        sleep(POLL_INTERVAL);
                         continue;
                     }
                     asker.work()?;

@@ -40,8 +40,8 @@ pub struct Options {
 /// What each account has.
 const AMOUNT: u32 = 1000;
 
-/// Long holds would hide a place that is lost: whoever is held passes after ten seconds, and each
-/// pass is a finding.
+/// Long holds would hide a lost permit. A held request passes after ten seconds, and each pass is
+/// reported.
 const SETTINGS: &str = "hold_ms_max = 10000\n";
 
 /// A daemon, a backend, a client: how often each.

@@ -53,7 +53,7 @@ pub trait LogDevice: Send + Sync {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
-    /// Where an offset lies, for whoever looks for it.
+    /// Where an offset lies, for error messages.
     fn place(&self, offset: u64) -> String {
         format!("offset {offset}")
     }

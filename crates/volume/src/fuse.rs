@@ -59,7 +59,7 @@ const FOREVER: Duration = Duration::from_secs(1 << 30);
 const ROOT: INodeNo = INodeNo(1);
 const DISK: INodeNo = INodeNo(2);
 
-/// Requests for which nobody looks after one that waited already: then the queue is deep.
+/// Requests without spinning after one that was already queued: the queue is deep then.
 const DEEP_SKIPPED: u32 = 64;
 
 /// Reads by which the way is measured.
@@ -68,8 +68,8 @@ const WAYS: usize = 101;
 /// The way is never taken for longer: on a busy machine it is no property of the front end.
 const WAY_MAX: Nanos = Nanos::from_micros(80);
 
-/// Measurements with and without looking, by turns: an odd number of each, for a median.
-const LOOKS: usize = 18;
+/// Measurements, alternately with and without spinning: an odd number of each, for a median.
+const SPIN_MEASUREMENTS: usize = 18;
 
 struct Disk {
     engine: Arc<Engine>,
@@ -175,7 +175,7 @@ impl Front {
     /// If the device cannot be read; then nobody looks.
     pub fn choose_to_look(&self, device: &Path) -> io::Result<bool> {
         let mut ways = [Vec::new(), Vec::new()];
-        let measured = (0..LOOKS).try_for_each(|round| {
+        let measured = (0..SPIN_MEASUREMENTS).try_for_each(|round| {
             let looks = round % 2;
             self.state.looks.store(looks == 1, Ordering::Relaxed);
             ways[looks].push(self.measure(device)?.0);

@@ -77,7 +77,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     cores::EXPERIMENT,
 ];
 
-/// Tables are kept from experiment to experiment; whoever runs them ends with this.
+/// Tables are kept from experiment to experiment; the runner calls this at the end.
 pub(crate) fn forget_data() {
     collect::forget_data();
 }

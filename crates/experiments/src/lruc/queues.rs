@@ -11,8 +11,8 @@ use headworks_policy::block::{
 /// and whether somebody waits for it.
 pub(crate) type Rank = Box<dyn Fn(IoTag) -> (IoClass, u8, bool) + Send>;
 
-/// Whoever waits comes first: misses, stalls and the log before the flusher, and that before
-/// checkpoints.
+/// Requests with a waiting thread come first: misses, stalls and the log before the flusher, and
+/// the flusher before checkpoints.
 pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
     match tag.kind {
         IoKind::Miss | IoKind::StallFlush | IoKind::Log => (IoClass::RealTime, 0, true),

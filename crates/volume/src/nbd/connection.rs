@@ -242,9 +242,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Looks for a moment whether the client asks again at once: one that waits for each answer
-    /// does, and waking this thread would take longer than the client. Others get the processor in
-    /// between.
+    /// Spins briefly for the client's next request. A client that waits for each answer sends it at
+    /// once, and waking this thread would take longer. The processor is yielded to others between.
     fn look(&mut self) -> Option<Result<usize, Errno>> {
         if !self.spins.worth_it() {
             return None;

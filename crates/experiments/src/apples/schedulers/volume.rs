@@ -111,7 +111,7 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        // The number of a loop device keeps its settings for whoever gets it next.
+        // A loop device keeps its settings when its number is used again.
         if let Some((scheduler, requests)) = &self.before {
             let write = |name, text: &str| fs::write(kernel_queue::file(&self.device, name), text);
             let _ = write("scheduler", "none")
