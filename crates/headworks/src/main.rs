@@ -142,7 +142,7 @@ fn fetch(instance: &Instance) -> Result<status::Status> {
     let before = region.snapshot(clock::now());
     std::thread::sleep(Duration::from_millis(500));
     let mut status = status::Status::build(&instance.name, &before, &region.snapshot(clock::now()));
-    // What it said before it fell silent.
+    // Its output until it stopped.
     status.log = instance.log();
     Ok(status)
 }
@@ -152,7 +152,7 @@ fn thousandths(bound: f64) -> u32 {
     if bound > 0.0 { ((bound * 1e3).round() as u32).max(1) } else { 0 }
 }
 
-/// Has the daemon do something; what it says of it.
+/// Sends the daemon a command and returns its reply.
 fn order(instance: &Instance, request: &Request) -> Result<String> {
     match control::ask(instance, request)? {
         Response::Done(done) => Ok(done),

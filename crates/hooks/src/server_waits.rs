@@ -92,13 +92,13 @@ fn symbol(name: &CStr) -> Option<*const c_void> {
     (!found.is_null()).then_some(found.cast_const())
 }
 
-/// Bytes of a function that are looked at.
-const LOOKED_AT: usize = 48;
+/// Bytes of a function that are checked.
+const CHECKED_BYTES: usize = 48;
 
 /// Whether a function of the server loads a pointer from this offset and jumps to it.
 #[cfg(target_arch = "x86_64")]
 fn loads_callback(function: *const c_void, offset: u8) -> bool {
-    let mut code = [0u8; LOOKED_AT];
+    let mut code = [0u8; CHECKED_BYTES];
     copy(function as usize, &mut code) && is_callback(&code, offset)
 }
 

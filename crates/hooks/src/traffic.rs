@@ -8,8 +8,8 @@
 
 use headworks_region::thread::keeping_errno;
 
-/// Looks at a connection of which no read was seen.
-const LOOKS: u8 = 16;
+/// Largest number of checks of a connection of which no read was seen.
+const CHECKS_MAX: u8 = 16;
 
 /// What the hooks saw of a connection under generic framing.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ impl Traffic {
 
     /// Whether the server reads in a way that no hook sees.
     pub fn reads_unseen(&mut self) -> bool {
-        if self.read || self.looks >= LOOKS {
+        if self.read || self.looks >= CHECKS_MAX {
             return false;
         }
         self.looks += 1;

@@ -1,4 +1,4 @@
-//! Shares of processor time for the threads that serve users: an optional companion of the gate.
+//! Shares of processor time for the threads that serve users: an optional part of the gate.
 //!
 //! The gate decides who is inside. Among the threads of those inside the kernel divides processor
 //! time evenly, whatever the classes weigh. With `--cgroups` (or `cpu_weights` in the

@@ -1,4 +1,4 @@
-//! What is to be written for one service, and what that means for it.
+//! The files to write for one service, and the consequences for it.
 
 use super::unit::Unit;
 use super::write::Change;
@@ -443,7 +443,7 @@ fn signed(body: &str) -> String {
     format!("{MARK}{:08x}\n{body}", checksum(body))
 }
 
-/// Refuses a file that somebody else has written, or changed since.
+/// Refuses a file that another program or a person has written, or changed since.
 fn ours(path: &Path) -> Result<()> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
