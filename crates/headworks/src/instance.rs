@@ -456,7 +456,7 @@ pub struct StartLock {
 }
 
 impl StartLock {
-    /// Makes the run directory if need be and waits until no other process starts an instance in it.
+    /// Makes the run directory if need be and waits until no other process starts an instance there.
     pub fn take() -> Result<StartLock> {
         let dir = run_dir();
         make_run_dir(&dir)?;
