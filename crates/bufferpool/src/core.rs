@@ -1,6 +1,6 @@
 //! The parts of a pool, and what happens to a page on its way in and out.
 
-use crate::cause::{self, CauseSource};
+use crate::attribution::{self, CauseSource};
 use crate::config::PoolConfig;
 use crate::doublewrite::Doublewrite;
 use crate::error::{PoolError, StorageError};
@@ -12,7 +12,7 @@ use crate::page;
 use crate::stats::{Counters, Hits, bump};
 use crate::storage::{IoKind, IoTag, Storage, check_range};
 use crate::strategy::{self, Strategy};
-use crate::syncs::Syncs;
+use crate::sync_state::SyncState;
 use crate::table::PageTable;
 use crate::wal::Wal;
 use parking_lot::{Condvar, Mutex};
@@ -21,10 +21,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Between two attempts to get a frame.
+/// Time between two attempts to get a frame.
 const RETRY: Duration = Duration::from_millis(10);
-/// For so long a miss looks for a clean page after a sync failed for good.
-const NO_HOPE: Duration = Duration::from_millis(100);
+/// Longest search of a miss for a clean page after a sync has failed for good.
+const NO_CLEAN_FRAME_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// A stretch of the frames with lists and mutexes of its own.
 pub(crate) struct Instance {
@@ -68,7 +68,7 @@ impl Instance {
     /// Gives an empty, closed frame to the free list.
     pub(crate) fn push_free(&self, frame: FrameId) {
         let mut free = self.free.lock();
-        // Under the mutex: whoever makes the pool smaller takes the list afterwards.
+        // Under the mutex: a thread that shrinks the pool takes the list afterwards.
         if frame - self.first >= self.active.load(Ordering::Acquire) {
             drop(free);
             self.withdrawn.lock().push(frame);
@@ -133,9 +133,9 @@ pub(crate) struct Core {
     /// Flushes of the whole pool that have begun.
     pub(crate) era: AtomicU64,
     /// Without a doublewrite area, which has its own.
-    pub(crate) syncs: Syncs,
+    pub(crate) syncs: SyncState,
     pub(crate) stop: AtomicBool,
-    /// Whoever changes the number of frames.
+    /// Held by the thread that changes the number of frames.
     pub(crate) resizing: Mutex<()>,
     pub(crate) hits: Mutex<Hits>,
 }
@@ -180,7 +180,7 @@ impl Core {
             frames_per_instance: each,
             config,
             era: AtomicU64::new(0),
-            syncs: Syncs::default(),
+            syncs: SyncState::default(),
             stop: AtomicBool::new(false),
             resizing: Mutex::default(),
             hits: Mutex::new(Hits::new(count)),
@@ -295,8 +295,8 @@ impl Core {
         }
     }
 
-    /// A page is on its way into an empty frame: whoever wants it waits for the latch, which the
-    /// caller holds now beside a pin. `None`: somebody was faster, and the frame is free again.
+    /// A page is being read into an empty frame: others that want it wait for the latch, which the
+    /// caller holds now, with a pin. `None`: another thread was faster; the frame is free again.
     pub(crate) fn announce(
         &self,
         at: usize,
@@ -342,7 +342,7 @@ impl Core {
         self.table.remove(page, frame);
         it.clear_flags(LOADING);
         drop(bytes);
-        // Those who found it meanwhile see that its page is gone, and let go.
+        // Threads that found it meanwhile see that its page is gone, and unpin it.
         while !it.try_close(1) {
             std::thread::yield_now();
         }
@@ -409,7 +409,7 @@ impl Core {
             if start.elapsed() > self.config.exhausted_after {
                 return Err(self.exhausted(instance, page, start));
             }
-            if start.elapsed() > NO_HOPE
+            if start.elapsed() > NO_CLEAN_FRAME_TIMEOUT
                 && let Some(area) = &self.doublewrite
             {
                 // No page will be written any more, so that waiting for a clean one is in vain.
@@ -445,7 +445,7 @@ impl Core {
 
     /// For whom the calling thread works.
     pub(crate) fn cause(&self) -> u32 {
-        cause::of(self.causes.as_deref())
+        attribution::of(self.causes.as_deref())
     }
 
     /// Notes that the holder of the exclusive latch is about to change a page.

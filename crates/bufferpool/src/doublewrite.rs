@@ -15,7 +15,7 @@ use crate::ids::{Lsn, PageId};
 use crate::memory::AlignedBuffer;
 use crate::page;
 use crate::storage::{IoKind, IoTag, PageWrite, Storage};
-use crate::syncs::Syncs;
+use crate::sync_state::SyncState;
 use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +36,7 @@ pub struct Doublewrite {
     singles: Slots,
     /// Of the area and of the pages' storage: both often lie on one device, which tells of a
     /// failure whoever asks first.
-    syncs: Syncs,
+    syncs: SyncState,
 }
 
 /// Parts of the area that can be written.
@@ -156,7 +156,7 @@ impl Doublewrite {
             batches,
             places: Slots::new(places),
             singles: Slots::new(singles),
-            syncs: Syncs::default(),
+            syncs: SyncState::default(),
         })
     }
 
@@ -281,7 +281,8 @@ impl Doublewrite {
         synced
     }
 
-    /// Syncs the pages' storage for a checkpoint: an error if that fails, or any sync did before.
+    /// SyncState the pages' storage for a checkpoint: an error if that fails, or any sync did
+    /// before.
     ///
     /// No checkpoint may trust the pages then: recovery from the last one must write them again.
     pub(crate) fn sync_all(&self, storage: &dyn Storage) -> Result<(), StorageError> {

@@ -4,7 +4,7 @@
 //! (holds a page; hits pin it) → closed again by [`Nodes::claim`], which succeeds only while nobody
 //! has a pin and the page is clean.
 
-use crate::cause::Dirtiers;
+use crate::attribution::Dirtiers;
 use crate::ids::{FrameId, Lsn, NIL, PageId};
 use crate::lru::node::Node;
 use crate::lru::{Claim, Nodes};
@@ -34,7 +34,7 @@ pub(crate) const LOADING: u32 = 4;
 pub(crate) struct Frame {
     /// Pins, the closed bit and hits.
     pins: AtomicU64,
-    /// [`PageId`] of the page held. Written by whoever closed the frame.
+    /// [`PageId`] of the page held. Written by the thread that closed the frame.
     page: AtomicU64,
     flags: AtomicU32,
     /// Next frame of the same bucket of the page table.
@@ -130,7 +130,7 @@ impl Frame {
 
     #[inline]
     pub(crate) fn unpin(&self) {
-        // Release: whoever closes the frame sees all that was done under the pin.
+        // Release: the thread that closes the frame sees all that was done under the pin.
         let before = self.pins.fetch_sub(PIN, Ordering::Release);
         debug_assert!(before & PINS > 0, "a pin was given back twice");
     }

@@ -18,8 +18,7 @@
 //! - A pinned page stays where it is; its bytes change only under the exclusive latch.
 //! - Bytes that fail their checksum are never handed out.
 
-mod ahead;
-pub mod cause;
+pub mod attribution;
 mod config;
 mod core;
 mod doublewrite;
@@ -33,16 +32,17 @@ mod lru;
 mod memory;
 mod page;
 mod pool;
+mod prefetch;
 mod stats;
 pub mod storage;
 mod strategy;
 mod sync;
-mod syncs;
+mod sync_state;
 mod table;
 mod wal;
 mod write;
 
-pub use cause::CauseSource;
+pub use attribution::CauseSource;
 pub use config::{PoolConfig, StrategyKind};
 pub use doublewrite::Doublewrite;
 pub use error::{PoolError, StorageError, WalError};

@@ -1,5 +1,5 @@
-//! Hits without a lock beside those who empty and fill the frame, under every interleaving: `make
-//! loom`. (The list's models are beside the list.)
+//! Hits without a lock while other threads empty and fill the frame, under every interleaving:
+//! `make loom`. (The list's models are beside the list.)
 
 use crate::frames::{DIRTY, Frames};
 use crate::ids::{FrameId, PageId, mix};
@@ -58,8 +58,8 @@ fn a_hit_and_an_eviction() {
     });
 }
 
-/// A page that is dirtied under a pin is not evicted: whoever claims it looks again when no pin is
-/// left.
+/// A page that is dirtied under a pin is not evicted: the evicting thread checks again when no pin
+/// is left.
 #[test]
 fn a_change_and_an_eviction() {
     loom::model(|| {

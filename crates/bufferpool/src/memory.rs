@@ -220,8 +220,8 @@ impl Drop for AlignedBuffer {
 
 /// Refuses what this process can never have.
 ///
-/// The kernel promises more memory than it has, and kills whoever takes the promise at its word; a
-/// pool must not be built on it.
+/// The kernel overcommits memory, and kills a process that uses more than there is; a pool must not
+/// be built on that.
 ///
 /// # Errors
 /// [`PoolError::TooLarge`] with the machine's memory or the control group's limit, whichever is

@@ -1,6 +1,6 @@
 //! The pool as its users see it.
 
-use crate::cause::CauseSource;
+use crate::attribution::CauseSource;
 use crate::config::PoolConfig;
 use crate::core::{Core, Mode};
 use crate::doublewrite::Doublewrite;
@@ -60,10 +60,10 @@ impl BufferPool {
     }
 
     /// As [`BufferPool::new`], with somebody who knows for whom threads work. Threads that say it
-    /// themselves ([`crate::cause::with`]) are not asked about.
+    /// themselves ([`crate::attribution::with`]) are not asked about.
     ///
     /// Reads are then tagged with the cause of the thread that misses, writes with the cause of
-    /// whoever changed the page most, whichever thread writes it.
+    /// the user that changed the page most, whichever thread writes it.
     ///
     /// # Errors
     /// As [`BufferPool::new`].
@@ -173,8 +173,8 @@ impl BufferPool {
 
     /// Brings pages in that are not there, up to 32 of them with one batch of reads
     /// ([`Storage::read_batch`]), and leaves them unpinned. Pages that are on their way already are
-    /// left to whoever brings them. Returns when all have come: run it on a thread of its own to
-    /// read ahead of somebody.
+    /// left to the thread that reads them. Returns when all have come: to prefetch, run it on a
+    /// thread of its own.
     ///
     /// # Errors
     /// The first page's that cannot be read; others of its batch are there, batches after it are
@@ -222,8 +222,8 @@ impl BufferPool {
         self.checkpoint_lsn()
     }
 
-    /// From where on the log is needed to recover the pages, without writing any. Nobody takes
-    /// checkpoints by itself: whoever has a log calls this now and then and cuts the log there.
+    /// From where on the log is needed to recover the pages, without writing any. The pool takes no
+    /// checkpoints by itself: an engine with a log calls this now and then and cuts the log there.
     ///
     /// It may be earlier than an earlier call's: a page made dirty in between counts from the
     /// position that was given with the change. The later of both holds.

@@ -27,7 +27,7 @@ impl Hits {
     }
 }
 
-/// Counters of one instance, written by whoever does the thing.
+/// Counters of one instance, written by the threads that do what is counted.
 #[derive(Default)]
 #[repr(align(64))]
 pub(crate) struct Counters {

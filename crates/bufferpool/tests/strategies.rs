@@ -4,7 +4,7 @@
 
 use headworks_bufferpool::storage::{IoKind, IoTag, MemStorage, Storage};
 use headworks_bufferpool::{
-    BufferPool, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind, cause,
+    BufferPool, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind, attribution,
 };
 use std::cell::Cell;
 use std::sync::{Arc, Mutex};
@@ -176,14 +176,14 @@ fn only_a_pool_without_clean_pages_makes_lruc_stall() {
 #[test]
 fn requests_say_why_and_for_whom() {
     let (storage, pool) = full(StrategyKind::LRU_C, 0);
-    cause::with(7, || pool.write(PageId(0)).unwrap().change(Lsn(1))[40] = 2);
-    cause::with(9, || miss(&pool, 100));
+    attribution::with(7, || pool.write(PageId(0)).unwrap().change(Lsn(1))[40] = 2);
+    attribution::with(9, || miss(&pool, 100));
     pool.flush_all().unwrap();
     let seen = storage.take();
     assert_eq!(seen[0], (PageId(100), IoTag { kind: IoKind::Miss, cause: 9 }));
     // The write is for whoever dirtied the page, not for whoever asked for the flush.
     assert_eq!(seen[1], (PageId(0), IoTag { kind: IoKind::CheckpointFlush, cause: 7 }));
-    assert_eq!(cause::current(), 0);
+    assert_eq!(attribution::current(), 0);
 }
 
 thread_local! {
@@ -231,7 +231,7 @@ fn a_source_says_for_whom_threads_work() {
         change(0, 9);
         change(1, 7);
         change(1, 9);
-        cause::with(3, || change(2, 7));
+        attribution::with(3, || change(2, 7));
         assert_eq!(
             flushed(),
             [(0, 9), (1, 7), (2, 3)],

@@ -17,7 +17,7 @@ mod mongo;
 mod redis;
 
 /// No answer takes longer on any machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long a request of the crowd keeps its place.
 const WORK: Duration = Duration::from_millis(3);
@@ -48,13 +48,13 @@ impl Asker {
                 let address = Address::Tcp(([127, 0, 0, 1], port).into());
                 let options = ConnectOptions::new(address, headworks_rig::ACCOUNT);
                 let options = options.database(DATABASE).attribute("program_name", name);
-                Asker::MariaDb(Box::new(options.read_timeout(PATIENCE).connect()?))
+                Asker::MariaDb(Box::new(options.read_timeout(ANSWER_TIMEOUT).connect()?))
             }
             Database::PostgreSql => {
                 let mut config = postgres::Config::new();
                 config.host("127.0.0.1").port(port).user(headworks_rig::SUPERUSER);
                 config.dbname("postgres").application_name(name);
-                config.tcp_user_timeout(PATIENCE);
+                config.tcp_user_timeout(ANSWER_TIMEOUT);
                 Asker::PostgreSql(Box::new(config.connect(NoTls)?))
             }
             Database::Redis => Asker::Redis(redis::Client::new(stream(port, None)?, name)?),
@@ -152,6 +152,6 @@ fn stream(port: u16, from: Option<Ipv4Addr>) -> Result<TcpStream> {
     connect(&own, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).context("cannot connect")?;
     let stream = TcpStream::from(own);
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     Ok(stream)
 }

@@ -1,4 +1,4 @@
-//! Users that keep every place of a server busy, so that whoever else comes is held.
+//! Background load: clients that keep every permit of a server taken, so that others are held.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,8 +10,8 @@ use anyhow::{Context, Result, bail};
 use crate::asker::Asker;
 use crate::database::Database;
 
-/// Time between two looks of a user that rests.
-const LOOK: Duration = Duration::from_millis(5);
+/// Interval at which a pausing client checks whether to go on.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 #[derive(Default)]
 struct Shared {
@@ -32,12 +32,12 @@ impl Crowd {
         let mut crowd = Crowd { shared: Arc::default(), users: Vec::new() };
         for number in 0..users {
             let mut asker = Asker::connect(database, port, &format!("crowd-{number}"))
-                .context("the crowd cannot connect")?;
+                .context("the background load cannot connect")?;
             let shared = Arc::clone(&crowd.shared);
             crowd.users.push(spawn(move || {
                 while !shared.ended.load(Ordering::Relaxed) {
                     if shared.resting.load(Ordering::Relaxed) {
-                        sleep(LOOK);
+                        sleep(POLL_INTERVAL);
                         continue;
                     }
                     asker.work()?;
@@ -64,8 +64,8 @@ impl Crowd {
         self.shared.ended.store(true, Ordering::Relaxed);
         for user in self.users.drain(..) {
             match user.join() {
-                Ok(done) => done.context("a user of the crowd")?,
-                Err(_) => bail!("a user of the crowd panicked"),
+                Ok(done) => done.context("a client of the background load failed")?,
+                Err(_) => bail!("a client of the background load panicked"),
             }
         }
         Ok(())

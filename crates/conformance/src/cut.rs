@@ -69,7 +69,7 @@ fn on(database: Database, options: &Options) -> Result<()> {
     let before = crowd.requests();
     let moves = Instant::now();
     while crowd.requests() < before + 10 * CROWD as u64 {
-        ensure!(moves.elapsed() < DEADLINE, "the crowd is stuck");
+        ensure!(moves.elapsed() < DEADLINE, "the background load is stuck");
         std::thread::sleep(Duration::from_millis(5));
     }
     crowd.leave()?;
@@ -77,12 +77,12 @@ fn on(database: Database, options: &Options) -> Result<()> {
     if database.keeps_places() {
         free_places(database, &gated, PLACES)?;
     }
-    gated.wait("all places are free", DEADLINE, |status| status.number("inside") == 0)?;
+    gated.wait("all permits are free", DEADLINE, |status| status.number("inside") == 0)?;
     Asker::connect(database, gated.server.port(), "checker")?.check()?;
     let status = gated.status()?;
     ensure!(status.counter("panic") == 0, "a panic inside the library: {:#}", status.0);
     println!(
-        "{database}: {cuts} connections cut in {:.0} s: no place lost, nobody stuck",
+        "{database}: {cuts} connections cut in {:.0} s: no permit lost, no session stuck",
         begun.elapsed().as_secs_f64()
     );
     Ok(())
@@ -104,7 +104,7 @@ fn record(database: Database) -> Result<Vec<Vec<u8>>> {
             talks.extend(relay.finish().into_iter().map(|talk| talk.client));
         }
     }
-    ensure!(talks.iter().any(|talk| talk.len() > 100), "nothing was recorded");
+    ensure!(talks.iter().any(|talk| talk.len() > 100), "the recorded conversation is empty");
     Ok(talks)
 }
 

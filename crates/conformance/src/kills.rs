@@ -40,8 +40,8 @@ pub struct Options {
 /// What each account has.
 const AMOUNT: u32 = 1000;
 
-/// Long holds would hide a place that is lost: whoever is held passes after ten seconds, and each
-/// pass is a finding.
+/// Long holds would hide a lost permit. A held request passes after ten seconds, and each pass is
+/// reported.
 const SETTINGS: &str = "hold_ms_max = 10000\n";
 
 /// A daemon, a backend, a client: how often each.
@@ -174,7 +174,7 @@ fn kill_daemon(gated: &Gated, random: &mut Random) -> Result<()> {
     unsafe { libc::kill(daemon, libc::SIGKILL) };
     sleep(Duration::from_millis(random.below(1500)));
     let output = gated.headworks(&["daemon"])?;
-    ensure!(output.status.success(), "the daemon does not start again: {output:?}");
+    ensure!(output.status.success(), "the daemon cannot be started again: {output:?}");
     Ok(())
 }
 
@@ -254,11 +254,11 @@ fn everybody_moves(workers: &mut [Worker]) -> Result<()> {
 
 /// All are gone: nobody is left in the region, all places are free, the sum is what it was.
 fn finish(database: Database, gated: &Gated, options: &Options) -> Result<()> {
-    gated.wait("nobody is left", DEADLINE, |status| status.number("users") == 0)?;
+    gated.wait("no session is left", DEADLINE, |status| status.number("users") == 0)?;
     let status = gated.status()?;
     for (name, most) in [("hold_limit", 0), ("panic", 0)] {
         let count = status.counter(name);
-        ensure!(count <= most, "{name} is {count}: {:#}", status.0);
+        ensure!(count <= most, "the counter {name} is {count}, not 0: {:#}", status.0);
     }
     if database.keeps_places() {
         free_places(database, gated, options.places)?;
@@ -266,7 +266,7 @@ fn finish(database: Database, gated: &Gated, options: &Options) -> Result<()> {
     gated.wait("all places are free", DEADLINE, |status| status.number("inside") == 0)?;
     let mut asker = Asker::connect(database, gated.server.port(), "checker")?;
     if let Some(sum) = worker::sum(database, &mut asker)? {
-        ensure!(sum == i64::from(ACCOUNTS * AMOUNT), "the accounts have {sum}");
+        ensure!(sum == i64::from(ACCOUNTS * AMOUNT), "the accounts' sum is wrong: {sum}");
     }
     Ok(())
 }
@@ -283,7 +283,7 @@ pub fn free_places(database: Database, gated: &Gated, places: u32) -> Result<()>
             Ok(spawn(move || asker.stay(Duration::from_secs(3))))
         })
         .collect::<Result<_>>()?;
-    let seen = gated.wait("all places taken, and one user waits", DEADLINE, |status| {
+    let seen = gated.wait("all permits are taken, and one session is queued", DEADLINE, |status| {
         status.number("inside") == u64::from(places) && status.number("waiting") == 1
     });
     for user in users {
@@ -292,5 +292,5 @@ pub fn free_places(database: Database, gated: &Gated, places: u32) -> Result<()>
             Err(_) => bail!("a user panicked"),
         }
     }
-    seen.map(drop).context("a place was lost")
+    seen.map(drop).context("a permit was lost")
 }

@@ -69,9 +69,9 @@ pub fn run(options: &Options) -> Result<bool> {
         options.seconds,
         status.counter("slot_table_full"),
     );
-    ensure!(status.counter("slot_table_full") == 0, "the table of users was full");
+    ensure!(status.counter("slot_table_full") == 0, "the table of sessions was full");
     drop(idle);
-    gated.wait("nobody is left", DEADLINE, |status| status.number("users") == 0)?;
+    gated.wait("no session is left", DEADLINE, |status| status.number("users") == 0)?;
     Ok(true)
 }
 

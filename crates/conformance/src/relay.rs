@@ -18,8 +18,8 @@ pub struct Conversation {
     pub server: Vec<u8>,
 }
 
-/// How long connections get to end by themselves after their client has.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for connections to end by themselves after their client has ended.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 
 type Record = Arc<Mutex<Vec<Conversation>>>;
 
@@ -57,7 +57,9 @@ impl Relay {
             }
             // The client has ended. A server that streams notices that only when it sends again.
             let begun = Instant::now();
-            while begun.elapsed() < PATIENCE && !connections.iter().all(JoinHandle::is_finished) {
+            while begun.elapsed() < SHUTDOWN_GRACE
+                && !connections.iter().all(JoinHandle::is_finished)
+            {
                 sleep(Duration::from_millis(2));
             }
             for socket in sockets {

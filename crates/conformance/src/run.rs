@@ -176,7 +176,7 @@ fn suite(subject: Subject, options: &Options) -> Result<Vec<Row>> {
     }
     ensure!(
         pair.crowds.iter().all(|crowd| crowd.requests() > 0),
-        "a crowd did nothing: nothing was tested"
+        "the background load sent no requests: nothing was tested"
     );
     // A part of the behaviours may happen not to be held.
     if options.only.is_none() {
@@ -202,10 +202,10 @@ fn really_gated(
     framings: &BTreeSet<String>,
     gated: &Gated,
 ) -> Result<()> {
-    ensure!(held > 0, "the gate held nobody: nothing was tested");
+    ensure!(held > 0, "the gate held no request: nothing was tested; choose a smaller P");
     if subject.tls {
         let left_alone = gated.status()?.counter("opaque_tls");
-        ensure!(left_alone == 0, "{left_alone} encrypted connections left alone");
+        ensure!(left_alone == 0, "the gate bypassed {left_alone} encrypted connections");
         let said: Vec<&str> = framings.iter().map(String::as_str).collect();
         ensure!(said == [FOLLOWED], "the status says of encryption: {said:?}");
     }

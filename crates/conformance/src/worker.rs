@@ -39,7 +39,7 @@ pub fn run(options: &Options) -> Result<bool> {
         }
         let since = *failing_since.get_or_insert_with(Instant::now);
         if since.elapsed() > Duration::from_secs(60) {
-            bail!("no answer for a minute");
+            bail!("no answer within a minute");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -53,7 +53,7 @@ fn rounds(asker: &mut Asker, options: &Options, round: &mut u64) -> Result<bool>
         // Under a name that nobody else has: what a predecessor asked for before it was killed may
         // be done later.
         let Ok(right) = asker.stamp(std::process::id(), stamp) else { return Ok(false) };
-        ensure!(right, "wrote {stamp}, and read something else");
+        ensure!(right, "wrote {stamp}, but read another value back");
         return tell(*round);
     };
     let Ok(answer) = asker.ask(&format!("{} {stamp}", language.echo)) else { return Ok(false) };

@@ -55,7 +55,7 @@ fn run(shared: &Shared, log_bytes: u64, (stop, told): &(Mutex<bool>, Condvar)) {
             continue;
         }
         tried = end;
-        // Whoever wants this to end waits for the checkpoint, not for the lock.
+        // A caller that stops this thread waits for the checkpoint, not for the lock.
         parking_lot::MutexGuard::unlocked(&mut stopped, || {
             if let Err(error) = shared.checkpoint() {
                 *shared.background_error.lock() = Some(error);

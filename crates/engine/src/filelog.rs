@@ -106,7 +106,7 @@ impl FileLog {
         Ok(Self { directory: directory.into(), segment_bytes, last, lock })
     }
 
-    /// Keeps out whoever else would append to the same log; the lock goes with the process.
+    /// Keeps other processes from appending to the same log; the lock ends with the process.
     fn lock(directory: &Path) -> Result<File> {
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);

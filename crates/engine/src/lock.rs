@@ -50,7 +50,7 @@ impl LockTable {
                     return Ok(true);
                 }
                 Some((holder, _)) if *holder == owner => return Ok(false),
-                // The lock was given up for those who wait: the first to come takes it.
+                // The lock was released while others wait: the first to come takes it.
                 Some((holder, waiters)) if *holder == 0 => {
                     *holder = owner;
                     *waiters -= u32::from(waiting);

@@ -45,7 +45,7 @@ impl Log {
         let payload = record.encode();
         let sum = crc32c::crc32c(&payload);
         let mut tail = self.tail.lock();
-        // Whoever flushes takes all that is pending, after the flush before was synced.
+        // A flush takes all that is pending, after the previous flush was synced.
         let begins_flush = tail.pending.is_empty();
         let header = scan::header(payload.len(), sum, tail.end, begins_flush);
         tail.pending.extend(header);
@@ -70,7 +70,7 @@ impl Wal for Log {
         Lsn(self.tail.lock().durable)
     }
 
-    /// Group commit: whoever finds nobody writing writes everything that is pending, for all who
+    /// Group commit: a thread that finds no other writing writes all that is pending, for all that
     /// wait.
     fn flush_to(&self, lsn: Lsn) -> Result<(), WalError> {
         let mut tail = self.tail.lock();

@@ -1,7 +1,7 @@
 //! Where the log is kept.
 
 use headworks_bufferpool::storage::{IoKind, IoQueue, IoRequest, IoTag};
-use headworks_bufferpool::{CauseSource, PageId, cause};
+use headworks_bufferpool::{CauseSource, PageId, attribution};
 use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ pub trait LogDevice: Send + Sync {
         Err(std::io::ErrorKind::Unsupported.into())
     }
 
-    /// Where an offset lies, for whoever looks for it.
+    /// Where an offset lies, for error messages.
     fn place(&self, offset: u64) -> String {
         format!("offset {offset}")
     }
@@ -237,7 +237,7 @@ impl LogDevice for QueuedLog {
     }
 
     fn sync(&self) -> std::io::Result<()> {
-        let tag = IoTag { kind: IoKind::Log, cause: cause::of(self.causes.as_deref()) };
+        let tag = IoTag { kind: IoKind::Log, cause: attribution::of(self.causes.as_deref()) };
         let request = IoRequest { write: true, first: PageId(0), pages: 0, tag };
         let _turn = self.queue.enter(request);
         self.inner.sync()

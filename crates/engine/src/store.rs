@@ -25,8 +25,8 @@ pub enum TreeLatch {
     #[default]
     Coupled,
     /// The whole tree, as in InnoDB before 5.7: shared until the leaf is latched, exclusively while
-    /// a page splits. Whoever splits waits for all reads and read stalls that are under way in the
-    /// tree, and everybody else for it.
+    /// a page splits. A split waits for all reads and read stalls in progress in the
+    /// tree, and all others wait for it.
     Whole,
 }
 
@@ -195,13 +195,13 @@ impl Store {
         Ok(known)
     }
 
-    /// Of the tree with this root, for whoever looks for a leaf; `None` if trees are not latched.
+    /// Latches the tree with this root to search for a leaf; `None` if trees are not latched.
     pub(crate) fn tree_shared(&self, root: PageId) -> Option<RwLockReadGuard<'_, ()>> {
         // Roots are below 64.
         self.trees.get(root.0 as usize).map(RwLock::read)
     }
 
-    /// The same for whoever splits pages.
+    /// The same to split pages.
     pub(crate) fn tree_exclusive(&self, root: PageId) -> Option<RwLockWriteGuard<'_, ()>> {
         self.trees.get(root.0 as usize).map(RwLock::write)
     }

@@ -196,7 +196,7 @@ impl<'e> Transaction<'e> {
             return Err(EngineError::Unfinished(waits.to_string()));
         }
         engine.applying.lock().remove(&applying);
-        // Whoever sees the writes from here on commits later in the log.
+        // A transaction that sees the writes from here on commits later in the log.
         self.release();
         engine.make_durable(lsn)
     }

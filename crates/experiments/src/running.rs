@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use crate::interrupt::{self, monotonic_us};
 use crate::progress::Progress;
 
-/// How often a running program is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval at which a running program is checked.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A program that runs. It is killed when this is dropped, and by the kernel when our thread ends.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Running {
             if let Some(status) = self.child.try_wait()? {
                 bail!("{} ended too early ({status}):\n{}", self.name, self.log_tail());
             }
-            sleep(left.min(LOOK_EVERY));
+            sleep(left.min(POLL_INTERVAL));
         }
     }
 
@@ -69,7 +69,7 @@ impl Running {
                 None if begun.elapsed() > deadline => {
                     bail!("{} has not ended after {deadline:?}:\n{}", self.name, self.log_tail())
                 }
-                None => sleep(LOOK_EVERY),
+                None => sleep(POLL_INTERVAL),
             }
         }
     }

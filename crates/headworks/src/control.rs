@@ -18,8 +18,7 @@ pub enum Request {
     Status,
     /// How P was found.
     Tuning,
-    /// Set weights of classes, by name, until the next reload: for whoever drives the gate by a
-    /// plan of his own.
+    /// Set weights of classes, by name, until the next reload: for programs that control the gate.
     Weights {
         /// 0.001 to 1000 each.
         weights: BTreeMap<String, f64>,

@@ -1,6 +1,6 @@
 //! The daemon of one instance: the heartbeat, the stall detector, the figures, the reload.
 //!
-//! It is not needed for a request to be served: if it dies or stops, everybody passes within a
+//! It is not needed for a request to be served: if it dies or stops, all requests pass within a
 //! second, and a new one can be started beside the running database. It ends with the database
 //! and removes the instance.
 
@@ -34,7 +34,7 @@ use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Longest time between two looks of the loops that set P and ζ, in milliseconds.
+/// Longest interval of the loops that set P and ζ, in milliseconds.
 const POLL_INTERVAL_MS: i32 = 100;
 
 /// The same while a P is tried: a sample that loses is left after 150 ms.
@@ -50,7 +50,7 @@ const WINDOW: Nanos = Nanos::from_millis(5_000);
 /// manager asks both at once.
 const SHUTDOWN_GRACE: Nanos = Nanos::from_millis(90_000);
 
-/// Time between two looks at the daemon before this one.
+/// Interval at which the previous daemon is checked.
 const PREDECESSOR_POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -67,11 +67,11 @@ struct Daemon {
     companion: Companion,
     metrics: Metrics,
     log: Log,
-    /// Why the configuration file is not in force as it is by now.
+    /// Why the current configuration file is not in force.
     config_error: Option<String>,
     /// Why metrics are not served where the configuration says.
     metrics_error: Option<String>,
-    /// Somebody removed the instance's directory, and that was said.
+    /// The instance's directory was removed, and that was logged.
     unreachable: bool,
 }
 
@@ -100,7 +100,7 @@ impl Daemon {
         }
     }
 
-    /// Says that no command finds this daemon any more, if somebody removed its directory.
+    /// Logs that commands cannot find this daemon, if its directory was removed.
     fn look_for_directory(&mut self) {
         let gone = !self.unreachable
             && std::fs::symlink_metadata(self.instance.region_path())
@@ -174,11 +174,11 @@ impl Daemon {
         }
     }
 
-    /// A descriptor of the server that has come since; negative if none has.
+    /// A descriptor of a server that has attached since; negative if none has.
     fn look_for_server(&mut self) -> i32 {
         let server = self.region.heartbeat.server.load(Ordering::Relaxed);
         let Some(note) = self.note.of_server(server).filter(|_| server != 0) else {
-            // What has come and gone in between is no server any more.
+            // A process that attached and ended meanwhile is not the server.
             let _ = self.region.heartbeat.server.compare_exchange(
                 server,
                 0,
@@ -207,14 +207,14 @@ impl Daemon {
 }
 
 /// Runs until the database ends. `ready` gets a line once the daemon serves; from then on a
-/// `detached` one holds nothing of whoever started it.
+/// `detached` one keeps no descriptor of the process that started it.
 pub fn run(
     instance: Instance,
     mut ready: Option<impl Write>,
     detached: bool,
     companion: Companion,
 ) -> Result<()> {
-    // A client that goes without its answer, or a log that nobody reads any more, ends nobody.
+    // A client that left before its answer, or a log without a reader, must not end the daemon.
     // SAFETY: sets a disposition, before any thread exists.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     let note = instance.note()?;
@@ -222,7 +222,7 @@ pub fn run(
     if !instance.is_running() && !note.attended {
         bail!("the database of instance `{}` does not run any more", instance.name);
     }
-    // Poll ignores a negative descriptor: nobody has come yet.
+    // Poll ignores a negative descriptor: no server has attached yet.
     let mut pidfd = if instance.is_running() { process::watch(note.server_pid)? } else { -1 };
     if let Some(other) = rival(&region) {
         bail!("instance `{}` has a daemon already (process {other})", instance.name);
@@ -266,7 +266,7 @@ pub fn run(
         metrics_error: None,
         unreachable: false,
     };
-    // Before anybody hears that the daemon is ready: the file and the settings may be changed from
+    // Before the daemon reports that it is ready: the file and the settings may be changed from
     // then on, and each change is logged.
     daemon.read_config();
     daemon.tick();
@@ -346,7 +346,7 @@ pub fn run(
             }
         }
     }
-    // Unless it is another daemon's by now.
+    // Unless it belongs to another daemon by now.
     if !other_lives(daemon.region.heartbeat.daemon.load(Ordering::Relaxed)) {
         daemon.tuning.end(&daemon.region);
     }
@@ -355,8 +355,8 @@ pub fn run(
     Ok(())
 }
 
-/// The daemon before this one, if it still does its work. One that was killed may need a moment to
-/// be gone on a busy machine, but sends no more heartbeats; that is waited for.
+/// The previous daemon, if it still works. A killed daemon may take a moment to disappear on a busy
+/// machine, but sends no more heartbeats; this waits until it is gone.
 fn rival(region: &Mapping) -> Option<u32> {
     let sign = region.heartbeat.alive_ns.load(Ordering::Relaxed);
     loop {

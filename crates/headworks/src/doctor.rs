@@ -1,4 +1,4 @@
-//! What this machine offers, what is missing, and the command that mends it.
+//! Checks what this machine offers and what is missing, and names the command that mends it.
 
 mod kernel;
 mod machine;
@@ -22,10 +22,10 @@ pub enum State {
     Warning,
 }
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What was looked at.
+    /// What was checked.
     pub name: String,
     /// How it stands.
     pub state: State,
@@ -54,7 +54,7 @@ impl Finding {
     }
 }
 
-/// Looks at the machine. `instance_dir` is the directory below which instances live, `server` a
+/// Checks the machine. `instance_dir` is the directory below which instances live, `server` a
 /// database's program (otherwise `mariadbd` is looked for), `shim` the library to preload. Changes
 /// nothing.
 pub fn examine(instance_dir: &Path, server: Option<&Path>, shim: &Path) -> Vec<Finding> {

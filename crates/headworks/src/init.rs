@@ -6,7 +6,7 @@
 //! sessions. So where `headworks run` is the first process, it stays, as an init, and the server
 //! is its child (decision 19).
 //!
-//! To whoever looks from outside it is the server: it ends with the server's code, and passes
+//! From outside it looks like the server: it ends with the server's code, and passes
 //! signals on that the server handles. Signals that the server does not handle are dropped, as
 //! the kernel drops them for a first process.
 
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// whatever is left when this process ends.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(1_000);
 
-/// Time between two looks at processes whose signal was missed.
+/// Interval at which ended processes whose signal was missed are looked for.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Stays behind if this is the first process of its PID namespace, and returns in a child. To be
@@ -73,7 +73,7 @@ fn attend(server: i32, all: &libc::sigset_t) -> i32 {
     }
 }
 
-/// Waits a moment for what the server has left.
+/// Waits briefly for the processes that the server has left.
 fn bury_the_rest(all: &libc::sigset_t) {
     let begun = Instant::now();
     loop {
@@ -117,7 +117,7 @@ fn code_of(status: i32) -> i32 {
     if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 128 + libc::WTERMSIG(status) }
 }
 
-/// Whether a process has a handler for a signal. Without /proc nobody can tell, and it is said to.
+/// Whether a process has a handler for a signal. Without /proc, it is assumed to.
 fn handles(process: i32, signal: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status"));
     status.map_or(true, |status| caught(&status).is_none_or(|set| set >> (signal - 1) & 1 == 1))

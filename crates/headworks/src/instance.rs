@@ -51,7 +51,7 @@ pub struct Note {
 }
 
 impl Note {
-    /// What it says of a server that has come; `None` if that is gone already.
+    /// A note for a server that has attached; `None` if that has ended already.
     pub fn of_server(&self, server_pid: u32) -> Option<Note> {
         let server_started_ticks = started_ticks(server_pid)?;
         Some(Note { server_pid, server_started_ticks, ..self.clone() })
@@ -270,8 +270,8 @@ impl Instance {
         )
     }
 
-    /// Whether it was made in another PID namespace, where nobody can tell from here if its
-    /// processes live.
+    /// Whether it was made in another PID namespace: then it is unknown here whether its processes
+    /// live.
     pub fn is_foreign(&self) -> bool {
         self.view_region().is_ok_and(View::is_foreign)
     }
@@ -393,7 +393,7 @@ impl Instance {
     }
 }
 
-/// How a directory is kept that somebody removed.
+/// How the kernel marks a directory that was removed.
 pub const KEEP_RUN_DIR: &str = "logind removes XDG_RUNTIME_DIR when its user logs out; to keep it: loginctl enable-linger\n  \
      or choose another directory: HEADWORKS_RUN_DIR=… headworks run …";
 
@@ -436,7 +436,7 @@ fn refuse_unreachable(name: Option<&str>) -> Result<()> {
 pub fn goes_at_logout(dir: &Path) -> bool {
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
-    // SAFETY: the entry is read before anybody asks again, and its name is a C string.
+    // SAFETY: the entry is read before the next call overwrites it, and its name is a C string.
     let name = unsafe {
         libc::getpwuid(uid)
             .as_ref()
@@ -449,14 +449,15 @@ pub fn goes_at_logout(dir: &Path) -> bool {
 const CHOOSE_RUN_DIR: &str =
     "choose a directory you may write to: HEADWORKS_RUN_DIR=… headworks run …";
 
-/// Nobody else starts or replaces an instance while this is held; `exec` lets it go.
+/// No other process starts or replaces an instance while this is held; `exec` releases it.
 #[derive(Debug)]
 pub struct StartLock {
     _held: std::fs::File,
 }
 
 impl StartLock {
-    /// Makes the run directory if need be and waits until nobody else starts an instance in it.
+    /// Makes the run directory if need be and waits until no other process starts an instance
+    /// there.
     pub fn take() -> Result<StartLock> {
         let dir = run_dir();
         make_run_dir(&dir)?;

@@ -1,7 +1,6 @@
 //! The `headworks` command.
 
 mod apart;
-mod attend;
 mod cgroup;
 mod cli;
 mod config;
@@ -14,7 +13,6 @@ mod explain;
 mod init;
 mod instance;
 mod io;
-mod janitor;
 mod log;
 mod metrics;
 mod preflight;
@@ -22,7 +20,9 @@ mod process;
 mod profile;
 mod quota;
 mod render;
+mod root_helper;
 mod run;
+mod sidecar;
 mod slo;
 mod status;
 mod top;
@@ -84,7 +84,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
         Command::Explain(args) => explain::run(&args)?,
         Command::Enable(args) => return enable::enable(&args),
         Command::Disable(args) => return enable::disable(&args),
-        Command::Attend(args) => attend::run(&args)?,
+        Command::Attend(args) => sidecar::run(&args)?,
         Command::Profile(args) => profile::show::run(&args.command)?,
         Command::Doctor(args) => return doctor(&args),
         Command::Bench => match apart::run("bench", &[])? {},
@@ -99,7 +99,7 @@ fn dispatch(command: Command) -> Result<ExitCode> {
                 // SAFETY: the parent made this descriptor for us and says so on the command line.
                 let ready = args.ready_fd.map(|fd| unsafe { std::fs::File::from_raw_fd(fd) });
                 let companion = match args.run_as {
-                    Some(ids) => janitor::split(&instance, ready.as_ref(), ids)?,
+                    Some(ids) => root_helper::split(&instance, ready.as_ref(), ids)?,
                     None if instance.note()?.cpu_weights => {
                         cgroup::Companion::Own(Box::new(cgroup::Worker::new(&instance.name)))
                     }
@@ -142,7 +142,7 @@ fn fetch(instance: &Instance) -> Result<status::Status> {
     let before = region.snapshot(clock::now());
     std::thread::sleep(Duration::from_millis(500));
     let mut status = status::Status::build(&instance.name, &before, &region.snapshot(clock::now()));
-    // What it said before it fell silent.
+    // Its output until it stopped.
     status.log = instance.log();
     Ok(status)
 }
@@ -152,7 +152,7 @@ fn thousandths(bound: f64) -> u32 {
     if bound > 0.0 { ((bound * 1e3).round() as u32).max(1) } else { 0 }
 }
 
-/// Has the daemon do something; what it says of it.
+/// Sends the daemon a command and returns its reply.
 fn order(instance: &Instance, request: &Request) -> Result<String> {
     match control::ask(instance, request)? {
         Response::Done(done) => Ok(done),

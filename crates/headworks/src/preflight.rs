@@ -1,4 +1,4 @@
-//! Looks before anything starts: can this program be preloaded, what will it listen on, and is
+//! Checks before anything starts: can this program be preloaded, what will it listen on, and is
 //! that still free?
 
 mod elf;

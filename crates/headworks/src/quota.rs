@@ -25,7 +25,7 @@ const BACKLOGGED: f64 = 0.5;
 const MOST: f64 = 1_048_576.0;
 
 /// Snapshots that a window which is not over yet may take, beside the daemon's own.
-const LOOKS: u32 = 4;
+const EXTRA_SNAPSHOTS_MAX: u32 = 4;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl Quota {
         let (Some(limits), Some(under)) = (limits(settings), &self.window) else { return false };
         let lasted = now.since(under.before.now);
         // With as many turns as there can be it is over if it has lasted for long enough.
-        if under.looks >= LOOKS || !limits.ends(lasted, f64::INFINITY) {
+        if under.looks >= EXTRA_SNAPSHOTS_MAX || !limits.ends(lasted, f64::INFINITY) {
             return false;
         }
         let ended = turns().saturating_sub(under.turns) as f64;

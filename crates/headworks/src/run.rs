@@ -302,8 +302,9 @@ fn owner_of_data(binary: &Binary, settings: Option<&ServerSettings>) -> Result<O
              or choose the user yourself: setpriv --reuid=postgres --regid=postgres --init-groups headworks run -- …"
         );
     };
-    let owner = preflight::owner_of_data(datadir)
-        .with_context(|| format!("cannot look at the data directory {}", datadir.display()))?;
+    let owner = preflight::owner_of_data(datadir).with_context(|| {
+        format!("cannot read the owner of the data directory {}", datadir.display())
+    })?;
     if owner.0 == 0 {
         bail!(
             "{} belongs to root, and the server refuses to run as root\n  give it to the server's user: chown -R postgres: {}",

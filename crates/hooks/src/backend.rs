@@ -11,8 +11,8 @@
 //! step that did not end the wait, the bytes that came are kept here, and the server is told that
 //! its `recv` was interrupted: it looks around, as after any signal, and calls `recv` again, which
 //! goes on waiting ([`about_to_receive`]) and at last gives it the bytes ([`deliver`]). See
-//! `docs/decisions/0009-backends-are-held-in-steps.md`. Where the records of a TLS library are all
-//! that is seen, the process waits in one go, and signals wait with it.
+//! `docs/decisions/0009-backends-are-held-in-steps.md`. Where only TLS records are seen, the
+//! process waits in one step, and signals wait with it.
 
 mod followed;
 mod kept;
@@ -58,7 +58,7 @@ pub static EARLY_READS: EarlyReads = EarlyReads::new();
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Stage {
-    /// The backend has not looked at its connection yet: [`adopt`].
+    /// The backend has no slot for its connection yet: [`adopt`].
     Fresh = 0,
     /// Nothing.
     Ready = 1,
@@ -84,8 +84,8 @@ struct Backend {
     waiting: bool,
     /// Since when, and for how long at most; of a request that waits no more, when it arrived.
     hold: Wait,
-    /// What the request in hand waited in the gate, and when it, or the one before it in the same
-    /// receipt, was let go on.
+    /// Time that the current request waited in the gate, and when it was admitted, or the one
+    /// before it in the same receipt.
     wait: Nanos,
     admitted: Nanos,
     /// Requests whose answers were accounted for.
@@ -135,8 +135,8 @@ struct Followed<'a> {
     backend: &'a mut Backend,
 }
 
-/// Runs `work` on the client of this process; `None` if there is none to follow, or somebody is at
-/// it.
+/// Runs `work` on the client of this process; `None` if there is none to follow, or an operation
+/// on it is in progress.
 fn with<T>(work: impl FnOnce(&mut Followed<'_>) -> T) -> Option<T> {
     let region = process::region()?;
     if SHELF.busy.swap(true, Ordering::Acquire) {
@@ -166,7 +166,7 @@ pub fn accepted(fd: i32) {
     ACCEPTED.store(fd, Ordering::Relaxed);
 }
 
-/// A child was forked: whether it is to serve a client. Nothing but loads and stores.
+/// In a forked child: returns whether it serves a client. Nothing but loads and stores.
 pub fn inherit() -> bool {
     let client = ACCEPTED.swap(NONE, Ordering::Relaxed);
     CLIENT.store(client, Ordering::Relaxed);
@@ -271,7 +271,7 @@ pub fn received(bytes: &[u8]) -> Receipt {
     .unwrap_or(Receipt::Go)
 }
 
-/// Whether what passes through the client's socket is the TLS library's matter.
+/// Whether the TLS library reads and writes the client's socket.
 pub fn in_tls() -> bool {
     IN_TLS.load(Ordering::Relaxed)
 }
@@ -318,7 +318,7 @@ pub fn sent(bytes: &[u8]) {
 /// The backend has put `fd` into the epoll set `set`.
 pub fn watches(set: i32, fd: i32) {
     if serves(fd) {
-        // The first one is that of the whole connection. Others are made for a moment.
+        // The first set lasts as long as the connection. Later ones are temporary.
         let _ = WAIT_SET.compare_exchange(NONE, set, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
@@ -353,7 +353,7 @@ pub fn about_to_sleep(set: i32) -> Option<(Nanos, Pause)> {
     sleep
 }
 
-/// The sleep got long: what is held is given to others.
+/// The sleep has become long: the session lends its permit.
 pub fn slept(why: Pause) {
     with(|it| {
         set_lendable(false);
@@ -370,7 +370,7 @@ pub fn slept(why: Pause) {
 }
 
 /// The sleep that followed [`slept`] is over. In the middle of a request the server goes on at
-/// once, so its session is inside again.
+/// once, so its session is admitted again.
 pub fn woke() {
     with(|it| {
         let backend = &it.backend;

@@ -238,7 +238,7 @@ mod tests {
         torn: AtomicBool,
     }
 
-    // SAFETY: the pair is only touched by whoever is inside.
+    // SAFETY: the pair is only touched by the thread that holds the lock.
     unsafe impl Sync for Guarded {}
 
     impl Guarded {

@@ -2,8 +2,8 @@
 //!
 //! The table is filled in chunks that come from the kernel when a connection is accepted and stay
 //! for the life of the process, so a look-up is two loads and never meets freed memory. An entry
-//! is used by one thread at a time; that is how the databases we know work, but nothing is
-//! assumed: whoever finds the entry busy passes through, and is counted.
+//! is used by one thread at a time. The databases we know work like that, but nothing is assumed:
+//! a thread that finds the entry busy passes through, and is counted.
 
 use crate::biased_lock::{BiasedLock, Entry, Ownership};
 use crate::declared_locks::DeclaredLock;
@@ -39,7 +39,7 @@ pub enum Work {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Inner {
-    /// What the request in hand waited in the gate.
+    /// Time that the current request waited in the gate.
     pub wait: Nanos,
     /// When it was admitted.
     pub admitted: Nanos,
@@ -47,15 +47,15 @@ pub struct Inner {
     pub session_id: Option<u32>,
     /// The identity by which it got its class (`Session::identity_number`), if it has one.
     pub classified: Option<u8>,
-    /// It is left alone from here on, and was counted for it.
+    /// It bypasses the gate from here on, and was counted for that.
     pub left_alone: bool,
     /// What follows the conversation.
     pub framing: Framing,
     /// Where its bytes are seen.
     pub channel: Channel,
-    /// Locks that the profile's words take.
+    /// Locks that it holds by the profile's keywords.
     pub declared: DeclaredLock,
-    /// Where the conversation stands.
+    /// State of the conversation.
     pub session: Session,
     /// The same for generic framing.
     pub generic: generic::Session,
@@ -75,8 +75,7 @@ pub enum Framing {
 }
 
 impl Inner {
-    /// Whether the conversation is that of MySQL and its bytes are those of the socket, as nearly
-    /// always.
+    /// Whether the conversation is MySQL's, seen on the socket: nearly always so.
     pub fn is_plain(&self) -> bool {
         self.framing == Framing::MySql && self.channel == Channel::Socket
     }
@@ -130,9 +129,9 @@ pub struct Conn {
     early: EarlyReads,
     /// Generic framing follows the bytes of the socket.
     generic: AtomicBool,
-    /// The bytes of the socket are the TLS library's matter.
+    /// The TLS library reads and writes the socket's bytes.
     in_library: AtomicBool,
-    /// An operation on it failed: nothing of it is looked at any more.
+    /// An operation on it failed: it is no longer followed.
     abandoned: AtomicBool,
     /// Session of a connection that was closed while its thread was in an operation, plus one.
     orphan: AtomicU32,
@@ -185,7 +184,7 @@ impl Conn {
         self.session_id.load(Ordering::Acquire).checked_sub(1)
     }
 
-    /// Whether what goes through its socket is to be looked at.
+    /// Whether the bytes of its socket are to be followed.
     pub fn is_followed(&self) -> bool {
         self.session_id.load(Ordering::Acquire) != 0
             && !self.in_library.load(Ordering::Relaxed)
@@ -202,7 +201,7 @@ impl Conn {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// An operation on it failed: nothing of it is looked at any more.
+    /// An operation on it failed: it is no longer followed.
     pub fn abandon(&self) {
         self.abandoned.store(true, Ordering::Relaxed);
         self.set_work(Work::None);
@@ -245,8 +244,8 @@ impl Conn {
         self.anticipating.store(anticipating, Ordering::Relaxed);
     }
 
-    /// Whether its session may hold a permit that could be lent while the server sleeps. The permit
-    /// itself is the region's matter; most sleepers have none, and need not ask there.
+    /// Whether its session may hold a permit that could be lent while the server sleeps. The region
+    /// knows for sure; most sleeping sessions have none, and need not ask it.
     pub fn lendable(&self) -> bool {
         self.lendable.load(Ordering::Relaxed)
     }
@@ -256,8 +255,8 @@ impl Conn {
         self.lendable.store(lendable, Ordering::Relaxed);
     }
 
-    /// What the server's reads right after an answer find, if the next byte is the first of a
-    /// request of the protocol in the open; else nothing is left out.
+    /// What the server's reads right after an answer found, if the next byte begins a request that
+    /// is not encrypted. Otherwise no read is elided.
     pub fn early_reads(&self) -> Option<&EarlyReads> {
         let fresh =
             self.at_start.load(Ordering::Relaxed) && self.header.load(Ordering::Relaxed) == 0;
@@ -293,7 +292,8 @@ impl Conn {
         keep
     }
 
-    /// Takes the entry, unless another thread has it or a signal interrupted whoever had it.
+    /// Takes the entry, unless another thread uses it, or this thread does and a signal interrupted
+    /// it.
     pub fn try_use(&self) -> Option<Use<'_>> {
         let mut inner = self.try_use_before_header()?;
         if let Some(header) = inner.take_header() {
@@ -312,9 +312,8 @@ impl Conn {
         way.map(|way| Use { conn: self, way })
     }
 
-    /// Ends the entry's connection; `gone` gets the session once its thread acts for it no more:
-    /// now, or when the operation in which that thread is comes to its end. Of several callers
-    /// one ends it.
+    /// Ends the entry's connection. `gone` gets the session once its thread no longer acts for it:
+    /// now, or when that thread's current operation ends. Of several callers, one ends it.
     pub fn end(&self, gone: impl FnOnce(u32)) {
         let Some(session_id) = self.session_id.swap(0, Ordering::AcqRel).checked_sub(1) else {
             return;
@@ -342,8 +341,8 @@ impl Conn {
         self.orphan.swap(0, Ordering::SeqCst).checked_sub(1)
     }
 
-    /// Gives back what a connection held that was closed by another thread, unless somebody is
-    /// inside who will do it.
+    /// Gives back what a connection held that another thread closed, unless a thread that uses the
+    /// entry will do it.
     #[cold]
     fn settle_orphan(&self) {
         if self.orphan.load(Ordering::SeqCst) == 0 || self.biased_lock.occupied() {
@@ -393,11 +392,11 @@ impl Use<'_> {
 
     fn leave(&self, ownership: Ownership) {
         let conn = self.conn;
-        // Nowhere else are four bytes a packet's header.
+        // Only in this protocol are four bytes a packet's header.
         let at_start = ownership == Ownership::Take && self.is_plain();
         conn.at_start.store(at_start, Ordering::Relaxed);
         conn.biased_lock.leave(self.way, ownership);
-        // Closed by another thread meanwhile: what it held is ours to give back.
+        // Another thread closed it meanwhile: this one gives back what it held.
         if conn.orphan.load(Ordering::SeqCst) != 0 {
             conn.settle_orphan();
         }

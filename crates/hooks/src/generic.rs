@@ -1,4 +1,4 @@
-//! Framing for protocols that nobody has described: data that arrives after an answer is a request.
+//! Framing for unknown protocols: data that arrives after an answer is a request.
 //!
 //! Problem. The gate has to know when a request begins and when it is over, and sees only that
 //! bytes come and go. The primitive is one bit: whether the server has written anything since the

@@ -290,7 +290,7 @@ impl Told {
                     _ => Told::Plain,
                 }
             }
-            // Whoever watches the server's log sends nothing more. Asking for it may fail, and is
+            // A client that watches the log sends nothing more. Asking for it may fail, and is
             // not enough to be let go.
             b"watch" | b"stats" | b"version" | b"verbosity" | b"quit" | b"shutdown" | b"mn" => {
                 Told::Passes

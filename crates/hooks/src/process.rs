@@ -1,4 +1,4 @@
-//! This process's view of the gate: the region it is attached to, and whether it stands aside.
+//! This process's view of the gate: the region it is attached to, and whether it is disabled.
 
 use crate::threads::blocked;
 use crate::{backend, biased_lock, eventloop};

@@ -1,8 +1,8 @@
 //! Which process is the server, where nobody started it through us.
 //!
-//! The gate of a service is there before its server, and whoever accepts a connection is the
-//! server. But whatever the server starts has the library preloaded, too, and may accept before it
-//! does: a helper with a socket of its own. So the claim goes to the oldest process that accepts: a
+//! The gate of a service is there before its server, and the process that accepts a connection is
+//! the server. But whatever the server starts has the library preloaded, too, and may accept first:
+//! a helper with a socket of its own. So the claim goes to the oldest process that accepts: a
 //! helper is younger than the server, which takes the claim over with its first connection.
 
 use crate::process;

@@ -1,4 +1,4 @@
-//! What a MariaDB says of the waits of its threads.
+//! Waits of threads, as MariaDB reports them.
 //!
 //! The server calls `thd_wait_begin(thd, type)` and `thd_wait_end(thd)` around every wait, for the
 //! sake of its own pool of threads. Both are members of a struct of callbacks to which the
@@ -92,13 +92,13 @@ fn symbol(name: &CStr) -> Option<*const c_void> {
     (!found.is_null()).then_some(found.cast_const())
 }
 
-/// Bytes of a function that are looked at.
-const LOOKED_AT: usize = 48;
+/// Bytes of a function that are checked.
+const CHECKED_BYTES: usize = 48;
 
 /// Whether a function of the server loads a pointer from this offset and jumps to it.
 #[cfg(target_arch = "x86_64")]
 fn loads_callback(function: *const c_void, offset: u8) -> bool {
-    let mut code = [0u8; LOOKED_AT];
+    let mut code = [0u8; CHECKED_BYTES];
     copy(function as usize, &mut code) && is_callback(&code, offset)
 }
 

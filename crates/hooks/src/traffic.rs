@@ -1,4 +1,4 @@
-//! What went through a connection, as the hooks saw it and as the kernel counts it.
+//! A connection's traffic, as the hooks saw it and as the kernel counts it.
 //!
 //! A server may answer in a way that no hook sees: by io_uring, or by a stream of the C library.
 //! Under generic framing its request would never be over, and its session would keep the permit.
@@ -8,8 +8,8 @@
 
 use headworks_region::thread::keeping_errno;
 
-/// Looks at a connection of which no read was seen.
-const LOOKS: u8 = 16;
+/// Largest number of checks of a connection of which no read was seen.
+const CHECKS_MAX: u8 = 16;
 
 /// What the hooks saw of a connection under generic framing.
 #[derive(Clone, Copy, Debug)]
@@ -68,7 +68,7 @@ impl Traffic {
 
     /// Whether the server reads in a way that no hook sees.
     pub fn reads_unseen(&mut self) -> bool {
-        if self.read || self.looks >= LOOKS {
+        if self.read || self.looks >= CHECKS_MAX {
             return false;
         }
         self.looks += 1;

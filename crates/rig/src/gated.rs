@@ -182,7 +182,7 @@ impl Instance {
     pub fn ask(&self, arguments: &[&str]) -> Result<Value> {
         let answer = self.order(&[arguments, &["--json"]].concat())?;
         serde_json::from_str(&answer)
-            .with_context(|| format!("`headworks {}` gives no JSON", arguments.join(" ")))
+            .with_context(|| format!("`headworks {}` printed no valid JSON", arguments.join(" ")))
     }
 
     /// What the gate says of itself.
@@ -196,7 +196,7 @@ impl Instance {
         let (mode, gate) = (&status.0["mode"], &status.0["gate"]);
         ensure!(
             mode == "enforce" && gate == "closed",
-            "the gate is {gate} in mode {mode}: it does not hold anybody"
+            "the gate is {gate} in mode {mode}: it holds no request"
         );
         Ok(status)
     }

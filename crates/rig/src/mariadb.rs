@@ -51,7 +51,7 @@ impl Kind for MariaDb {
         let (owner, data) = (place.owner, &place.data_directory);
         if owner.is_some_and(|owner| !owner.can_reach(data)) {
             bail!(
-                "the server's unprivileged account cannot enter a parent directory of {}; choose another place",
+                "the server's unprivileged account cannot enter a parent directory of {}; choose another directory",
                 data.display()
             );
         }
@@ -175,7 +175,7 @@ impl Server {
     /// Runs one statement as the administrator.
     pub fn sql(&self, sql: &str) -> Result<crate::Answer> {
         let mut admin = self.admin().context("cannot connect as the administrator")?;
-        let answer = admin.query(sql).with_context(|| format!("statement: {sql}"))?;
+        let answer = admin.query(sql).with_context(|| format!("this statement failed: {sql}"))?;
         admin.quit()?;
         Ok(answer)
     }

@@ -118,7 +118,7 @@ impl Kind for PostgreSql {
 
     fn ready(&self, server: &PostgresServer) -> Result<()> {
         let said = server.log().contains("database system is ready to accept connections");
-        ensure!(said, "PostgreSQL does not say that it is ready");
+        ensure!(said, "PostgreSQL did not become ready");
         Ok(())
     }
 }

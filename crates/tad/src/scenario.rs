@@ -74,7 +74,7 @@ pub struct Load {
     pub name: String,
 }
 
-/// Whoever is served according to a weight.
+/// A client, served according to its weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Client {
     /// Name in results.

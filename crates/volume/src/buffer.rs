@@ -1,7 +1,6 @@
 //! Memory for the data of requests: aligned for direct I/O, used again, never cleared in between.
 //!
-//! A buffer holds whatever its last user left in it. Whoever hands one to a reader must have filled
-//! all of it.
+//! A buffer still holds what its last user left in it. Fill all of it before a reader gets it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};

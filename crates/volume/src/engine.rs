@@ -12,8 +12,8 @@
 //!   answered before it was submitted, and these are all in the store. Writes in flight may be
 //!   covered or not.
 //! * A write with `fua` is durable when it is answered, whatever was not flushed before.
-//! * Requests in flight at the same time may be done in any order, also if they overlap. Whoever
-//!   wants an order waits for the answer.
+//! * Requests in flight at the same time may be done in any order, also if they overlap. A
+//!   caller that needs an order waits for the answer.
 //!
 //! # Without a queue
 //! If nothing is to be decided (no scheduler, no model, no layer) and the store answers within
@@ -192,9 +192,9 @@ impl Engine {
         self.shared.store.read(offset, into)
     }
 
-    /// Answers are given so much before the time that the model names: the way through the front
-    /// end is part of what a device takes, and whoever sits before it should see the model's time.
-    /// What the model makes faster than that way stays as slow as it.
+    /// Answers come this much before the model's time. The front end's own latency is part of what
+    /// a user measures, so the sum is the model's time. Where the model is faster than the front
+    /// end, the front end's latency remains.
     pub fn set_lead(&self, lead: Nanos) {
         self.shared.set_lead(lead);
     }

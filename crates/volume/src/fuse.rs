@@ -20,7 +20,7 @@
 
 use crate::buffer::Buffer;
 use crate::engine::{Completion, Engine, Submission};
-use crate::glances::{GLANCE, Glances};
+use crate::spin::{SPIN_TIME, SpinHistory};
 use fuser::{
     BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr,
@@ -59,7 +59,7 @@ const FOREVER: Duration = Duration::from_secs(1 << 30);
 const ROOT: INodeNo = INodeNo(1);
 const DISK: INodeNo = INodeNo(2);
 
-/// Requests for which nobody looks after one that waited already: then the queue is deep.
+/// Requests without spinning after one that was already queued: the queue is deep then.
 const DEEP_SKIPPED: u32 = 64;
 
 /// Reads by which the way is measured.
@@ -68,8 +68,8 @@ const WAYS: usize = 101;
 /// The way is never taken for longer: on a busy machine it is no property of the front end.
 const WAY_MAX: Nanos = Nanos::from_micros(80);
 
-/// Measurements with and without looking, by turns: an odd number of each, for a median.
-const LOOKS: usize = 18;
+/// Measurements, alternately with and without spinning: an odd number of each, for a median.
+const SPIN_MEASUREMENTS: usize = 18;
 
 struct Disk {
     engine: Arc<Engine>,
@@ -93,7 +93,7 @@ struct State {
 }
 
 thread_local! {
-    static GLANCES: RefCell<(Glances, u32)> = RefCell::default();
+    static SPINS: RefCell<(SpinHistory, u32)> = RefCell::default();
 }
 
 impl State {
@@ -103,28 +103,28 @@ impl State {
             return;
         }
         let Some(kernel) = self.kernel.get() else { return };
-        GLANCES.with_borrow_mut(|(glances, deep)| {
+        SPINS.with_borrow_mut(|(spins, deep)| {
             if *deep > 0 {
                 *deep -= 1;
                 return;
             }
-            if !glances.worth_it() || self.looking.swap(true, Ordering::Relaxed) {
+            if !spins.worth_it() || self.looking.swap(true, Ordering::Relaxed) {
                 return;
             }
-            let until = Instant::now() + GLANCE;
+            let until = Instant::now() + SPIN_TIME;
             let mut first = true;
             loop {
                 let mut fds = [PollFd::new(kernel, PollFlags::IN)];
                 let none = Timespec { tv_sec: 0, tv_nsec: 0 };
                 // An end of the connection is found by the read, too.
                 if poll(&mut fds, Some(&none)) != Ok(0) {
-                    glances.succeeded();
+                    spins.succeeded();
                     *deep = if first { DEEP_SKIPPED } else { 0 };
                     break;
                 }
                 first = false;
                 if Instant::now() >= until {
-                    glances.failed();
+                    spins.failed();
                     break;
                 }
                 // The loop device's own thread may wait for this very processor.
@@ -175,7 +175,7 @@ impl Front {
     /// If the device cannot be read; then nobody looks.
     pub fn choose_to_look(&self, device: &Path) -> io::Result<bool> {
         let mut ways = [Vec::new(), Vec::new()];
-        let measured = (0..LOOKS).try_for_each(|round| {
+        let measured = (0..SPIN_MEASUREMENTS).try_for_each(|round| {
             let looks = round % 2;
             self.state.looks.store(looks == 1, Ordering::Relaxed);
             ways[looks].push(self.measure(device)?.0);

@@ -10,7 +10,6 @@ mod clock;
 pub mod config;
 pub mod engine;
 pub mod fuse;
-mod glances;
 pub mod kernel_queue;
 pub mod layer;
 pub mod loop_device;
@@ -19,6 +18,7 @@ pub mod nbd;
 pub mod probe;
 pub mod replay;
 pub mod sim;
+mod spin;
 pub mod store;
 
 pub use buffer::Buffer;

@@ -102,7 +102,7 @@ impl LoopDevice {
     }
 }
 
-/// A loop device that exists, whoever made it.
+/// An existing loop device, ours or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
     /// Its node.
@@ -126,7 +126,7 @@ pub fn list() -> Vec<Attached> {
     found
 }
 
-/// Takes a loop device away, whoever made it.
+/// Detaches a loop device, ours or not.
 ///
 /// # Errors
 /// If it cannot be opened, or is not set up (ENXIO).

@@ -1,7 +1,7 @@
 //! What a device would take for a command: pure models, driven by time as an argument.
 //!
 //! A model knows no data and no clock. It is told of each command when the device gets it, and
-//! answers when it will complete: whoever runs the volume waits until then. The same model
+//! answers when it will complete: the engine waits until then. The same model
 //! therefore runs under a real volume and, in simulated time, in tests and previews
 //! ([`crate::sim`]). From the same seed and the same commands at the same times it gives the same
 //! answers.

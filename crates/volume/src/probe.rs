@@ -110,7 +110,7 @@ impl Found {
     }
 }
 
-/// Names of the steps, each with its share of the time in spans: for whoever shows progress.
+/// Names of the steps, each with its share of the time in spans: to show progress.
 pub fn steps(plan: &Plan) -> Vec<(&'static str, f64)> {
     let mut steps = vec![
         ("filling what is measured", 2.0),

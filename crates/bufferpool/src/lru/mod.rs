@@ -129,7 +129,7 @@ impl<N: Nodes> Lru<N> {
     }
 
     fn generation(&self) -> u64 {
-        // Acquire: pairs with the take-over's release, for those who look without a lock.
+        // Acquire: pairs with the take-over's release, for readers without the lock.
         self.generation.load(Ordering::Acquire)
     }
 
@@ -291,7 +291,7 @@ impl<N: Nodes> Lru<N> {
 
     /// The rivals' way: takes the first clean page among the last `depth` of the list.
     ///
-    /// Returns the page and how many were looked at.
+    /// Returns the page and how many were scanned.
     pub(crate) fn scan_clean(&self, depth: usize) -> (Option<FrameId>, usize) {
         let mut m = self.lock_m();
         let mut page = m.list.tail;

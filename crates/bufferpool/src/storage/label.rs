@@ -16,7 +16,7 @@ const LOCK_AGAIN: Duration = Duration::from_millis(50);
 const LOCK_TRIES: usize = 20;
 /// Bytes of a block device, at both ends, that must be zeroes before it is labelled: file systems,
 /// volume managers, arrays and swap have something there.
-const LOOKED_AT: u64 = 1 << 20;
+const ZEROED_BYTES: u64 = 1 << 20;
 
 /// What is in the place of a label.
 pub(super) enum Found {
@@ -72,7 +72,7 @@ fn try_open(path: &Path, create: bool, is_device: bool) -> Result<File, StorageE
     }
 }
 
-/// What is there: all of a file is looked at, and both ends of a device.
+/// What is there: reads all of a file, or both ends of a device.
 pub(super) fn look(mut file: &File) -> std::io::Result<Found> {
     let mut first = [0; MAGIC.len()];
     let there = length(file)?;
@@ -83,8 +83,8 @@ pub(super) fn look(mut file: &File) -> std::io::Result<Found> {
         }
     }
     let is_device = file.metadata()?.file_type().is_block_device();
-    let parts = if is_device && there > 2 * LOOKED_AT {
-        [(0, LOOKED_AT), (there - LOOKED_AT, LOOKED_AT)]
+    let parts = if is_device && there > 2 * ZEROED_BYTES {
+        [(0, ZEROED_BYTES), (there - ZEROED_BYTES, ZEROED_BYTES)]
     } else {
         [(0, there), (there, 0)]
     };
@@ -198,10 +198,10 @@ pub(super) fn make_room(
 
 /// Makes the bytes of a device from `at` to `bytes` zeroes, where they are not.
 fn clear(file: &File, mut at: u64, bytes: u64) -> std::io::Result<()> {
-    let mut piece = vec![0; LOOKED_AT as usize];
-    let zeroes = vec![0; LOOKED_AT as usize];
+    let mut piece = vec![0; ZEROED_BYTES as usize];
+    let zeroes = vec![0; ZEROED_BYTES as usize];
     while at < bytes {
-        let length = (bytes - at).min(LOOKED_AT) as usize;
+        let length = (bytes - at).min(ZEROED_BYTES) as usize;
         file.read_exact_at(&mut piece[..length], at)?;
         if piece[..length] != zeroes[..length] {
             file.write_all_at(&zeroes[..length], at)?;

@@ -19,7 +19,7 @@ mod powercut;
 mod queue;
 mod queued;
 mod sim;
-mod sub;
+mod sub_range;
 mod threads;
 mod uring;
 
@@ -31,7 +31,7 @@ pub use powercut::PowerCutStorage;
 pub use queue::{Fifo, IoId, IoNext, IoQueue, IoRequest, IoScheduler, IoTurn};
 pub use queued::QueuedStorage;
 pub use sim::{SimDevice, SimStats};
-pub use sub::SubStorage;
+pub use sub_range::SubStorage;
 
 use crate::error::StorageError;
 use crate::ids::PageId;
@@ -94,7 +94,7 @@ impl IoKind {
 pub struct IoTag {
     /// Why.
     pub kind: IoKind,
-    /// For whom: the caller of a read, whoever changed the page most for a write; 0 is nobody, and
+    /// For whom: the caller of a read, or the user that changed a written page most; 0 is none, and
     /// for a batch of doublewrite copies, which are for all whose pages follow. See
     /// [`crate::cause`].
     pub cause: u32,
@@ -131,8 +131,8 @@ pub struct PageRead<'a> {
 
 /// Page I/O.
 ///
-/// Calls block until the request is done; whoever wants several requests under way uses several
-/// threads or a batch. A write is *done* when a later read sees it, and *durable* when a
+/// Calls block until the request is done; for several requests in flight, use several threads or a
+/// batch. A write is *done* when a later read sees it, and *durable* when a
 /// [`Storage::sync`] that began after it was done has returned. Buffers of the pool start at
 /// multiples of 4096 bytes.
 pub trait Storage: Send + Sync {

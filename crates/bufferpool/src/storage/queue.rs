@@ -258,7 +258,7 @@ impl IoQueue {
             inside.asleep.push_back(id);
             self.sleep(&mut inside, id);
             inside.asleep.retain(|&other| other != id);
-            // Whoever kept the time is gone.
+            // The thread that kept the time has left.
             if let (Some(_), Some(&next)) = (inside.ask_at_ns, inside.asleep.front()) {
                 self.go[next as usize].notify_one();
             }

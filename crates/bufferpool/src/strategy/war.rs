@@ -114,7 +114,7 @@ impl War {
             state.oldest
         };
         let cause = core.frames.dirtiers(frame).most();
-        // In the buffer before it leaves the table: whoever misses it looks here.
+        // In the buffer before it leaves the table: a thread that misses it searches here.
         self.buffer.lock().entries.insert(page, Entry { slot, oldest, cause, writing: false });
         self.changed.notify_all();
         core.detach(frame);

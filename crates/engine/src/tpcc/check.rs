@@ -8,7 +8,7 @@ use crate::error::EngineError;
 use crate::row::{get32, get64, key, part};
 use std::collections::HashSet;
 
-/// A condition does not hold, or could not be looked at.
+/// A condition does not hold, or could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
     /// The engine failed.

@@ -278,7 +278,7 @@ impl Bench<'_> {
         Ok(runs)
     }
 
-    /// Writes down how P was found, for whoever wonders about a round.
+    /// Records how P was found, to explain a round that stands out.
     fn keep_search(&self, task: Task<'_>, round: u64, search: &serde_json::Value) -> Result<()> {
         let directory = self.options.out.join(format!("{}-searches", self.figure.id));
         fs::create_dir_all(&directory)?;

@@ -15,25 +15,25 @@ macro_rules! experiment {
     };
 }
 
-mod below;
 mod bounds;
 mod cgroups;
 mod collect;
 mod cores;
 mod figure;
 pub(crate) mod gate;
+mod load_shift;
 mod map;
 mod matching;
 mod measure;
+mod overhead_below_p;
 mod schedulers;
-mod shift;
 mod site;
 mod slo;
 #[cfg(test)]
 mod tests;
 mod trials;
 mod users;
-mod users_on;
+mod users_by_database;
 mod workloads;
 
 use std::path::Path;
@@ -59,25 +59,25 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     matching::REDIS_READS,
     matching::MONGODB,
     matching::MONGODB_READS,
-    users_on::POSTGRESQL,
-    users_on::SYSBENCH,
-    users_on::SYSBENCH_POSTGRESQL,
-    users_on::REDIS,
-    users_on::MONGODB,
+    users_by_database::POSTGRESQL,
+    users_by_database::SYSBENCH,
+    users_by_database::SYSBENCH_POSTGRESQL,
+    users_by_database::REDIS,
+    users_by_database::MONGODB,
     workloads::SYSBENCH,
     workloads::REDIS,
     workloads::MONGODB,
-    shift::EXPERIMENT,
+    load_shift::EXPERIMENT,
     slo::EXPERIMENT,
     slo::REDIS,
     slo::MONGODB,
     cgroups::EXPERIMENT,
     schedulers::EXPERIMENT,
-    below::EXPERIMENT,
+    overhead_below_p::EXPERIMENT,
     cores::EXPERIMENT,
 ];
 
-/// Tables are kept from experiment to experiment; whoever runs them ends with this.
+/// Tables are kept from experiment to experiment; the runner calls this at the end.
 pub(crate) fn forget_data() {
     collect::forget_data();
 }

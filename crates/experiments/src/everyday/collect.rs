@@ -89,7 +89,7 @@ struct Bench<'a> {
 
 /// Runs everything.
 pub(super) fn collect(plan: &Plan, options: &RunOptions) -> Result<Record> {
-    ensure!(!plan.tasks.is_empty(), "no case has that in its name");
+    ensure!(!plan.tasks.is_empty(), "no case's name contains the filter");
     let run_s = |task: &Task| plan.warm_up_s + plan.run_s(task.case, options) + AROUND_S;
     let runs = |task: &Task| plan.arms.iter().filter(|arm| fits(task, arm)).count() as u64;
     let round_s: u64 = plan.tasks.iter().map(|task| run_s(task) * runs(task)).sum();

@@ -120,9 +120,9 @@ pub(crate) fn read_notebooks(
         .map(|user| {
             let path = notebooks.join(format!("user-{user}"));
             let text = fs::read_to_string(&path)
-                .with_context(|| format!("client {user} left no notebook ({})", path.display()))?;
+                .with_context(|| format!("client {user} wrote no latency log ({}): it ended too early", path.display()))?;
             let (client, ready_us) =
-                parse_notebook(&text).with_context(|| format!("the notebook of client {user} is damaged"))?;
+                parse_notebook(&text).with_context(|| format!("cannot parse the latency log of client {user}"))?;
             ensure!(
                 ready_us < window.begin_us,
                 "client {user} was connected only {} ms after the measurement began; the machine is too busy",
@@ -138,7 +138,7 @@ fn parse_notebook(text: &str) -> Result<(Client, u64)> {
         text.lines()
             .find_map(|line| line.split_once(' ').filter(|(name, _)| *name == key))
             .map(|(_, value)| value)
-            .with_context(|| format!("no `{key}`"))
+            .with_context(|| format!("the latency log has no `{key}`"))
     };
     let latencies_us = value("latencies_us")?
         .split_whitespace()
@@ -147,7 +147,7 @@ fn parse_notebook(text: &str) -> Result<(Client, u64)> {
     let transactions: usize = value("transactions")?.parse()?;
     ensure!(
         transactions == latencies_us.len(),
-        "{} latencies of {transactions} transactions",
+        "the latency log has {} latencies for {transactions} transactions",
         latencies_us.len()
     );
     let client = Client {

@@ -207,7 +207,7 @@ fn sql(port: u16, statements: &str) -> Result<()> {
         command.args(["-c", statement]);
     }
     let output = command.output()?;
-    ensure!(output.status.success(), "psql: {}", String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success(), "psql failed: {}", String::from_utf8_lossy(&output.stderr));
     Ok(())
 }
 

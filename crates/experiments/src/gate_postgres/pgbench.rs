@@ -93,16 +93,18 @@ pub(super) fn read_logs(logs: &Path, users: usize, window: Window) -> Result<Vec
         files += 1;
         let text = fs::read_to_string(entry?.path())?;
         for line in text.lines() {
-            let (client, latency_us, done_us) =
-                parse(line).with_context(|| format!("pgbench logged `{line}`"))?;
+            let (client, latency_us, done_us) = parse(line)
+                .with_context(|| format!("cannot parse this line of pgbench's log: `{line}`"))?;
             if (window.begin_us..window.end_us).contains(&done_us) {
-                let client = clients.get_mut(client).context("a client too many")?;
+                let client = clients
+                    .get_mut(client)
+                    .context("pgbench's log names a client that was not started")?;
                 client.requests += 1;
                 client.latencies_us.push(latency_us);
             }
         }
     }
-    ensure!(files > 0, "pgbench left no log in {}", logs.display());
+    ensure!(files > 0, "pgbench wrote no log in {}", logs.display());
     Ok(clients)
 }
 

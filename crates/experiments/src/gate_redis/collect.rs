@@ -113,7 +113,7 @@ impl Bench<'_> {
                 .args(words)
                 .env_remove("LD_PRELOAD")
                 .output()?;
-            ensure!(done.stdout.starts_with(b"OK"), "redis-cli: {done:?}");
+            ensure!(done.stdout.starts_with(b"OK"), "redis-cli failed: {done:?}");
         }
         note(BENCHMARK, self.benchmark(&server, pipeline)?);
         let all = self.load(&server, &[group(None, MANY, pipeline)], round)?;
@@ -159,7 +159,7 @@ impl Bench<'_> {
         let rates = rate("SET").zip(rate("GET"));
         rates
             .map(|(set, get)| (set + get) / 2.0)
-            .with_context(|| format!("redis-benchmark said: {output:?}"))
+            .with_context(|| format!("redis-benchmark printed no result: {output:?}"))
     }
 
     fn load(&mut self, server: &LoopServer, groups: &[Group], round: u64) -> Result<Vec<Served>> {
@@ -169,7 +169,7 @@ impl Bench<'_> {
             interrupt::check().is_ok()
         });
         interrupt::check()?;
-        served.with_context(|| format!("the server's log: {}", server.log()))
+        served.with_context(|| format!("the server's log ends with:\n{}", server.log()))
     }
 }
 

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use headworks_bufferpool::storage::{
     Fifo, HostQueue, IoKind, IoQueue, IoScheduler, QueuedStorage, SimDevice, SimStats, Storage,
 };
-use headworks_bufferpool::{Doublewrite, PoolConfig, PoolStats, StrategyKind, cause};
+use headworks_bufferpool::{Doublewrite, PoolConfig, PoolStats, StrategyKind, attribution};
 use headworks_engine::{Engine, EngineConfig, EngineError, MemLog, TreeLatch, linkbench, tpcc};
 use headworks_policy::block::{SECTOR_BYTES, SchedulerKind};
 
@@ -60,7 +60,7 @@ pub(super) enum QueueOrder {
     Straight,
     /// A queue in the order of arrival.
     Arrival,
-    /// A queue in which whoever waits goes first.
+    /// A queue that serves requests with a waiting thread first.
     ForegroundFirst,
     /// A queue in which every user gets as much of the device, for its misses and the writes of its
     /// pages.
@@ -146,10 +146,10 @@ struct Done {
     timeouts: u64,
 }
 
-/// How often one looks whether somebody has pressed Ctrl-C.
-const LOOK: Duration = Duration::from_millis(100);
+/// Interval at which Ctrl-C is checked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Whoever sleeps for so much longer than it wanted was stopped, or the machine was.
+/// A sleep that is longer than intended by this much means that the process or machine was stopped.
 const STOPPED: Duration = Duration::from_millis(900);
 
 /// The process stood still during a run: the device's clock went on, and nothing that was counted
@@ -220,7 +220,7 @@ pub(super) fn run(
             {
                 tick()?;
                 let asleep = Instant::now();
-                std::thread::sleep(left.min(LOOK));
+                std::thread::sleep(left.min(POLL_INTERVAL));
                 longest = longest.max(asleep.elapsed());
             }
             Ok(())
@@ -260,7 +260,7 @@ pub(super) fn run(
             all.timeouts += done.timeouts;
         }
         measured?;
-        if longest > LOOK + STOPPED {
+        if longest > POLL_INTERVAL + STOPPED {
             bail!(Stopped(longest));
         }
         Ok((moments, all))
@@ -315,8 +315,8 @@ fn user_loop(
             return Ok(done);
         }
         let start = Instant::now();
-        // The number of nobody is 0.
-        let result = cause::with(user as u32 + 1, &mut step);
+        // Cause 0 means none.
+        let result = attribution::with(user as u32 + 1, &mut step);
         // A transaction counts where it ends: one that lasts long must not go uncounted.
         let counts = phase.load(Ordering::Acquire) == COUNTING;
         match result {

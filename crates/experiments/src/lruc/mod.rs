@@ -49,7 +49,7 @@ pub(crate) const EXPERIMENTS: &[Experiment] = &[
     tree_latch::TREE_LATCH,
 ];
 
-/// Databases and sweeps are kept from experiment to experiment; whoever runs them ends with this.
+/// Databases and sweeps are kept from experiment to experiment; the runner calls this at the end.
 pub(crate) fn forget_data() {
     collect::forget();
 }

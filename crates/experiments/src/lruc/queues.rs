@@ -11,8 +11,8 @@ use headworks_policy::block::{
 /// and whether somebody waits for it.
 pub(crate) type Rank = Box<dyn Fn(IoTag) -> (IoClass, u8, bool) + Send>;
 
-/// Whoever waits comes first: misses, stalls and the log before the flusher, and that before
-/// checkpoints.
+/// Requests with a waiting thread come first: misses, stalls and the log before the flusher, and
+/// the flusher before checkpoints.
 pub(crate) fn foreground_first(tag: IoTag) -> (IoClass, u8, bool) {
     match tag.kind {
         IoKind::Miss | IoKind::StallFlush | IoKind::Log => (IoClass::RealTime, 0, true),
@@ -122,7 +122,8 @@ mod tests {
         DeviceModel, Fifo, IoQueue, MemStorage, QueuedStorage, SimDevice, Storage,
     };
     use headworks_bufferpool::{
-        BufferPool, CauseSource, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind, cause,
+        BufferPool, CauseSource, Lsn, NoWal, PageId, PoolConfig, StorageError, StrategyKind,
+        attribution,
     };
     use headworks_engine::{LogDevice, MemLog, QueuedLog};
     use headworks_policy::block::SchedulerKind;
@@ -267,14 +268,14 @@ mod tests {
                 for user in 0..12 {
                     let pool = &pool;
                     scope.spawn(move || {
-                        cause::with(1, || {
+                        attribution::with(1, || {
                             for page in 0..10 {
                                 drop(pool.pin(PageId(100 * user + page)).unwrap());
                             }
                         });
                     });
                 }
-                cause::with(7, || overtaken(&pool, &noted, PageId(1999), 30))
+                attribution::with(7, || overtaken(&pool, &noted, PageId(1999), 30))
             })
         };
         assert!(misses_before(Box::<Fifo>::default()) >= 6);

@@ -1,4 +1,4 @@
-//! What a read stall costs those who do not read: trees that are latched as a whole.
+//! The cost of a read stall to threads that do not read: trees that are latched as a whole.
 
 use headworks_bufferpool::StrategyKind;
 use headworks_engine::TreeLatch;

@@ -70,8 +70,10 @@ pub(super) fn collect(options: &RunOptions) -> Result<Record> {
     let seconds = (warm_up_s as f64, window_s as f64);
     Rounds::begin(&EXPERIMENT, options).collect(rounds, seconds, "arm", arms.collect(), |task| {
         progress.step(task.title, Duration::from_secs(run_s));
-        let arm =
-            ARMS.iter().find(|arm| arm.label == task.arm).context("an arm that is planned")?;
+        let arm = ARMS
+            .iter()
+            .find(|arm| arm.label == task.arm)
+            .context("the plan has no such variant")?;
         let seed = options.seed.wrapping_add(task.round);
         one(arm, &how, seed, &headworks, &work, &progress)
     })
@@ -125,7 +127,8 @@ fn one(
         }
     });
     interrupt::check()?;
-    let report = report.with_context(|| format!("the log ends with:\n{}", site.log_tail()))?;
+    let report =
+        report.with_context(|| format!("the server's log ends with:\n{}", site.log_tail()))?;
     ensure!(report.first_failure.is_none(), "a request failed: {:?}", report.first_failure);
     let mut run = measure(arm.guests, &report);
     if arm.gated {

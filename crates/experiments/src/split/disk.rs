@@ -77,7 +77,11 @@ impl Disk {
             .env("HEADWORKS_STATE_DIR", self.work.join("state"))
             .output()?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.success(), "headworks volume {}: {said}", arguments.join(" "));
+        ensure!(
+            output.status.success(),
+            "`headworks volume {}` failed: {said}",
+            arguments.join(" ")
+        );
         Ok(String::from_utf8(output.stdout)?)
     }
 

@@ -280,8 +280,9 @@ fn tasks_on_files(plan: &Plan<'_>, arm: &Arm, mut tasks: Vec<Task>) -> Result<Nu
     };
     let output = command.arg("files").arg(&spec).stdin(Stdio::null()).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr).trim());
-    let reports: Vec<Report> = serde_json::from_slice(&output.stdout)
-        .context("the process with the load answered something else than its reports")?;
+    let reports: Vec<Report> = serde_json::from_slice(&output.stdout).context(
+        "cannot read the reports of the load's process: is its program of another build?",
+    )?;
     let mut numbers = BTreeMap::new();
     for report in &reports {
         for (what, value) in [

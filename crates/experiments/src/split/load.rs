@@ -18,7 +18,9 @@ pub(super) struct Load {
 pub fn file_load(spec: &Path) -> Result<String> {
     let text = std::fs::read_to_string(spec)
         .with_context(|| format!("cannot read the load {}", spec.display()))?;
-    let load: Load = serde_json::from_str(&text).context("the load is not as this build has it")?;
+    let load: Load = serde_json::from_str(&text).context(
+        "cannot parse the load: the two programs are of different builds (cargo build --workspace)",
+    )?;
     let time = Duration::from_millis;
     let reports: Vec<Report> =
         files::run(&load.tasks, time(load.warm_up_ms), time(load.window_ms))?;

@@ -19,8 +19,8 @@ use crate::progress::Progress;
 /// Seeds of a full and of a quick run.
 const SEEDS: (usize, usize) = (20, 3);
 
-/// How often one looks whether somebody has pressed Ctrl-C.
-const LOOK: Duration = Duration::from_millis(200);
+/// Interval at which Ctrl-C is checked for.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// How much is simulated.
 #[derive(Debug, Clone, Copy)]
@@ -127,7 +127,7 @@ fn run_all(
         drop(report);
         let mut done = 0;
         let outcome = loop {
-            match reports.recv_timeout(LOOK) {
+            match reports.recv_timeout(POLL_INTERVAL) {
                 Ok(Ok(number)) => {
                     done += 1;
                     progress.reach(done as f64 / tasks.len() as f64, tasks[number].arm.label);
@@ -146,7 +146,7 @@ fn run_all(
     let runs = results.into_iter().map(|slot| {
         slot.into_inner()
             .unwrap_or_else(|lock| lock.into_inner())
-            .context("a simulation left no result")
+            .context("a simulation ended without a result")
     });
     runs.collect()
 }

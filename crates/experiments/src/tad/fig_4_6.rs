@@ -1,4 +1,4 @@
-//! Ordering constraint: a log is written in order, whoever is in a hurry.
+//! Ordering constraint: a log is written in order, even if a later request is more urgent.
 
 use super::figure::{Bound, Claim, Figure, Sweep, Time, arm};
 use super::panel::Panel;

@@ -110,7 +110,7 @@ impl Groups {
             .collect()
     }
 
-    /// Classes that have a group, whoever made it.
+    /// Classes that have a group, also those that an earlier process made.
     pub(super) fn existing(&self) -> Vec<u32> {
         let Ok(entries) = std::fs::read_dir(&self.place.dir) else { return Vec::new() };
         entries

@@ -1,4 +1,4 @@
-//! Shares of processor time for the threads that serve users: an optional companion of the gate.
+//! Shares of processor time for the threads that serve users: an optional part of the gate.
 //!
 //! The gate decides who is inside. Among the threads of those inside the kernel divides processor
 //! time evenly, whatever the classes weigh. With `--cgroups` (or `cpu_weights` in the
@@ -6,9 +6,9 @@
 //! own group, and the groups get the weights that [`headworks_policy::cpu_weight`] works out. Both
 //! versions of the kernel's interface will do.
 //!
-//! Making groups takes root's rights, and the daemon has given them up. So it is the janitor (see
-//! [`crate::janitor`]) that does it, if there is one, and it tells the daemon what has become of
-//! it.
+//! Making groups takes root's rights, and the daemon has given them up. So it is the root helper
+//! (see [`crate::root_helper`]) that does it, if there is one, and it tells the daemon what has
+//! become of it.
 //!
 //! Nothing depends on it: if groups cannot be made, the gate works without them and `headworks
 //! status` says why. At the end, or if the daemon is killed, threads go back to where they were and
@@ -79,7 +79,7 @@ pub enum Companion {
     None,
     /// This process.
     Own(Box<Worker>),
-    /// The janitor, which reports.
+    /// The root helper, which reports.
     Janitor(Reports),
 }
 
@@ -93,7 +93,7 @@ impl Companion {
                 let before = reports.latest().state.clone();
                 reports.read();
                 let latest = reports.latest();
-                // The janitor has no log of its own.
+                // The root helper has no log of its own.
                 if latest.state == "off" && before != "off" {
                     let reason = latest.reason.as_deref().unwrap_or("for a reason unknown");
                     crate::log::line(&format!("no CPU weights: {reason}"));

@@ -1,4 +1,4 @@
-//! From the janitor to the daemon: how it stands with the groups, a line of JSON in a pipe.
+//! From the root helper to the daemon: how it stands with the groups, a line of JSON in a pipe.
 
 use super::CgroupStatus;
 use std::fs::File;
@@ -63,7 +63,7 @@ impl Reports {
     }
 }
 
-/// The janitor's end.
+/// The root helper's end.
 #[derive(Debug)]
 pub struct Reporter {
     pipe: File,

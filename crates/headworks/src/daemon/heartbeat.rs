@@ -1,4 +1,4 @@
-//! Heartbeat and stall detector; and what is repaired once a second.
+//! Heartbeat, stall detector, and the repairs that are made once a second.
 
 use super::STOP;
 use super::reload::reclassify;

@@ -1,6 +1,6 @@
-//! A daemon that is late opens the gate for everybody. So it is not what starves: its heartbeat
-//! runs before the server's threads, its memory stays in memory, and the kernel looks for another
-//! victim when memory runs out.
+//! Priority of the daemon. A late heartbeat opens the gate, so the daemon must not starve: its
+//! heartbeat runs before the server's threads, its memory is locked, and the OOM killer prefers
+//! other victims.
 //!
 //! Each of these takes rights that an ordinary session does not have. Without them the daemon works
 //! as any process does.

@@ -1,5 +1,4 @@
-//! What comes into the region from outside: the configuration at the start and at each reload,
-//! weights.
+//! Writes settings into the region: the configuration at the start and at each reload, and weights.
 
 use super::Daemon;
 use crate::config::{self, Config};
@@ -16,8 +15,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Rules and settings of `config` go into the region: the administrators' port first, then whom the
-/// profile never holds.
+/// Writes rules and settings of `config` into the region: first the administrators' port, then the
+/// sessions that the profile never holds.
 pub fn apply_config(region: &Mapping, config: &Config, extra_port: Option<u16>, bypass: &[Bypass]) {
     let mut config = config.clone();
     config.rules.splice(0..0, bypass.iter().map(|bypass| bypass.rule));
@@ -64,7 +63,7 @@ pub fn set_weights(region: &Mapping, weights: &BTreeMap<String, f64>) -> Result<
     Ok(())
 }
 
-/// Puts everybody into the class that the rules in force say, if they changed since.
+/// Puts all sessions into their classes by the rules in force, if the rules have changed.
 pub(super) fn reclassify(region: &Mapping) {
     let epoch = region.rules.epoch();
     for session in 0..region.high_water() {
@@ -87,9 +86,8 @@ fn weights_of(config: &Config) -> BTreeMap<String, f64> {
 }
 
 impl Daemon {
-    /// What the configuration says to the daemon itself. Rules, weights and settings are in the
-    /// region already: whoever started the database has put them there, and another daemon may have
-    /// been here before.
+    /// Applies the daemon's own settings. Rules, weights and settings of the gate are in the region
+    /// already: the process that started the database, or a previous daemon, has put them there.
     pub(super) fn read_config(&mut self) {
         let Some(path) = &self.note.config else { return };
         match config::load(path) {

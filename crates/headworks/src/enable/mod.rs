@@ -4,9 +4,9 @@
 //! makes the gate ready before the service starts and is its daemon, and a drop-in that lets the
 //! service's processes preload the library. The service's own command line is not touched.
 
+mod forking_check;
 mod notes;
 mod plan;
-mod stays;
 #[cfg(test)]
 mod tests;
 mod unit;

@@ -1,4 +1,4 @@
-//! What else stands between a service and the library: AppArmor, SELinux, what the unit forbids.
+//! Obstacles between a service and the library: AppArmor, SELinux, restrictions of the unit.
 
 use super::plan::Place;
 use super::unit::Unit;

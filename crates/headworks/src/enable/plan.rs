@@ -1,8 +1,8 @@
-//! What is to be written for one service, and what that means for it.
+//! The files to write for one service, and the consequences for it.
 
 use super::unit::Unit;
 use super::write::Change;
-use super::{notes, stays};
+use super::{forking_check, notes};
 use crate::cli::Enable;
 use crate::preflight::{ServerSettings, mariadb_settings};
 use crate::profile::{Profile, Profiles, SettingsFrom};
@@ -124,7 +124,7 @@ impl Plan {
         };
         reachable(place, &unit)?;
         let instance = instance_of(&unit);
-        let forks = stays::check(place, &unit, &profile, &instance)?;
+        let forks = forking_check::check(place, &unit, &profile, &instance)?;
         let config = config_of(place, args, &instance)?;
         let words = unit.words();
         let server = words.iter().map(Path::new).find(|path| profile.knows(path));
@@ -443,7 +443,7 @@ fn signed(body: &str) -> String {
     format!("{MARK}{:08x}\n{body}", checksum(body))
 }
 
-/// Refuses a file that somebody else has written, or changed since.
+/// Refuses a file that another program or a person has written, or changed since.
 fn ours(path: &Path) -> Result<()> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,

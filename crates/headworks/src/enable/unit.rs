@@ -1,4 +1,4 @@
-//! Units of systemd: where they are, what they say, and which of them somebody means.
+//! Units of systemd: where they are, what they say, and which unit a name means.
 
 use crate::profile::{Profile, Profiles};
 use anyhow::{Context, Result, bail};
@@ -170,7 +170,7 @@ fn keys(text: &str) -> Vec<(String, String)> {
     keys
 }
 
-/// The units that somebody means by a profile's or a unit's name.
+/// The units that the name of a profile or unit means.
 pub fn find(root: &Path, asked: &str, all: bool, profiles: &Profiles) -> Result<Vec<Unit>> {
     let stem = asked.strip_suffix(".service").unwrap_or(asked);
     let mut names = vec![format!("{stem}.service")];

@@ -1,4 +1,4 @@
-//! Changes of files: all of them, or none.
+//! Changes to several files, made all or not at all.
 
 use anyhow::{Context, Result};
 use std::io::Write;
@@ -47,7 +47,7 @@ fn put(path: &Path, text: Option<&str>) -> Result<()> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     let Some(text) = text else {
         std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
-        // Only if nobody else has put something there.
+        // Only if no other process has written the file since.
         if directory.extension().is_some_and(|extension| extension == "d") {
             let _ = std::fs::remove_dir(directory);
         }

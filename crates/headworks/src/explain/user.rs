@@ -15,17 +15,17 @@ use headworks_region::{State, View, clock};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// Held requests that are told of for each user.
+/// Held requests that are shown for each session.
 const REQUESTS: usize = 5;
 
-/// Users that are told of.
+/// Sessions that are shown.
 const USERS: usize = 8;
 
-/// Somebody else, as far as it is known.
+/// Another session, as far as it is known.
 #[derive(Clone, Debug, Serialize)]
 struct Other {
     user: u32,
-    /// Account and address; of whoever has this number at the moment.
+    /// Account and address of the session that has this number at the moment.
     name: String,
     class: String,
 }
@@ -114,7 +114,7 @@ fn record(region: View, number: &str) -> Result<HeldRequest> {
     match region.held_request(parsed) {
         Some(record) => Ok(record),
         None if parsed >= count => {
-            bail!("{count} requests were held so far; #{number} is none of them")
+            bail!("there is no held request #{number}: {count} were held so far, counted from #0")
         }
         None => bail!("request #{number} is too long ago: only the latest are kept"),
     }

@@ -95,7 +95,7 @@ impl Server {
     /// Its address is free when this returns.
     pub fn close(self) {
         self.closed.store(true, Ordering::SeqCst);
-        // SAFETY: the descriptor is open. Whoever waits in `accept` comes back with an error.
+        // SAFETY: the descriptor is open. A thread that waits in `accept` returns with an error.
         unsafe { libc::shutdown(self.listener.fd(), libc::SHUT_RDWR) };
     }
 }

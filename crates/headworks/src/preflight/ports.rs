@@ -10,7 +10,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
 pub use super::sockets::socket_in_use;
 
-/// Whoever listens on a port or a socket already.
+/// A process that listens on a port or a socket already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// Its process; `None` if this user may not see it.
@@ -31,7 +31,7 @@ impl fmt::Display for Owner {
 }
 
 impl Owner {
-    /// Whoever has this process id.
+    /// The process with this id.
     pub(super) fn of(pid: Option<u32>) -> Owner {
         Owner { pid, program: pid.and_then(program_of) }
     }
@@ -43,7 +43,7 @@ fn program_of(pid: u32) -> Option<String> {
     Some(name.trim_end().to_owned())
 }
 
-/// Whoever listens on a TCP port at one of the addresses `bind` (with commas in between; `None`
+/// The process that listens on a TCP port at an address of `bind` (with commas in between; `None`
 /// and `*` mean all). `None` if it is free, and for port zero, which means no TCP.
 pub fn port_in_use(bind: Option<&str>, port: u16) -> Option<Owner> {
     if port == 0 {

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Whoever listens on a Unix socket. `None` if nobody does, also when the file is still there.
+/// The process that listens on a Unix socket. `None` if there is none, even if the file is left.
 pub fn socket_in_use(path: &Path) -> Option<Owner> {
     match connect(path)? {
         Answer::Connected(socket) => Some(Owner::of(listener(&socket))),

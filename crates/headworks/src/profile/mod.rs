@@ -72,11 +72,11 @@ pub enum RunAs {
     UserOption,
     /// It refuses root: the owner of its data directory.
     DataOwner,
-    /// Whoever starts it.
+    /// The account that starts it.
     Caller,
 }
 
-/// What is looked at before the server starts.
+/// What is checked before the server starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Check {
@@ -143,7 +143,7 @@ pub struct Profile {
     pub settings: SettingsFrom,
     /// As whom it runs.
     pub run_as: RunAs,
-    /// What is looked at first.
+    /// What is checked first.
     pub checks: Vec<Check>,
     /// Signal that ends it in good order.
     pub stop_signal: String,

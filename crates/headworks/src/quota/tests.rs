@@ -173,5 +173,5 @@ fn a_class_that_is_nearly_there_for_long_does_not_cost_a_snapshot_each_time() {
             quota.tick(&region, &now, turns);
         }
     }
-    assert_eq!(taken, LOOKS, "and the daemon's own, each half a second");
+    assert_eq!(taken, EXTRA_SNAPSHOTS_MAX, "and the daemon's own, each half a second");
 }

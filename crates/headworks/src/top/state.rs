@@ -1,4 +1,4 @@
-//! What the view knows, and what a key does to it.
+//! The state of the view, and the effect of each key.
 
 use crate::status::{Status, UserStatus};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};

@@ -111,7 +111,9 @@ fn open(args: &cli::Calibrate) -> Result<Opened> {
     let path = &args.target;
     let meta = match std::fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return make(path, args.size),
-        other => other.with_context(|| format!("cannot look at {}", path.display()))?,
+        other => {
+            other.with_context(|| format!("cannot read the attributes of {}", path.display()))?
+        }
     };
     if meta.is_dir() {
         let name = format!(".headworks-calibrate-{}", std::process::id());

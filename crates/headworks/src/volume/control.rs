@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// How long an answer may take: a flush of a slow backing may be in its way.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ pub fn ask(volume: &Named, request: Request) -> Result<Response> {
             path.display()
         )
     })?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
     let mut line = serde_json::to_string(&request)?;
     line.push('\n');
     (&stream).write_all(line.as_bytes())?;

@@ -138,7 +138,7 @@ pub fn rm(args: &cli::Rm) -> Result<()> {
         if !backing.is_file() {
             bail!("{} is no file, so it cannot be deleted", backing.display());
         }
-        // Locked as a volume would: nobody else uses it.
+        // Locked as a volume would lock it: no other volume uses it.
         let _held = store::File::open(backing, description.volume.size_bytes)?;
         std::fs::remove_file(backing)
             .with_context(|| format!("cannot delete {}", backing.display()))?;

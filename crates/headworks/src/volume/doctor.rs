@@ -105,7 +105,7 @@ fn clean(item: &Stale) -> std::io::Result<()> {
     match item {
         Stale::Mount(dir) => system::unmount(dir, false),
         Stale::Loop(device) => remove_loop(device),
-        // Nobody can use it: its server is gone.
+        // It is of no use: its server is gone.
         Stale::Front(dir) => system::unmount(dir, true),
         Stale::Run(name) => {
             let Ok(volume) = Named::new(name) else { return Ok(()) };

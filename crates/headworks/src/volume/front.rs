@@ -18,7 +18,7 @@ pub struct Front {
     device: LoopDevice,
     /// What it takes of each request's modelled time.
     pub lead_us: f64,
-    /// It looks for requests before it sleeps.
+    /// It spins for requests before it sleeps.
     pub looks: bool,
 }
 
@@ -69,7 +69,7 @@ impl Front {
     pub fn stop(self, named: &Named) -> Result<()> {
         let Front { fuse, device, .. } = self;
         let path = device.path.clone();
-        // The kernel lets go at the last close: ours, or that of whoever still has it open.
+        // The kernel releases it at the last close: ours, or that of another program.
         device.detach().with_context(|| format!("cannot take {} away", path.display()))?;
         let disk = named.disk();
         let deadline = Instant::now() + LEAVE;
@@ -98,16 +98,16 @@ fn set_scheduler(device: &Path, description: &Description) -> Result<()> {
     })
 }
 
-/// A modelled device should be as fast as its model for whoever uses it, so what the way through
-/// the kernel takes is taken off; without a model that way should be short. Microseconds that are
-/// taken off, and whether the front end looks for requests.
+/// Users of a modelled device should see the model's times, so the latency of the path through the
+/// kernel is subtracted; without a model that path should be short. Returns the microseconds that
+/// are subtracted, and whether the front end spins for requests.
 fn tune(
     volume: &Volume,
     front: &fuse::Front,
     device: &LoopDevice,
     description: &Description,
 ) -> Result<(f64, bool)> {
-    // A backing that cannot be read shows that to whoever uses the volume.
+    // A backing that cannot be read shows that to the volume's users.
     if description.volume.find_device()? == headworks_volume::model::Device::Raw {
         return Ok((0.0, front.choose_to_look(&device.path).unwrap_or_default()));
     }

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a volume may take to start or to stop.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Starts a volume and mounts its file system.
 pub fn mount(args: &cli::Mount) -> Result<()> {
@@ -141,9 +141,12 @@ fn fill_and_mount(
 
 /// Starts the process of a volume and waits until its device is there.
 fn start(volume: &Named) -> Result<PathBuf> {
-    // Makes the directory, and says who is in the way before a process does.
+    // Makes the directory, and reports another process that has the lock.
     if volume.lock()?.is_none() {
-        bail!("volume `{}` is being started by somebody else", volume.name);
+        bail!(
+            "another process is starting volume `{0}`\n  wait for it, and look: headworks volume stat {0}",
+            volume.name
+        );
     }
     let log_path = volume.file("log");
     let log = OpenOptions::new()
@@ -170,7 +173,7 @@ fn start(volume: &Named) -> Result<PathBuf> {
     // SAFETY: between fork and exec only async-signal-safe calls are made.
     unsafe {
         command.pre_exec(|| {
-            // Its own session, and nobody's child: it outlives this command and its terminal.
+            // In a session of its own: it outlives this command and its terminal.
             libc::setsid();
             match libc::fork() {
                 -1 => Err(std::io::Error::last_os_error()),
@@ -183,7 +186,7 @@ fn start(volume: &Named) -> Result<PathBuf> {
     let mut child = command.spawn().context("cannot start the volume's process")?;
     drop(theirs);
     child.wait()?;
-    wait_readable(&ready, PATIENCE.as_millis() as i32);
+    wait_readable(&ready, TIMEOUT.as_millis() as i32);
     let mut line = [0; 256];
     let len = std::fs::File::from(ready).read(&mut line).unwrap_or(0);
     let line = String::from_utf8_lossy(&line[..len]);
@@ -244,13 +247,13 @@ fn stop(volume: &Named) -> Result<()> {
     let log = volume.file("log");
     let pid = volume.note().map_or(0, |note| note.pid);
     control::ask(volume, Request::Stop)?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     while volume.is_running() {
         if Instant::now() > deadline {
             bail!(
                 "volume `{}` did not end within {} s\n  its messages: {}\n  end it, as if its power was cut: kill -9 {pid}",
                 volume.name,
-                PATIENCE.as_secs(),
+                TIMEOUT.as_secs(),
                 log.display()
             );
         }

@@ -48,6 +48,9 @@ pub fn powercut(args: &cli::Powercut) -> Result<()> {
             );
             Ok(())
         }
-        other => bail!("volume `{}` answered something else: {other:?}", volume.name),
+        other => bail!(
+            "unexpected reply from volume `{0}`: {other:?}\n  is it of another version? mount it again: headworks volume umount {0}; headworks volume mount {0}",
+            volume.name
+        ),
     }
 }

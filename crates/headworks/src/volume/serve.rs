@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 /// Serves until it is told to stop.
 pub fn serve(args: &cli::Serve) -> Result<()> {
-    // SAFETY: whoever started us made this descriptor for us and says so on the command line.
+    // SAFETY: the parent made this descriptor for this process and names it on the command line.
     let mut ready = args.ready_fd.map(|fd| unsafe { File::from_raw_fd(fd) });
     let served = match &args.nbd {
         Some(place) => serve_nbd(&args.name, place),
         None => serve_until_told(args, &mut ready),
     };
-    // Open to the end of this process: whoever waits for it finds our last words in the log then.
+    // Open until this process ends: the parent, which waits for that, then finds the log complete.
     std::mem::forget(ready);
     served
 }
@@ -109,7 +109,7 @@ fn serve_until_told(args: &cli::Serve, ready: &mut Option<File>) -> Result<()> {
         None => println!("volume `{}` is {}; stop it with Ctrl-C", volume.name, device.display()),
     }
     wait(&listener, signals, &served);
-    // If it does not go well, what is left and the log are for `doctor` and for whoever asks.
+    // If that fails, `doctor` finds what is left, and the log says why.
     served.stop(&volume)?;
     volume.clear();
     Ok(())

@@ -1,4 +1,4 @@
-//! What is asked of the system: mounts, file systems on a device, and what the kernel offers.
+//! Queries of the system: mounts, file systems on a device, and features of the kernel.
 
 use super::state::FileSystem;
 use anyhow::{Context, Result, bail};
@@ -147,13 +147,13 @@ pub enum Contents {
     Other,
 }
 
-/// Bytes at the beginning of a device that are looked at: where every common file system, partition
-/// table and database has something.
-const LOOK_BYTES: usize = 128 << 10;
+/// Bytes checked at the beginning of a device. Every common file system, partition table and
+/// database has something there.
+const CHECKED_BYTES: usize = 128 << 10;
 
-/// Looks at the beginning of a device.
+/// Checks the beginning of a device.
 pub fn contents(device: &Path) -> Result<Contents> {
-    let mut head = vec![0; LOOK_BYTES];
+    let mut head = vec![0; CHECKED_BYTES];
     let mut file =
         std::fs::File::open(device).with_context(|| format!("cannot open {}", device.display()))?;
     let mut len = 0;
@@ -224,14 +224,14 @@ mod tests {
 
     #[test]
     fn file_systems_are_known_by_their_marks() {
-        let mut head = vec![0; LOOK_BYTES];
+        let mut head = vec![0; CHECKED_BYTES];
         assert_eq!(contents_of(&head), Contents::Empty);
         head[0x438..0x43a].copy_from_slice(&[0x53, 0xef]);
         assert_eq!(contents_of(&head), Contents::FileSystem(FileSystem::Ext4));
         head[..4].copy_from_slice(b"XFSB");
         assert_eq!(contents_of(&head), Contents::FileSystem(FileSystem::Xfs));
-        let mut other = vec![0; LOOK_BYTES];
-        other[LOOK_BYTES - 1] = 1;
+        let mut other = vec![0; CHECKED_BYTES];
+        other[CHECKED_BYTES - 1] = 1;
         assert_eq!(contents_of(&other), Contents::Other);
     }
 }

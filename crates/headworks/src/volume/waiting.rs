@@ -1,4 +1,4 @@
-//! A sign of life for what takes longer than two seconds; nothing where nobody looks.
+//! A progress line for operations of more than two seconds, if the output is a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr};

@@ -1,5 +1,5 @@
-//! What is done with the client of a backend: the life of its requests, from receipt to the end of
-//! a turn.
+//! Operations on the client of a backend: the life of its requests, from receipt to the end of a
+//! turn.
 
 use super::{Backend, Followed, Receipt, Stage, kept};
 use super::{set_anticipating, set_lendable, set_stage};
@@ -214,7 +214,7 @@ impl Followed<'_> {
         self.backend.work = Work::None;
         self.backend.waiting = false;
         set_lendable(false);
-        // Who it is, for whoever looks at the connections.
+        // Shows the connection's identity in the lists of connections.
         if let Some(identity) = self.backend.session.identity() {
             apply_identity(self.region, self.session_id, identity);
         }

@@ -1,4 +1,4 @@
-//! The bytes of a request that waits: read from the kernel, not given to the server yet.
+//! The bytes of a queued request: read from the kernel, but not yet given to the server.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicUsize, Ordering};

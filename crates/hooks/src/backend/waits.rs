@@ -1,4 +1,4 @@
-//! What PostgreSQL says that this backend waits for.
+//! Waits of this backend, as PostgreSQL reports them.
 //!
 //! Since version 14 the server exports `my_wait_event_info`: the address of a word whose high byte
 //! is the class of the wait and whose low bytes say which (PostgreSQL, `utils/wait_event.h`). A

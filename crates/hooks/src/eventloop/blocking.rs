@@ -2,8 +2,8 @@
 //! thread of its own: mongod.
 //!
 //! Its threads may be held. A request comes with the last byte of its message, and is over with the
-//! last byte of its answer: whoever has more to read only comes back for it then. That its sockets
-//! are in an epoll set, too, as asio does it, means nothing.
+//! last byte of its answer: only then does the thread read the next one. Its sockets are in an
+//! epoll set, too, as asio does it, but that has no effect here.
 
 use super::connection::{Inner, LoopConnection};
 use crate::holding::Holding;

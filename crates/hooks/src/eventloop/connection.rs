@@ -13,36 +13,36 @@ use headworks_policy::{Nanos, SESSIONS};
 use headworks_region::thread::keeping_errno;
 use headworks_region::{Wait, clock};
 
-/// In the upper half of a real registration's data: this is ours. No address and no small number
-/// looks like it. In the lower half are the descriptor and a count of the server's registrations of
-/// it.
+/// Marks a real registration's data as ours, in the upper half; no address or small number has this
+/// value. The lower half has the descriptor and a count of the server's registrations of it.
 const TAG: u64 = 0xF17E_C0DE;
 
-/// Looks at an entry that another thread has, before that is taken for off its processor.
+/// Tries to take an entry that another thread uses, before that thread is assumed to have lost its
+/// processor.
 const SPINS: u32 = 1_000;
 
 /// Bits of a descriptor in a tag; the count has the rest of the lower half.
 const FD_BITS: u32 = DESCRIPTORS.trailing_zeros();
 
-/// What is known of a connection; only for whoever [uses](LoopConnection::try_use) it.
+/// The state of a connection; only for the thread that [uses](LoopConnection::try_use) it.
 #[derive(Debug)]
 pub(super) struct Inner {
     pub(super) framing: Framing,
-    /// What it holds by words of the profile.
+    /// Locks that it holds by the profile's keywords.
     pub(super) declared: DeclaredLock,
-    /// The hold of the request in hand.
+    /// The hold of the current request.
     pub(super) wait: Wait,
-    /// It waits for its turn, and was not told the end of that yet.
+    /// It is queued, or was granted and does not know it yet.
     pub(super) waiting: bool,
-    /// While it waits: its bytes were looked at, whether they may pass.
+    /// While it is held: its bytes were checked for commands that always pass.
     pub(super) peeked: bool,
-    /// When the request in hand was passed on.
+    /// When the current request was passed on.
     pub(super) admitted: Nanos,
     /// Commands that were accounted for, and those of them that pass.
     pub(super) seen: (u32, u32),
     pub(super) classified: Option<u8>,
     pub(super) paused: bool,
-    /// Requests whose answers a thread of their own is at ([`super::blocking`]).
+    /// Requests that a thread of the connection's own answers ([`super::blocking`]).
     pub(super) unanswered: u32,
 }
 
@@ -120,7 +120,7 @@ pub struct LoopConnection {
     set: AtomicI32,
     /// What the server asked for.
     asked: AtomicU32,
-    /// What the kernel told and no read took away, with a count of the tellings in the upper half.
+    /// Events that the kernel reported and no read consumed. The upper half counts the reports.
     ready: AtomicU32,
     data: AtomicU64,
     /// Links to the neighbours in its list, as descriptors plus one; only changed in the set's
@@ -191,8 +191,8 @@ pub(super) fn of_session(session_id: u32) -> Option<(i32, &'static LoopConnectio
     (connection.session_id() == Some(session_id)).then_some((fd, connection))
 }
 
-/// The client that a real registration's data stands for. `None` inside if that was an earlier
-/// registration: the kernel had told of it before the server made another, and will tell again.
+/// The client that a real registration's data stands for. `None` inside if the registration is
+/// out of date: the kernel reported it before the server made another, and will report again.
 pub(super) fn tagged(data: u64) -> Option<Option<(i32, &'static LoopConnection)>> {
     if data >> 32 != TAG {
         return None;
@@ -213,7 +213,7 @@ impl LoopConnection {
         self.session_id.load(Ordering::Acquire).checked_sub(1)
     }
 
-    /// Begins a new connection; `false` if a thread is still at the one before.
+    /// Begins a new connection; `false` if a thread still uses the previous one.
     pub(super) fn begin(&self, fd: i32, session_id: u32, framing: Framing) -> bool {
         let Some(used) = self.use_soon() else { return false };
         let elsewhere = matches!(framing, Framing::Elsewhere);
@@ -251,19 +251,19 @@ impl LoopConnection {
         Some(session_id)
     }
 
-    /// Exclusive use; `None` if somebody is at it.
+    /// Exclusive use; `None` if another thread uses it.
     pub(super) fn try_use(&self) -> Option<Use<'_>> {
         // Lazily: a guard that is made and thrown away would end the use that is under way.
         (!self.busy.swap(true, Ordering::Acquire)).then(|| Use(self))
     }
 
-    /// Whether somebody is at it.
+    /// Whether a thread uses it.
     pub(super) fn is_in_use(&self) -> bool {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Exclusive use; `None` if whoever is at it does not leave at once, as it does unless it is
-    /// off its processor.
+    /// Exclusive use; `None` if another thread uses it and does not leave at once, as it does
+    /// unless it has lost its processor.
     pub(super) fn use_soon(&self) -> Option<Use<'_>> {
         self.try_use().or_else(|| {
             (0..SPINS).find_map(|_| {
@@ -273,8 +273,8 @@ impl LoopConnection {
         })
     }
 
-    /// The same for somebody who cannot come again: waits until the other thread is back on a
-    /// processor, but not for long.
+    /// The same for a caller that cannot retry later: waits, but not for long, until the other
+    /// thread is back on a processor.
     #[cold]
     pub(super) fn use_later(&self) -> Option<Use<'_>> {
         // Of such a connection, the other thread may wait for its turn.
@@ -393,26 +393,26 @@ impl LoopConnection {
         self.left_alone.store(true, Ordering::Relaxed);
     }
 
-    /// The kernel told these events.
+    /// The kernel reported these events.
     pub(super) fn note_ready(&self, events: u32) {
         let before = self.ready.load(Ordering::Relaxed);
-        // What it tells is the whole truth at that time.
+        // A report is complete at its time.
         let told = (before & !0xFFFF).wrapping_add(1 << 16) | events & 0xFFFF;
         self.ready.store(told, Ordering::Release);
     }
 
-    /// What the kernel told, as a mark for [`LoopConnection::emptied`].
+    /// What the kernel reported, as a mark for [`LoopConnection::emptied`].
     pub fn readiness(&self) -> u32 {
         self.ready.load(Ordering::Acquire)
     }
 
-    /// What the kernel told and no read took away.
+    /// Events that the kernel reported and no read consumed.
     pub(super) fn ready(&self) -> u32 {
         self.readiness() & 0xFFFF
     }
 
-    /// A read that began at the mark has taken all there was. Does nothing if the kernel told of
-    /// more since.
+    /// A read that began at the mark has consumed all bytes. Does nothing if the kernel has
+    /// reported more since.
     pub fn emptied(&self, mark: u32) {
         let hung_up = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR) as u32;
         if mark & 0xFFFF != 0 && mark & hung_up == 0 {

@@ -1,4 +1,4 @@
-//! What the server registers, and what the kernel is told instead.
+//! What the server registers by `epoll_ctl`, and what is registered in the kernel instead.
 
 use super::connection::{self, Asked, LoopConnection, QueueState};
 use super::framing::Framing;
@@ -12,21 +12,22 @@ use headworks_region::{State, clock, set_waker};
 const IN: u32 = libc::EPOLLIN as u32;
 const OUT: u32 = libc::EPOLLOUT as u32;
 const RDHUP: u32 = libc::EPOLLRDHUP as u32;
-/// What makes a registration more than level-triggered.
+/// Flags with which a registration is not purely level-triggered.
 const SPECIAL: u32 =
     (libc::EPOLLET | libc::EPOLLONESHOT | libc::EPOLLEXCLUSIVE | libc::EPOLLWAKEUP) as u32;
-/// What is hidden of a held session: that its bytes are there.
+/// Events that are hidden while a session is held: that it has bytes to read.
 pub(super) const READING: u32 = IN | RDHUP | libc::EPOLLPRI as u32 | libc::EPOLLRDNORM as u32;
 
 /// How a registration is made in the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Entry {
-    /// Level-triggered for reading only: edge-triggered in truth, and the levels are made here.
+    /// The server asked for level-triggered reads only. The kernel is asked for edges, and the
+    /// levels are computed here.
     Edges,
-    /// As asked, level-triggered: to hide it takes a system call. For servers that wait to write,
-    /// too, because their client is slow; they do that seldom.
+    /// Level-triggered, as asked: hiding it takes a system call. For servers that also wait to
+    /// write because their client is slow, which is rare.
     Levels,
-    /// As asked: edge-triggered or one-shot. An event that is not passed on does not come again.
+    /// Edge-triggered or one-shot, as asked. An event that is not passed on does not come again.
     AsAsked,
 }
 
@@ -49,7 +50,7 @@ fn real_events(asked: u32, held: bool) -> u32 {
     }
 }
 
-/// A call of `epoll_ctl` for a client's socket that is under way.
+/// A call of `epoll_ctl` for a client's socket, in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Registration {
     fd: i32,
@@ -94,8 +95,8 @@ pub fn closing_set(set: i32) {
     found.renew(false);
 }
 
-/// The server is about to call `epoll_ctl` for `fd`. `None` if that is no business of ours; else
-/// the call is to be made as it says, and [`settled`] to be told of its result.
+/// The server is about to call `epoll_ctl` for `fd`. `None` if the call is not governed. Otherwise
+/// the caller makes the call as returned and reports its result to [`settled`].
 pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<Registration> {
     let known = connection::client(fd);
     let is_client = known.is_some() || conn::find(fd)?.session_id().is_some();
@@ -116,7 +117,7 @@ pub fn prepare(set: i32, op: i32, fd: i32, asked: Option<(u32, u64)>) -> Option<
         real: None,
     };
     if before.is_some_and(|(other, ..)| other != set) {
-        // In a second set: only the first is ours.
+        // It is in a second set: only the first is governed.
         return None;
     }
     if op == libc::EPOLL_CTL_DEL {
@@ -169,7 +170,7 @@ pub fn settled(registration: Registration, done: bool) {
     }
     let Some(set) = set else { return };
     if asked.is_none() {
-        // Out of every list of this set, too: the next set that it is in has lists of its own.
+        // Leave every list of this set, too: the next set that it is in has its own lists.
         withdraw(set, fd, connection);
         connection.note_asked(None, false);
     }
@@ -180,7 +181,7 @@ pub fn settled(registration: Registration, done: bool) {
     match connection.queue_state() {
         QueueState::Held | QueueState::Granted if !reads => withdraw(set, fd, connection),
         _ if asked.is_none() => {}
-        // The server comes back for more: its turn is looked at again.
+        // The server registers it again, so it wants more: its turn is checked again.
         QueueState::Kept if reads && !connection.is_elsewhere() => {
             if let Some(section) = set.enter() {
                 section.lists().put(fd, connection, QueueState::Served);
@@ -190,13 +191,13 @@ pub fn settled(registration: Registration, done: bool) {
     }
 }
 
-/// The server does not want to hear of a session any more, which so far waits, or is served.
+/// The server removes a session that is held or served from the set.
 fn withdraw(set: &'static Set, fd: i32, connection: &'static LoopConnection) {
     if connection.queue_state() == QueueState::Out {
         return;
     }
     {
-        // Nobody stays in it for long; to go on without would leave the lists in disorder.
+        // The section is held only briefly. To go on without it would corrupt the lists.
         let Some(section) = (0..20).find_map(|_| set.enter()) else { return };
         let _ = turn(section.lists(), (fd, connection), clock::now(), |turn| turn.account());
         section.lists().put(fd, connection, QueueState::Out);
@@ -229,14 +230,14 @@ fn adopt(fd: i32) -> Option<&'static LoopConnection> {
 }
 
 fn has_logged_in(inner: &conn::Use<'_>) -> bool {
-    // Where nobody says who it is, and inside TLS that cannot be read, no login is seen.
+    // No login is seen if the protocol has none, or if TLS hides it.
     inner.framing == conn::Framing::Generic
         || inner.session.opaque() == Some(Opaque::Tls)
         || inner.session.identity().is_some()
 }
 
-/// A thread of a pool gives a connection back to the set: the request is over, and so may be the
-/// turn. If it keeps its permit, others are to hear of that before the next request can come.
+/// A thread of a pool gives a connection back to the set: the request is over, and perhaps the
+/// turn. If the session keeps its permit, that is recorded before its next request can arrive.
 fn turn_over_elsewhere(set: i32, fd: i32, connection: &'static LoopConnection) {
     let Some(conn) = conn::find(fd).filter(|conn| conn.session_id().is_some()) else { return };
     threads::about_to_wait(conn);
@@ -253,10 +254,10 @@ fn turn_over_elsewhere(set: i32, fd: i32, connection: &'static LoopConnection) {
     }
 }
 
-/// Makes the kernel tell again of a session whose turn has come: from the thread that grants it,
-/// for one that may sleep in the set.
+/// Makes the kernel report a granted session again. Called by the thread that grants, because the
+/// set's own thread may be asleep.
 pub(super) fn rearm(fd: i32, connection: &LoopConnection) {
-    // Twice if the server changed the registration at the same time, which must not be undone.
+    // Done twice if the server changed the registration meanwhile: its change must not be undone.
     for _ in 0..2 {
         let Some(asked) = connection.asked().filter(|_| connection.is_tagged()) else { return };
         modify(asked.0, fd, connection, real_events(asked.1, false));
@@ -266,7 +267,7 @@ pub(super) fn rearm(fd: i32, connection: &LoopConnection) {
     }
 }
 
-/// Takes a session that is held out of the set, if the kernel would go on telling of it.
+/// Takes a held session out of the set if the kernel would go on reporting it.
 pub(super) fn hide(fd: i32, connection: &LoopConnection) {
     if let Some((set, events, _)) = connection.asked()
         && connection.is_tagged()

@@ -1,15 +1,15 @@
-//! What a held session sent, while it is still in the kernel.
+//! Peeks at what a held session sent, while it is still in the kernel.
 
 use super::framing::Framing;
 use crate::conn;
 use crate::mysql::{ClientEvent, RequestClass};
 use headworks_region::thread::keeping_errno;
 
-/// Bytes that are looked at.
+/// Bytes that are checked.
 const PEEKED: usize = 512;
 
-/// Whether all that a session sent are commands that always pass. Asked before the loop goes to
-/// sleep, so that whoever could end what others wait for gets through.
+/// Whether a session sent nothing but commands that always pass. Checked before the loop sleeps, so
+/// that a command that ends what others wait for gets through.
 pub(super) fn may_pass(fd: i32, framing: &Framing) -> bool {
     let mut bytes = [0u8; PEEKED];
     let flags = libc::MSG_PEEK | libc::MSG_DONTWAIT;
@@ -39,7 +39,7 @@ fn mysql_may_pass(fd: i32, bytes: &[u8]) -> bool {
     let Some(conn) = conn::find(fd) else { return false };
     let Some(inner) = conn.try_use() else { return false };
     if !inner.is_plain() {
-        // Records of TLS that look like commands are none.
+        // TLS records may look like commands, but are not.
         return false;
     }
     let mut copy = inner.session.clone();

@@ -1,5 +1,5 @@
-//! One entry for each epoll set: the lists of its sessions, and the section in which they are
-//! changed.
+//! One entry for each epoll set: the lists of its sessions, and the critical section that guards
+//! them.
 
 use super::connection::{self, LoopConnection, QueueState};
 use super::table::{Table, Zeroed};
@@ -14,8 +14,8 @@ const LISTS: usize = 4;
 
 const SPINS: u32 = 200;
 
-/// How long anybody waits for the section, or for an entry: whoever is in it makes no call that
-/// blocks, but may be off its processor.
+/// Longest wait for the section or an entry. Its holder makes no blocking call, but may have lost
+/// its processor.
 pub(super) const TIMEOUT: Nanos = Nanos::from_millis(50);
 
 /// See the module. All zero bytes are the entry of a descriptor that is no epoll set, or has no
@@ -28,14 +28,14 @@ pub(super) struct Set {
     /// Clients' sockets with our tag.
     tagged: AtomicU32,
     waited: AtomicBool,
-    /// There is such a set.
+    /// The descriptor is an epoll set.
     made: AtomicBool,
     /// Counts the returns from the kernel.
     round: AtomicU32,
     /// First and last of each list, as descriptors plus one.
     first: [AtomicU32; LISTS],
     last: [AtomicU32; LISTS],
-    /// When those who are held were looked at.
+    /// When the held sessions were last checked.
     looked_ns: AtomicU64,
 }
 
@@ -63,8 +63,8 @@ impl Set {
         }
     }
 
-    /// Whether events of this set come through our hands: data that we put there is otherwise no
-    /// use to anybody.
+    /// Whether the hooks see this set's events. Otherwise, the server would get our data instead
+    /// of its own.
     pub(super) fn is_waited(&self) -> bool {
         self.waited.load(Ordering::Acquire)
     }
@@ -82,7 +82,7 @@ impl Set {
         self.made.load(Ordering::Relaxed)
     }
 
-    /// A set was made with this descriptor, or the one that had it is gone.
+    /// A set was made with this descriptor, or the set that had it is closed.
     pub(super) fn renew(&self, made: bool) {
         self.made.store(made, Ordering::Relaxed);
         self.tagged.store(0, Ordering::Release);
@@ -193,7 +193,7 @@ impl Lists {
         connection.set_queue_state(queue_state);
     }
 
-    /// What is put into lists from here on is told from what was before.
+    /// Begins a round: entries listed from here on differ from earlier ones by its number.
     pub(super) fn next_round(self) {
         let next = self.0.round.load(Ordering::Relaxed).wrapping_add(1);
         self.0.round.store(next, Ordering::Relaxed);
@@ -218,7 +218,7 @@ impl Lists {
         connection.set_queue_state(QueueState::Out);
     }
 
-    /// When those who are held were last looked at.
+    /// When the held sessions were last checked.
     pub(super) fn looked(self) -> Nanos {
         Nanos(self.0.looked_ns.load(Ordering::Relaxed))
     }

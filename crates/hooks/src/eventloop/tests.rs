@@ -1,5 +1,5 @@
-//! Event loops without a server: its calls are made here, and another thread is at a connection for
-//! as long as a test wants.
+//! Event loops without a server: the tests make its calls, and let another thread use a connection
+//! for as long as they want.
 
 use super::connection::{self, LoopConnection, QueueState};
 use super::control::{Registration, created, prepare, settled};

@@ -408,7 +408,7 @@ impl Turn<'_> {
     /// whether the session is granted or held.
     pub(super) fn settle(&mut self, more: bool) {
         if self.inner.framing.owes_answers() {
-            // Another thread answers it; the turn is over once it has (`answered_late`).
+            // Another thread answers it; the turn ends when that is done (`answered_late`).
             self.put(QueueState::Out);
             if more {
                 self.arrives();
@@ -470,7 +470,7 @@ impl Turn<'_> {
     /// The loop is about to sleep: peeks at what a held session sent.
     pub(super) fn peek(&mut self) {
         if core::mem::replace(&mut self.inner.peeked, true)
-            // Records say nothing.
+            // Encrypted records do not show the commands.
             || self.connection.channel() != Channel::Socket
             || !super::peek::may_pass(self.fd, &self.inner.framing)
         {

@@ -1,4 +1,4 @@
-//! What stands around a call of `epoll_wait`.
+//! Operations before and after the server's call of `epoll_wait`.
 
 use super::connection::{self, LoopConnection, QueueState};
 use super::control::{Entry, READING, rearm, way};
@@ -10,11 +10,11 @@ use headworks_region::layout::Counter;
 use headworks_region::{Region, clock};
 use libc::epoll_event;
 
-/// Longest sleep of a loop while somebody is held, and time between two looks at them.
+/// Longest sleep of a loop while sessions are held, and interval at which it checks them.
 const MAX_SLEEP: Nanos = Nanos::from_millis(200);
 
-/// Sleep of a loop that has to come again because another thread is at a connection: without one,
-/// that thread might not get the processor which it needs to be done.
+/// Sleep of a loop that must retry because another thread uses a connection. Without a sleep, that
+/// thread might get no processor to finish on.
 const MOMENT: Nanos = Nanos::from_millis(1);
 
 const HUNG_UP: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
@@ -22,9 +22,9 @@ const HUNG_UP: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
 /// How long the kernel may let the loop sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
-    /// Not at all: there is something to pass on already.
+    /// Not at all: events are ready to be passed on.
     None,
-    /// Not longer than this, whatever the server asked for.
+    /// At most this long, whatever the server asked for.
     AtMost(Nanos),
     /// As long as the server asked for.
     Freely,
@@ -57,22 +57,22 @@ pub fn before_wait(set: i32, now: Nanos) -> Sleep {
     }
     match [busy, held, kept].into_iter().flatten().min() {
         Some(time) => Sleep::AtMost(time),
-        // Another thread of the pool may hold somebody in this set while this one sleeps.
+        // While this thread sleeps, another thread of the pool may hold a session of this set.
         None if process::region().is_some_and(Region::pooled) => Sleep::AtMost(MAX_SLEEP),
         None => Sleep::Freely,
     }
 }
 
-/// Whether anybody waits for what those who were served would give back.
+/// Whether any session is queued for the permits that served sessions would give back.
 fn contended(lists: Lists) -> bool {
     process::region().is_some_and(|region| region.pending() > 0)
         || !lists.is_empty(QueueState::Held)
         || !lists.is_empty(QueueState::Granted)
 }
 
-/// The server's wait returned `count` events. Passes on those whose sessions may enter, and puts
-/// those behind them whose turn has come: `events` is all the room there is. Returns how many
-/// events there are then.
+/// The server's wait returned `count` events. Passes on the events of sessions that are admitted,
+/// and appends the events of held sessions that were granted, as far as `events` has room.
+/// Returns the number of events for the server.
 pub fn after_wait(set: i32, events: &mut [epoll_event], count: usize) -> usize {
     let Some(section) = section::find(set).and_then(Set::enter) else {
         return pass_through(events, count);
@@ -104,8 +104,8 @@ pub fn after_wait(set: i32, events: &mut [epoll_event], count: usize) -> usize {
     passed_on
 }
 
-/// Gives events back as the server asked for them, without any gate: we stand aside. Returns how
-/// many there are.
+/// Translates events back to what the server registered, and holds none: the gate is bypassed.
+/// Returns the number of events.
 pub fn pass_through(events: &mut [epoll_event], count: usize) -> usize {
     let mut passed_on = 0;
     for at in 0..count.min(events.len()) {
@@ -124,17 +124,17 @@ fn translated(event: epoll_event) -> Option<epoll_event> {
     server_event(connection, event.events)
 }
 
-/// An event as the server asked for it; `None` if it did not.
+/// An event as the server registered it; `None` if it did not ask for it.
 fn server_event(connection: &LoopConnection, events: u32) -> Option<epoll_event> {
     let (_, asked, data) = connection.asked()?;
     let events = events & (asked | HUNG_UP);
     (events != 0 && connection.tell()).then_some(epoll_event { events, u64: data })
 }
 
-/// An event of the kernel, as far as the server is to hear of it.
+/// The part of a kernel event that the server may see.
 fn pass_on(lists: Lists, event: epoll_event, now: Nanos) -> Option<epoll_event> {
     let Some(client) = connection::tagged(event.u64) else { return Some(event) };
-    // Closed since, or registered anew.
+    // Closed or registered again meanwhile.
     let (fd, connection) = client?;
     if connection.was_told() {
         return None;
@@ -167,7 +167,7 @@ fn pass_on(lists: Lists, event: epoll_event, now: Nanos) -> Option<epoll_event> 
     }
 }
 
-/// A session's event passes without a say of the gate.
+/// A session's event bypasses the gate.
 fn pass(lists: Lists, fd: i32, connection: &LoopConnection, refused: Refused) {
     if refused == Refused::Busy
         && let Some(region) = process::region()
@@ -181,15 +181,15 @@ fn pass(lists: Lists, fd: i32, connection: &LoopConnection, refused: Refused) {
     );
 }
 
-/// A session in whom the gate has no say has no permit, either: it may have been given one before,
-/// or in this very moment.
+/// A session that bypasses the gate must not keep a permit. It may have got one earlier, or be
+/// getting one at this moment.
 fn give_back(connection: &LoopConnection) {
     if let (Some(region), Some(session_id)) = (process::region(), connection.session_id()) {
         region.leave(session_id);
     }
 }
 
-/// Passes an event on that was held back.
+/// Passes on an event that was held.
 fn grant(
     lists: Lists,
     fd: i32,
@@ -205,7 +205,7 @@ fn grant(
     server_event(connection, connection.ready())
 }
 
-/// Settles those who were served in an earlier round.
+/// Settles the sessions that were served in an earlier round.
 fn settle_earlier(lists: Lists, now: Nanos) {
     while let Some((fd, connection)) = lists.first(QueueState::Served) {
         if lists.is_of_this_round(connection) {
@@ -214,24 +214,24 @@ fn settle_earlier(lists: Lists, now: Nanos) {
         let more = has_more(fd, connection);
         match turn(lists, (fd, connection), now, |turn| turn.settle(more)) {
             Ok(()) => {}
-            // Nobody decides about it; what it did not read is still there.
+            // The gate does not decide about it; the bytes that were not read are still there.
             Err(Refused::Ungated) => {
                 give_back(connection);
                 lists.put(fd, connection, if more { QueueState::Granted } else { QueueState::Out });
             }
-            // To be settled by the next call: nobody else would end its turn.
+            // The next call settles it: nothing else would end its turn.
             Err(Refused::Busy) => lists.put(fd, connection, QueueState::Served),
         }
     }
 }
 
-/// Does something with those who are held; says whether another thread was at one of them, who
-/// stays where it is.
+/// Runs an operation on each held session. Returns whether one was skipped because another thread
+/// uses it.
 fn each_held(lists: Lists, now: Nanos, mut work: impl FnMut(&mut Turn<'_>)) -> bool {
     let mut busy = false;
     let mut next = lists.first(QueueState::Held);
     while let Some((fd, connection)) = next {
-        // It may leave the list.
+        // The next one first: the operation may take this session out of the list.
         next = lists.after(connection);
         match turn(lists, (fd, connection), now, &mut work) {
             Ok(()) => {}
@@ -242,7 +242,7 @@ fn each_held(lists: Lists, now: Nanos, mut work: impl FnMut(&mut Turn<'_>)) -> b
     busy
 }
 
-/// Looks at those who are held; says how long the loop may sleep until it has to look again.
+/// Checks the held sessions. Returns how long the loop may sleep until the next check.
 fn about_to_sleep(lists: Lists, now: Nanos) -> Option<Nanos> {
     if lists.is_empty(QueueState::Held) {
         return None;
@@ -262,7 +262,7 @@ fn about_to_sleep(lists: Lists, now: Nanos) -> Option<Nanos> {
     Some(if busy { MOMENT } else { longest.max(MOMENT) })
 }
 
-/// Lends out the permits of those who keep them idly for too long; says when the next one has.
+/// Lends the permits of sessions that have idled for too long. Returns when the next one is due.
 fn lend_idle(lists: Lists, now: Nanos) -> Option<Nanos> {
     while let Some((fd, connection)) = lists.first(QueueState::Kept) {
         match turn(lists, (fd, connection), now, |turn| turn.lend()) {

@@ -6,7 +6,7 @@ use super::command::Login;
 use crate::identity::InlineStr;
 
 impl Login {
-    /// The first message of a mechanism's. Of PLAIN, nothing behind the account is looked at.
+    /// The first message of a mechanism. Of PLAIN, only the account is read.
     pub(super) fn payload(&mut self, payload: Option<&[u8]>) {
         let Some(payload) = payload else { return };
         let account = if payload.starts_with(b"n,") || payload.starts_with(b"y,") {

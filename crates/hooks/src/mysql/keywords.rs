@@ -156,7 +156,7 @@ pub(super) fn classify_common(word: &[u8]) -> Option<Word> {
 pub(crate) fn find_candidate(bytes: &[u8], semicolons: bool) -> Option<usize> {
     let last = bytes.len().checked_sub(1)?;
     let mut at = 0;
-    // The last block overlaps the one before, so that no byte is looked at alone.
+    // The last block overlaps the one before, so that every byte is compared in a block.
     while at + BLOCK <= last && !block_has_candidate(bytes, at, semicolons) {
         at = if at + BLOCK == last { last } else { (at + BLOCK).min(last - BLOCK) };
     }

@@ -149,8 +149,8 @@ impl Startup {
     }
 
     /// Whether the session is to send a replication log: any value but the spellings of `false`.
-    /// The server accepts their prefixes, too; whoever writes such a one is taken for a replica
-    /// that the server will refuse as a client.
+    /// The server accepts their prefixes, too. A client that sends a prefix is taken for a replica
+    /// here, and is therefore not held.
     pub(super) fn replication(&self) -> bool {
         let value = self.replication.get(..usize::from(self.replication_len)).unwrap_or(&[]);
         let off: [&[u8]; 5] = [b"", b"0", b"false", b"off", b"no"];

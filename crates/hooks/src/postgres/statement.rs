@@ -3,7 +3,7 @@
 
 use crate::mysql::keywords::{is_space, is_word};
 
-/// Longest text that is looked at.
+/// Longest text that is classified.
 pub(super) const EXACT_MAX: usize = 256;
 
 /// What a text is.

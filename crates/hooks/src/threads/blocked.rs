@@ -1,5 +1,5 @@
-//! Requests that wait for something else than a processor or storage: their session lends its
-//! permit.
+//! Blocked requests: they wait for something else than a processor or storage, so their session
+//! lends its permit.
 //!
 //! A server may say when a wait begins and ends ([`begin_wait`], [`end_wait`]; MariaDB does, see
 //! [`crate::server_waits`]). Of other servers it is seen that the thread which serves a

@@ -1,4 +1,4 @@
-//! Servers whose reads wait by themselves: on a socket that blocks, nobody says that there is
+//! Servers with blocking sockets: their reads sleep in the kernel, and never report that there is
 //! nothing to read.
 
 use super::{follow, leave, unseen};

@@ -1,6 +1,6 @@
 //! Whether threads of this process serve several connections at a time, as those of event loops and
-//! pools do: whoever holds one of them holds many sessions. Asked under generic framing only, where
-//! nobody has said how the server works.
+//! pools do: to hold one of them is to hold many sessions. Asked under generic framing only, where
+//! it is not known how the server works.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};

@@ -15,8 +15,8 @@
 //! each further `starved_after`, up to [`Settings::slots_max`]. They fall back at the next critical
 //! request, so that at most what is on the device by then delays it.
 //!
-//! A client may turn out to need what a background request reads or writes. [`Rcp::promote`] makes it
-//! critical (section 4.2.2).
+//! A client may turn out to need what a background request reads or writes. [`Rcp::promote`] makes
+//! it critical (section 4.2.2).
 //!
 //! # Worked example
 //! A checkpoint's writes 0 to 9 wait, one slot. Write 0 goes. A client's read comes: it goes next,
@@ -103,8 +103,8 @@ impl Rcp {
         }
     }
 
-    /// A client needs these sectors: background requests for them that wait become critical. Returns
-    /// how many.
+    /// A client needs these sectors: background requests for them that wait become critical.
+    /// Returns how many.
     pub fn promote(&mut self, now: Nanos, sector: u64, sectors: u32) -> usize {
         let (mut promoted, mut at) = (0, self.background.first());
         while let Some(index) = at {

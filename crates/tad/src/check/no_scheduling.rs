@@ -1,6 +1,6 @@
 //! No scheduling points (section 4.2.1): a stage makes a thread for each request, and that thread
-//! uses a resource. There is no queue where somebody could decide who comes first, so whoever sends
-//! more requests gets more of the resource.
+//! uses a resource. Without a queue nothing decides the order, so a client that
+//! sends more requests gets more of the resource.
 
 use super::advice::Advice;
 use super::{Finding, controls, finding, join};

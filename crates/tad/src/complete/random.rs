@@ -238,7 +238,7 @@ fn share(dice: &mut Dice, tad: &mut Tad) {
             Threads::Bounded(threads) => threads,
             Threads::OnDemand => 0,
         };
-        // As many as there are threads: whoever waits for another of them is not in its way.
+        // As many as there are threads: one that waits for another does not block it.
         let concurrency = stages.iter().map(threads).sum();
         tad.shared_queues.push(SharedQueue {
             name: format!("q{node}"),

@@ -112,8 +112,8 @@ impl Goal {
         }
     }
 
-    /// Whom it is for, in a run of the system as it is: the client that it names, or whoever gets
-    /// the least of its due.
+    /// The client that it is for, in a run of the unchanged system: the one that it names, or the
+    /// one with the smallest part of its fair share.
     pub(super) fn subject<'s>(&'s self, scenario: &'s Scenario, outcome: &Outcome) -> &'s str {
         let got = match self {
             Goal::Isolate { client, .. } | Goal::Tail { client, .. } => return client,

@@ -34,7 +34,7 @@ pub struct Options {
     pub workers: usize,
 }
 
-/// Whoever looks on while a search runs, from any of its threads.
+/// An observer of a running search, called from any of its threads.
 pub trait Watch: Sync {
     /// A run is about to begin, after so many sets were settled, for a set of this cost. The search
     /// ends if the answer is no.

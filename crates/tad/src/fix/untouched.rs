@@ -82,7 +82,7 @@ impl<'a> Untouched<'a> {
                 }
             }
         };
-        // Whoever needs the same run meanwhile waits for it; others do not.
+        // A thread that needs the same run meanwhile waits for it; others do not.
         known
             .get_or_init(|| {
                 let tad = system.as_ref().unwrap_or(self.tad);

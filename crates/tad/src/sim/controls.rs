@@ -20,8 +20,8 @@ use controllers::Controller;
 use headworks_policy::Nanos;
 use headworks_policy::bucket::Bucket;
 
-/// Soonest that a guard that said no to everybody is asked again.
-const PATIENCE_NS: u64 = 200_000;
+/// Shortest time before a guard that refused every request is asked again.
+const GUARD_RETRY_NS: u64 = 200_000;
 
 #[derive(Clone, Debug)]
 struct Speculation {
@@ -382,7 +382,7 @@ impl Engine<'_> {
                 let below = &self.stats.stages[congestion.downstream];
                 let there = below.waiting.value(client) + below.serving.value(client);
                 if there >= congestion.backlog {
-                    *soonest_ns = (*soonest_ns).min(PATIENCE_NS);
+                    *soonest_ns = (*soonest_ns).min(GUARD_RETRY_NS);
                     congested = true;
                 }
             }
@@ -421,7 +421,7 @@ impl Engine<'_> {
         bits
     }
 
-    /// Something left a stage: whoever keeps it short looks again.
+    /// A part left a stage: the controls that bound its queue check again.
     pub(super) fn left(&mut self, place: u32) {
         let instance = &self.instances[place as usize];
         let node = instance.node;
@@ -434,7 +434,7 @@ impl Engine<'_> {
         }
     }
 
-    /// A resource became idle: whoever speculates on that looks again.
+    /// A resource became idle: the controls that speculate on that check again.
     pub(super) fn idle(&mut self, resource: u32) {
         for &place in &self.controls.idlers[resource as usize] {
             self.todo.push_back(Todo::Dispatch(self.instances[place as usize].queue));

@@ -66,7 +66,7 @@ impl<'a> Engine<'a> {
         let (queue, member, stage) = (instance.queue, instance.member, instance.stage);
         let entry = &mut self.slab.parts[part as usize];
         entry.phase = Phase::Waiting;
-        // Whoever is put back keeps its age.
+        // A part that is put back keeps its age.
         if entry.trial != Trial::Failed {
             self.order += 1;
             entry.order = self.order;

@@ -93,7 +93,7 @@ impl Queue {
         self.ordered[member] = true;
     }
 
-    /// Whether nobody's part at this member is older.
+    /// Whether no part at this member is older.
     fn first(&self, slab: &Slab, member: usize, order: u64) -> bool {
         self.lists[member]
             .iter()
@@ -226,7 +226,7 @@ impl Queue {
         Some((member, part))
     }
 
-    /// The same for a queue of one member that may work for everybody: whoever waits is able.
+    /// The same for a queue of one member that may work for everybody: every waiting part can go.
     pub(super) fn next_of_one(&mut self, slab: &mut Slab) -> Option<u32> {
         if self.total == 0 || self.in_service >= self.concurrency {
             return None;

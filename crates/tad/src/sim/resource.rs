@@ -58,7 +58,7 @@ impl ResourceInstance {
         self.servers
     }
 
-    /// Accounts for those who waited until now; before the queue changes.
+    /// Accounts for the waiting time until now; called before the queue changes.
     pub(super) fn account(&mut self, now_ns: u64) {
         let span = now_ns - self.changed_ns;
         self.changed_ns = now_ns;

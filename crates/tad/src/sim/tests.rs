@@ -206,7 +206,7 @@ fn check(engine: &Engine<'_>, tad: &Tad, scenario: &Scenario) -> Result<(), Test
         prop_assert!(resource.busy <= resource.servers());
         prop_assert!(resource.queue.is_empty() || !resource.has_room(), "an idle server");
     }
-    // Whoever waits in a queue that keeps the order came after all that were taken from it.
+    // A part that waits in a queue with an order came after all that were taken from it.
     let mut taken: BTreeMap<u32, u64> = BTreeMap::new();
     let mut waits: BTreeMap<u32, u64> = BTreeMap::new();
     let mut unanswered = vec![0; scenario.clients.len()];

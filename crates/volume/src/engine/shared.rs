@@ -28,8 +28,8 @@ struct Queued {
     asked_at: Option<Nanos>,
 }
 
-/// Held by the engine's threads: one that panics ends the process. A queue that nobody serves would
-/// leave its users hanging for ever; one that is gone gives them errors.
+/// Held by the engine's threads: a panic in one ends the process. A queue without its thread would
+/// leave its users hanging for ever; without the process they get errors.
 pub(super) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
@@ -92,7 +92,7 @@ impl Shared {
         self.inline && self.queued.is_none() && !self.has_layers
     }
 
-    /// The store is called by whoever has something for it.
+    /// Each thread calls the store itself, without a queue.
     pub(super) fn is_inline(&self) -> bool {
         self.inline
     }
@@ -206,7 +206,7 @@ impl Shared {
             }
             return;
         }
-        // Whoever was given to the device first goes first here, too.
+        // In the order in which the device got them.
         let mut jobs = VecDeque::from(jobs);
         while let Some(job) = jobs.pop_front() {
             if let Some(job) = shared.carry_out(job) {
@@ -268,7 +268,7 @@ impl Shared {
             }
         }
         (submission.done)(result.map(|()| submission.data));
-        // After the answer: whoever drains may rely on completions having run.
+        // After the answer: a drain returns only when all completions have run.
         if self.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
             drop(lock(&self.idle));
             self.became_idle.notify_all();

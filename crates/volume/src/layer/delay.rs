@@ -12,7 +12,7 @@ pub struct Delay {
 }
 
 impl Delay {
-    /// One that works.
+    /// An example of valid settings.
     pub(super) const EXAMPLE: &'static str = "delay:read=2ms,write=500us,flush=10ms";
 
     /// From text: `all=`, `read=`, `write=`, `flush=`, `discard=`, `zero=`, each a time.

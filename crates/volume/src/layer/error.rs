@@ -31,7 +31,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// One that works.
+    /// An example of valid settings.
     pub(super) const EXAMPLE: &'static str =
         "error:op=write,sector=1000-2000,count=3,kind=eio,probability=0.1,seed=7";
 

@@ -58,7 +58,7 @@ impl Default for PowerCutSettings {
 }
 
 impl PowerCutSettings {
-    /// One that works.
+    /// An example of valid settings.
     pub(super) const EXAMPLE: &'static str =
         "powercut:seed=7,cache=64M,keep=0.5,torn=0.1,after=5000";
 

@@ -17,7 +17,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// One that works.
+    /// An example of valid settings.
     pub(super) const EXAMPLE: &'static str = "rate:bytes=100M,requests=2000,op=write";
 
     /// From text: `bytes=` and `requests=` a second, `burst=` bytes at once (default: a tenth of a

@@ -10,7 +10,7 @@ pub struct LayerError {
     pub text: String,
     /// In words.
     pub problem: String,
-    /// One that works.
+    /// An example of valid settings.
     pub example: &'static str,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! # What is measured
 //! Random reads and writes of one size at depth 1 and at depth N, sequential bandwidth, a flush
-//! after a single write; for a disk, access times over some distances. Whoever measures a real
-//! device fills in [`Probes`]; [`Probes::of`] measures a model, which shows that the two agree.
+//! after a single write; for a disk, access times over some distances. A measurement of a
+//! real device fills in [`Probes`]; [`Probes::of`] measures a model, to show that the two agree.
 //!
 //! # What follows
 //! *Flash.* Sequential reading gives the link. Latency at depth 1 is the sum of controller, die,

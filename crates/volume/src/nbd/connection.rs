@@ -21,7 +21,7 @@ use super::request::{Agreement, Ask, Job};
 use super::server::Shared;
 use super::wire::{Error, PAYLOAD_BYTES_MAX};
 use crate::buffer::Buffer;
-use crate::glances::{GLANCE, Glances};
+use crate::spin::{SPIN_TIME, SpinHistory};
 
 /// Replies that wait before they are sent in the middle of a batch of requests.
 const BATCH_BYTES: u64 = 256 << 10;
@@ -47,9 +47,9 @@ pub(super) fn serve(shared: &Shared, id: u64, socket: OwnedFd) {
     shared.register(id, &link);
     let writer = Writer::start(id, &link);
     if writer.0.is_some() {
-        let glances = Glances::default();
+        let spins = SpinHistory::default();
         let mut reader =
-            Reader { shared, agreement, export, link: &link, intake, stalled: false, glances };
+            Reader { shared, agreement, export, link: &link, intake, stalled: false, spins };
         reader.read_requests();
         reader.leave();
     }
@@ -145,7 +145,7 @@ struct Reader<'a> {
     intake: Intake,
     /// This thread has the token, and the socket took no more.
     stalled: bool,
-    glances: Glances,
+    spins: SpinHistory,
 }
 
 impl Reader<'_> {
@@ -242,23 +242,22 @@ impl Reader<'_> {
         }
     }
 
-    /// Looks for a moment whether the client asks again at once: one that waits for each answer
-    /// does, and waking this thread would take longer than the client. Others get the processor in
-    /// between.
+    /// Spins briefly for the client's next request. A client that waits for each answer sends it at
+    /// once, and waking this thread would take longer. The processor is yielded to others between.
     fn look(&mut self) -> Option<Result<usize, Errno>> {
-        if !self.glances.worth_it() {
+        if !self.spins.worth_it() {
             return None;
         }
-        let until = Instant::now() + GLANCE;
+        let until = Instant::now() + SPIN_TIME;
         loop {
             match receive(&self.link.socket, &mut self.intake, RecvFlags::DONTWAIT) {
                 Err(Errno::AGAIN) if Instant::now() < until => std::thread::yield_now(),
                 Err(Errno::AGAIN) => {
-                    self.glances.failed();
+                    self.spins.failed();
                     return None;
                 }
                 result => {
-                    self.glances.succeeded();
+                    self.spins.succeeded();
                     return Some(result);
                 }
             }

@@ -1,5 +1,5 @@
-//! The client's stream in the transmission phase, cut into events. Knows no socket: whoever has one
-//! reads into [`Intake::space`] and says how much came.
+//! The client's stream in the transmission phase, cut into events. Knows no socket: the caller
+//! reads into [`Intake::space`] and says how many bytes came.
 //!
 //! Headers and small payloads come through one buffer, so that one call fetches many pipelined
 //! requests, and a payload that is all there is handed out where it lies. What is still to come of

@@ -2,7 +2,7 @@
 //! replies back to the client.
 //!
 //! # The token
-//! One thread at a time sends. Whoever adds a reply while nobody does takes the *token* and sends
+//! One thread at a time sends. Adding a reply while none does, a thread takes the *token* and sends
 //! what there is, without waiting for the client: the connection's reader at the end of a batch of
 //! requests, or a thread of the engine that completed something. If the socket takes no more, a
 //! thread of the engine passes the token to the connection's writer, whose business waiting is. So
@@ -255,7 +255,7 @@ impl Link {
         }
     }
 
-    /// The writer's life: sends for whoever must not wait.
+    /// The writer's loop: sends for threads that must not wait.
     pub(super) fn write_replies(&self) {
         loop {
             let mut state = self.lock();
@@ -331,7 +331,7 @@ impl Link {
     }
 }
 
-/// A request in flight. Whoever has it owes the client an answer.
+/// A request in flight. Its owner must answer the client.
 pub struct Ticket {
     link: Option<Arc<Link>>,
     to: To,

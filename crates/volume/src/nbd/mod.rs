@@ -19,8 +19,8 @@
 //! * Offsets and lengths are multiples of 512 bytes; payloads have 32 MiB at most.
 //!
 //! # Who may come
-//! Whoever reaches the socket: there is no TLS and no login. A Unix socket has the permissions that
-//! the process's umask leaves; a TCP port belongs on a trusted network.
+//! Every process that reaches the socket: there is no TLS and no login. A Unix socket has the
+//! permissions that the process's umask leaves; a TCP port belongs on a trusted network.
 //!
 //! # What a client cannot do
 //! Touch another export than the one it chose; make the server hold more than its [`Limits`] allow;

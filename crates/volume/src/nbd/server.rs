@@ -245,7 +245,7 @@ impl Drop for Listener {
         if let Kind::Unix(_, path, inode) = &self.kind
             && std::fs::symlink_metadata(path).is_ok_and(|found| found.ino() == *inode)
         {
-            // Whoever removed it meanwhile did what was to be done.
+            // If it is gone already, nothing is left to do.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -283,7 +283,7 @@ impl Drop for Registered<'_> {
     }
 }
 
-/// Serves `exports` to whoever comes to `listener`, until `stop` says so. Then every request that
+/// Serves `exports` to clients of `listener`, until `stop` is set. Then every request that
 /// was taken in is answered, and no thread of the server is left.
 ///
 /// # Errors
@@ -367,7 +367,7 @@ fn end_all(shared: &Shared) {
                 Entry::Link(link) => link.stop_reading(),
             }
         }
-        // One that was between handshake and transmission is met the next time round.
+        // A link between handshake and transmission is closed in the next pass.
         let wait = Duration::from_millis(20);
         let waited = shared.stop.0.ended.wait_timeout(links, wait);
         links = waited.unwrap_or_else(PoisonError::into_inner).0;

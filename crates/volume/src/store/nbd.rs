@@ -7,11 +7,11 @@
 //! # When the server goes
 //! Requests in flight were not answered, so each may be carried out twice, and they are asked again
 //! on a new connection, for up to the store's patience; those that got no answer for as long as
-//! that fail with EIO. But whoever comes back may have lost what it
-//! answered and was not told to flush: then this store is like a drive that lost its cache. If any
+//! that fail with EIO. But a server that comes back may have lost writes that it answered and that
+//! were not flushed: then this store is like a drive that lost its cache. If any
 //! write was answered since the last flush, everything fails with EIO from then on, until the
 //! volume is started anew and the file system plays its journal back. After a flush nothing can be
-//! lost, and whoever uses the volume notices a pause only.
+//! lost, and the volume's users notice only a pause.
 
 mod address;
 mod connection;
@@ -29,7 +29,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a server may be away, or silent, before requests fail.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const OUTAGE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time between two attempts to reach a server that is away.
 const RETRY: Duration = Duration::from_millis(100);
@@ -140,7 +140,7 @@ impl Nbd {
     /// # Errors
     /// If nobody answers, or the export cannot be written, is too small, or takes no such blocks.
     pub fn open(address: Address, size: u64, block: u32) -> Result<Nbd, NbdError> {
-        Nbd::open_with(address, size, block, PATIENCE)
+        Nbd::open_with(address, size, block, OUTAGE_TIMEOUT)
     }
 
     /// The same with another patience, for the server's silence and for its absence.

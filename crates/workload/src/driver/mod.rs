@@ -113,7 +113,7 @@ pub struct RunOptions {
     pub retries_max: u32,
     /// The seed of Poisson arrivals.
     pub seed: u64,
-    /// Keep every answer of the window by itself, for those who look at parts of it: 12 bytes each.
+    /// Keep every answer of the window by itself, to analyse parts of it: 12 bytes each.
     #[serde(default)]
     pub trace: bool,
 }

@@ -129,8 +129,7 @@ pub(super) fn finish(session: &mut dyn Session, tables: &Tables) -> Result<(), D
             Dialect::MariaDb => session.run(&format!("ANALYZE TABLE sbtest{table}"))?,
             Dialect::PostgreSql => {
                 session.run(&format!("ANALYZE sbtest{table}"))?;
-                // Whoever inserts without an id finds one that is free, as after sysbench's own
-                // loading.
+                // An insert without an id gets a free one, as after sysbench's own loading.
                 session.run(&format!(
                     "SELECT setval(pg_get_serial_sequence('sbtest{table}', 'id'), {})",
                     tables.rows

@@ -12,8 +12,8 @@ use super::record::{Key, Record};
 use super::store::Store;
 use crate::db::{DbError, ErrorKind};
 
-/// A server that says nothing for so long will not say anything.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A server that sends nothing for this long is taken for stuck.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Values are no longer than this, unless a server was told otherwise.
 const VALUE_BYTES_MAX: usize = 1 << 20;
@@ -29,7 +29,7 @@ impl Memcached {
     pub(super) fn connect(host: &str) -> Result<Self, DbError> {
         let stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         Ok(Self { stream: BufReader::new(stream), requests: 0 })
     }
 

@@ -20,8 +20,8 @@ use crate::db::{DbError, ErrorKind};
 /// The collection, as YCSB calls it.
 const COLLECTION: &str = "usertable";
 
-/// A server that says nothing for so long will not say anything.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A server that sends nothing for this long is taken for stuck.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// `OP_MSG`.
 const MESSAGE: i32 = 2013;
@@ -84,7 +84,7 @@ impl MongoDb {
     pub(super) fn connect(address: &Address) -> Result<Self, DbError> {
         let stream = TcpStream::connect(&address.host)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         let mut own = Self { stream, database: address.database.clone(), requests: 0 };
         if !address.application.is_empty() {
             own.introduce(&address.application)?;

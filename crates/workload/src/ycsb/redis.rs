@@ -14,8 +14,8 @@ use crate::db::{DbError, ErrorKind};
 /// The sorted set.
 const INDEX: &str = "_indices";
 
-/// A server that says nothing for so long will not say anything.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A server that sends nothing for this long is taken for stuck.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The fields of a hash, as Redis tells them.
 type Fields = Vec<(Vec<u8>, Vec<u8>)>;
@@ -35,7 +35,7 @@ pub(super) struct Redis {
 impl Redis {
     pub(super) fn connect(client: &Client) -> Result<Self, DbError> {
         let connection = client.get_connection()?;
-        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.set_read_timeout(Some(TIMEOUT))?;
         Ok(Self { connection, requests: 0 })
     }
 

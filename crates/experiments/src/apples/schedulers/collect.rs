@@ -234,7 +234,7 @@ impl Bench<'_> {
             }
         })?;
         if let Some(failure) = &report.first_failure {
-            bail!("a transaction was given up: {failure}");
+            bail!("a transaction failed for good: {failure}");
         }
         let run = measure(&report, 0, round);
         if gated {

@@ -32,7 +32,7 @@ impl Volume {
     ) -> Result<Volume> {
         // SAFETY: geteuid has no preconditions.
         let root = unsafe { libc::geteuid() } == 0;
-        ensure!(root, "block devices and mounts are root's: run this experiment with sudo");
+        ensure!(root, "this experiment mounts block devices and needs root: run it with sudo");
         let mut volume = Volume {
             headworks: headworks.to_owned(),
             home: home.to_owned(),
@@ -41,7 +41,9 @@ impl Volume {
         };
         fs::create_dir_all(volume.directory())?;
         let backing = home.join("backing.img");
-        let backing = backing.to_str().context("the working directory's name is no text")?;
+        let backing = backing
+            .to_str()
+            .context("the working directory's name is not UTF-8: choose another")?;
         let size = size_bytes.to_string();
         volume.headworks(&[
             "create",
@@ -54,7 +56,9 @@ impl Volume {
             model,
         ])?;
         let directory = volume.directory();
-        let directory = directory.to_str().context("the working directory's name is no text")?;
+        let directory = directory
+            .to_str()
+            .context("the working directory's name is not UTF-8: choose another")?;
         volume.headworks(&["mount", NAME, directory])?;
         let stat = volume.headworks(&["stat", NAME, "--json"])?;
         let stat: serde_json::Value = serde_json::from_str(&stat)?;
@@ -107,7 +111,7 @@ impl Volume {
 
 impl Drop for Volume {
     fn drop(&mut self) {
-        // The number of a loop device keeps its settings for whoever gets it next.
+        // A loop device keeps its settings when its number is used again.
         if let Some((scheduler, requests)) = &self.before {
             let write = |name, text: &str| fs::write(kernel_queue::file(&self.device, name), text);
             let _ = write("scheduler", "none")
@@ -128,7 +132,7 @@ fn chosen(device: &Path) -> Result<String> {
     let text =
         fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
-    Ok(chosen.with_context(|| format!("{} names none", path.display()))?.to_owned())
+    Ok(chosen.with_context(|| format!("{} names no active scheduler", path.display()))?.to_owned())
 }
 
 /// All names in a line of `/sys/block/*/queue/scheduler`.

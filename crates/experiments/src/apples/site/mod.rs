@@ -95,7 +95,7 @@ pub(super) fn whole(server: &mut dyn Server, report: Result<Report, DbError>) ->
         }
     })?;
     if let Some(failure) = &report.first_failure {
-        bail!("a request was given up: {failure}");
+        bail!("a request failed for good: {failure}");
     }
     Ok(report)
 }

@@ -110,7 +110,7 @@ impl Ycsb {
             match read {
                 Ok(Some(_)) => return Ok(()),
                 Ok(None) | Err(_) if begun.elapsed() < DEADLINE => sleep(Duration::from_millis(20)),
-                Ok(None) => anyhow::bail!("the records are not there"),
+                Ok(None) => anyhow::bail!("records are missing after the load"),
                 Err(error) => return Err(error).context("the server does not answer"),
             }
         }

@@ -86,7 +86,7 @@ impl Session {
     /// `all` of it.
     fn message(&mut self, kind: u8, head: &[u8], all: bool) -> Option<Request> {
         if self.phase == Phase::Login {
-            // Whoever hangs up in the middle of the login says nothing else.
+            // A client that hangs up in the middle of the login sends nothing else.
             if !matches!(kind, front::PASSWORD | front::TERMINATE) {
                 self.lost();
             }

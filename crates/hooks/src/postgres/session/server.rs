@@ -108,7 +108,7 @@ impl Session {
         match self.owed {
             0 => self.open,
             owed @ 1..=64 => self.ended_by_sync >> (owed - 1) & 1 == 1,
-            // Whoever sends so many requests ahead does so by Syncs.
+            // A client that pipelines so many requests separates them by Syncs.
             _ => true,
         }
     }

@@ -92,7 +92,7 @@ fn what_was_refused_is_not_granted_by_a_later_answer() {
     exchange(&mut session, &["CLIENT", "SETNAME", ""], "+OK\r\n");
     exchange(&mut session, &["AUTH", "its-password"], "+OK\r\n");
     assert_eq!(account(&session), "default/0/");
-    // A password alone is that of the default account, whoever it was before.
+    // A password alone logs in as the default account, whichever account it was before.
     exchange(&mut session, &["AUTH", "app", "right"], "+OK\r\n");
     exchange(&mut session, &["AUTH", "its-password"], "+OK\r\n");
     assert_eq!(account(&session), "default/0/");

@@ -49,7 +49,7 @@ pub enum TadCommand {
     Man(headworks_console::man::Man),
 }
 
-/// How a system is changed before it is looked at.
+/// How a system is changed before it is analysed.
 #[derive(Debug, Args)]
 pub struct Remedies {
     /// Remedies of the system's file to apply, one letter for each problem

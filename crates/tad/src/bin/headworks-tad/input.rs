@@ -9,7 +9,7 @@ use headworks_tad::scenario::Scenario;
 use headworks_tad::{scenarios, systems};
 use std::path::Path;
 
-/// A file, a name or an option that cannot be used, in words for whoever gave it.
+/// A file, a name or an option that cannot be used, as a message for the user.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct BadInput(pub String);
@@ -99,7 +99,7 @@ fn text(
     })
 }
 
-/// Warnings go to whoever looks; errors end the command.
+/// Warnings are printed; errors end the command.
 fn told<T>(read: Result<Loaded<T>, file::FileErrors>) -> anyhow::Result<T> {
     match read {
         Ok(loaded) => {

@@ -16,7 +16,7 @@ const QUEUE_MAX: f64 = 2.0;
 /// Periods of use that a client may be ahead or behind before that is forgotten.
 const MEMORY: i64 = 50;
 
-/// Use of a resource above which those who share it are in each other's way.
+/// Utilization of a resource above which its users contend.
 const CONTENDED: f64 = 0.9;
 
 #[derive(Debug)]

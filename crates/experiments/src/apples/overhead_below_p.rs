@@ -227,7 +227,7 @@ impl Bench<'_> {
         }
         // The same data, to the last page.
         let copied = Command::new("cp").arg("-a").args(&homes).status()?;
-        ensure!(copied.success(), "cannot copy {}: {copied}", homes[0].display());
+        ensure!(copied.success(), "cannot copy {}: cp ended with {copied}", homes[0].display());
         let expected = Duration::from_secs(subject_s(self.pairs, self.window_s));
         self.progress.step(&format!("{} pairs on {}", self.pairs, site.title()), expected);
         let path = self.work.path().join("gate.toml");

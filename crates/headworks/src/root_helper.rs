@@ -1,14 +1,14 @@
-//! Root's part of a daemon: the last `rmdir`.
+//! The part of a daemon that needs root: it removes the instance's directory at the end.
 //!
-//! A daemon runs as the database's user, not as root, so that a fault in it is worth nothing to
-//! anybody. It can empty its instance's directory, but not take it out of the run directory,
-//! which is root's. So the process that root starts splits: the child gives its rights up and is
-//! the daemon, and the parent does nothing but wait for its end and remove the directory if it is
-//! empty, which that of a later instance never is.
+//! A daemon runs as the database's user, not as root, so that a fault in it gives an attacker no
+//! rights. It can empty its instance's directory, but not remove it from the run directory, which
+//! belongs to root. So the process that root starts splits. The child drops its rights and is the
+//! daemon. The parent waits for its end and removes the directory if it is empty, which that of a
+//! later instance never is.
 //!
-//! If processor time is to follow weights, the parent also cares for the control groups, which are
-//! root's too (see [`crate::cgroup`]). Of what the region says it believes nothing but who serves
-//! whom, and it moves only threads of the server.
+//! If processor time follows weights, the parent also manages the control groups, which belong to
+//! root, too (see [`crate::cgroup`]). From the region it only reads which thread serves which
+//! session, and it moves only threads of the server.
 
 use crate::cgroup::{Companion, Reporter, Reports, Worker};
 use crate::instance::Instance;
@@ -18,7 +18,7 @@ use std::io::Error;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// Time between two looks whether the daemon lives, while there are groups to care for.
+/// Interval at which the daemon's life is checked while there are groups to manage.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Splits; returns in the daemon's process only, which belongs to this user and group, and says who

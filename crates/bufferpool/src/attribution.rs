@@ -1,13 +1,12 @@
 //! For whom a thread works: the tag of its page reads, and of the writes of pages that it dirties.
 //!
-//! A cause is a number that the pool hands through to its storage ([`crate::storage::IoTag`]) and
-//! never looks into; 0 is nobody. It comes from one of two places: a thread says it for a piece of
-//! its work ([`with`]), or a [`CauseSource`] that the pool was made with is asked, for engines
-//! whose threads serve users that somebody else knows of.
+//! A cause is an opaque number that the pool passes to its storage ([`crate::storage::IoTag`]); 0
+//! is no cause. A thread sets it for a piece of its work ([`with`]). Otherwise the pool asks its
+//! [`CauseSource`], for engines that keep track of users elsewhere.
 //!
-//! A write is caused by whoever changed the page, not by the thread that writes it back (the
+//! A write is caused by the user that changed the page, not by the thread that writes it back (the
 //! split-level framework, Yang et al., SOSP 2015). The pool notes who changed a dirty page and how
-//! often, and tags its write with whoever changed it most.
+//! often, and tags its write with the cause of most changes.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -65,7 +64,7 @@ const KEPT: usize = 4;
 /// Who changed a dirty page since its last copy went to storage, and how often.
 ///
 /// Changes are counted by Metwally's *space saving*: with at most [`KEPT`] causes the counts are
-/// exact; with more, whoever made more than a [`KEPT`]th of the changes is among those kept.
+/// exact; with more, a cause of more than a [`KEPT`]th of the changes is among those kept.
 ///
 /// One thread at a time calls [`Dirtiers::add`] and [`Dirtiers::reset`]: the holder of the page's
 /// exclusive latch. So its loads and stores need no read-modify-write.
@@ -120,8 +119,8 @@ impl Dirtiers {
         self.copied.store(false, Relaxed);
     }
 
-    /// Whom a write of the page is charged to: whoever changed it most, of equals whoever was
-    /// first; 0 if nobody is known.
+    /// The cause that a write of the page is charged to: the one with most changes, of equals the
+    /// first; 0 if none is known.
     pub(crate) fn most(&self) -> u32 {
         let mut most = (0, 0);
         for entry in &self.entries {

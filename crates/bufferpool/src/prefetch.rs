@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// Most pages of a batch. A page can be used when all of its batch have come, so that somebody who
 /// needs one of them meanwhile waits for all: enough to keep a device busy, no more.
 const BATCH: usize = 32;
-/// A batch takes at most one of so many frames of an instance: the others are for those who wait.
+/// A batch takes at most one of so many frames of an instance: the others are for misses.
 const SHARE: usize = 8;
 
 /// A page on its way in, under its exclusive latch.
@@ -84,7 +84,7 @@ impl Core {
 
     /// Announces the pages of a batch, and takes them from `pages`.
     ///
-    /// Whoever holds latches that others may wait for must not wait for others: only the batch's
+    /// A thread that holds latches must not wait for others, who may wait for it: only the batch's
     /// first page waits for a frame, and the batch ends where there is none for the next.
     fn announce_batch(&self, pages: &mut VecDeque<PageId>) -> Result<Vec<Coming<'_>>, PoolError> {
         let most = BATCH.min(self.frames_per_instance as usize / SHARE).max(1);

@@ -1,10 +1,10 @@
 //! `headworks attend`: the gate of a service, made ready before the service starts.
 //!
-//! A service manager starts the database in its own way; this process stands beside it. It makes
-//! the region, tells the manager that it is ready, and is the daemon of whatever server attaches to
-//! the region: the preloaded library writes down the process that accepts the first connection.
-//! When the server ends, it waits for the next one. If it is killed, everybody passes, and the next
-//! one takes over the region that the server uses.
+//! A service manager starts the database in its own way; this process runs as its sidecar. It makes
+//! the region and tells the manager that it is ready. Then it is the daemon of the server that
+//! attaches: the preloaded library records the process that accepts the first connection. When the
+//! server ends, it waits for the next one. If it is killed, all requests pass, and its successor
+//! takes over the region that the server uses.
 
 use crate::cgroup::{Companion, Worker};
 use crate::cli::Attend;
@@ -17,7 +17,7 @@ use headworks_region::Mapping;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::atomic::Ordering;
 
-/// Makes the gate ready and attends to it until it is told to end.
+/// Makes the gate ready and serves it until it is told to end.
 pub fn run(args: &Attend) -> Result<()> {
     daemon::prefer();
     let config = match &args.config {
@@ -60,8 +60,8 @@ pub fn run(args: &Attend) -> Result<()> {
     daemon::run(instance, Some(Manager), false, companion)
 }
 
-/// The region of the instance: the one that is there, if this build can use it, else a fresh one.
-/// A server that runs on one of another version keeps that: nothing here concerns it until it is
+/// The instance's existing region, if this build can use it, else a fresh one.
+/// A server that uses a region of another version keeps that: it is not governed until it is
 /// restarted. The directory may have been made by the service manager.
 fn region(instance: &Instance) -> Result<Mapping> {
     instance.refuse_elsewhere()?;

@@ -1,9 +1,8 @@
-//! Whether a service's server stays the process that it was started as.
+//! Checks that a service's server does not fork into the background.
 //!
-//! The library goes along with a program that is started, not with a process that a server forks
-//! off itself: a child that serves no accepted connection is none of the gate's
-//! (`hooks::process::forked`). A server that forks, leaves, and serves by its child would therefore
-//! run without the gate, and nobody would be told.
+//! The library governs a program that is started, not a process that a server forks: a child that
+//! serves no accepted connection is not governed (`hooks::process::forked`). A server that forks,
+//! exits, and serves by its child would therefore run without the gate, and without a warning.
 
 use super::plan::Place;
 use super::unit::Unit;
@@ -14,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::Read;
 use std::path::Path;
 
-/// Refuses a service whose server forks itself; what to know if it cannot be told.
+/// Refuses a service whose server forks into the background. Returns a note if that is unknown.
 pub fn check(
     place: &Place,
     unit: &Unit,
@@ -24,12 +23,12 @@ pub fn check(
     let words = unit.words();
     let named = |word: &String, name: &String| file_name(word) == OsStr::new(name);
     if words.iter().any(|word| profile.starters.iter().any(|name| named(word, name))) {
-        // It starts the server as a program of its own, whatever it does itself.
+        // It starts the server as a separate program, whether or not it forks itself.
         return Ok(None);
     }
     let kind = unit.last("Type").unwrap_or("simple");
-    // Whoever tells the service manager that it is ready stays for it, whatever its configuration
-    // says.
+    // A server that reports readiness to the service manager does not fork, whatever its
+    // configuration says.
     if profile.checks.contains(&Check::Foreground) && !kind.starts_with("notify") {
         foreground(place, unit, profile)?;
     }

@@ -1,17 +1,17 @@
-//! Syncs of storage, and the memory of one that failed.
+//! Syncs of storage; a sync that failed is remembered.
 //!
-//! A system that cannot write what it holds in a cache says so to whoever syncs next, and to nobody
-//! after that (on Linux `fsync` reports a failed writeback once per open file and drops the pages'
-//! dirty marks; Rebello et al., *Can Applications Recover from fsync Failures?*, USENIX ATC 2020).
-//! A later sync that succeeds therefore does not make good an earlier one.
+//! A system that cannot write what it caches reports that to the next caller that syncs, and to
+//! none after it (on Linux `fsync` reports a failed writeback once per open file and drops the
+//! pages' dirty marks; Rebello et al., *Can Applications Recover from fsync Failures?*, USENIX ATC
+//! 2020). A later sync that succeeds therefore does not make good an earlier one.
 
 use crate::error::StorageError;
 use crate::storage::Storage;
 use parking_lot::{Mutex, RwLock};
 
-/// Syncs that know of each other.
+/// Whether a sync has failed, shared by all that sync.
 #[derive(Default)]
-pub(crate) struct Syncs {
+pub(crate) struct SyncState {
     /// Held shared by syncs on whose success nothing is given up, exclusively by those of
     /// checkpoints: they must not end well beside one that failed and has not said so yet.
     gate: RwLock<()>,
@@ -19,14 +19,14 @@ pub(crate) struct Syncs {
     failed: Mutex<Option<StorageError>>,
 }
 
-impl Syncs {
-    /// Syncs `storage` for a page that stays dirty if that fails.
+impl SyncState {
+    /// SyncState `storage` for a page that stays dirty if that fails.
     pub(crate) fn of_page(&self, storage: &dyn Storage) -> Result<(), StorageError> {
         let _gate = self.gate.read();
         self.note(storage.sync())
     }
 
-    /// Syncs `storage` for a checkpoint: an error if this one fails, or any did before.
+    /// SyncState `storage` for a checkpoint: an error if this one fails, or any did before.
     pub(crate) fn of_checkpoint(&self, storage: &dyn Storage) -> Result<(), StorageError> {
         let _gate = self.gate.write();
         self.check()?;
