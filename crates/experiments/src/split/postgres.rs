@@ -168,7 +168,7 @@ const ABOUT: &str = "pgbench -N at 40 transactions/s, 8 clients, scale 30, a che
 
 fn panels(arms: &'static [&'static str]) -> Vec<Panel> {
     let lines = |panel: Panel, key| {
-        arms.iter().fold(panel.logarithmic(), |panel, arm| panel.line(arm, arm, key))
+        arms.iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
     };
     vec![
         lines(Panel::sweep("Median", "ms"), "p50_ms"),
