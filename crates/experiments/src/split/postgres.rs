@@ -167,9 +167,7 @@ const ABOUT: &str = "pgbench -N at 40 transactions/s, 8 clients, scale 30, a che
     PostgreSQL's own pacing.";
 
 fn panels(arms: &'static [&'static str]) -> Vec<Panel> {
-    let lines = |panel: Panel, key| {
-        arms.iter().fold(panel, |panel, arm| panel.line(arm, arm, key))
-    };
+    let lines = |panel: Panel, key| arms.iter().fold(panel, |panel, arm| panel.line(arm, arm, key));
     vec![
         lines(Panel::sweep("Median", "ms"), "p50_ms"),
         lines(Panel::sweep("P99", "ms"), "p99_ms"),
