@@ -56,6 +56,11 @@ pub(crate) fn serves_clients() {
     });
 }
 
+/// In the child after `fork`: what was said of its parent's thread is not said of it.
+pub fn forked() {
+    thread::with(|words| words.ground.set(0));
+}
+
 /// What the program says of the calling thread: clients wait for it, or they do not.
 pub fn says_foreground(foreground: bool) {
     thread::with(|words| words.ground.set(if foreground { 1 } else { 2 }));
