@@ -234,6 +234,26 @@ impl Instance {
             .is_ok_and(|note| started_ticks(note.server_pid) == Some(note.server_started_ticks))
     }
 
+    /// The oldest process that has mapped its region, except this one. A server maps it at its
+    /// start and names itself with its first client.
+    pub fn mapped_by(&self) -> Option<u32> {
+        use std::os::unix::fs::MetadataExt;
+        let region = std::fs::metadata(self.region_path()).ok()?;
+        let (device, inode) = (region.dev(), region.ino().to_string());
+        let device = format!("{:02x}:{:02x}", libc::major(device), libc::minor(device));
+        let maps = |pid: &u32| {
+            let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+            text.lines().any(|line| {
+                let mut fields = line.split_ascii_whitespace().skip(3);
+                fields.next() == Some(&device) && fields.next() == Some(&inode)
+            })
+        };
+        let pids = std::fs::read_dir("/proc").ok()?.filter_map(|entry| {
+            entry.ok()?.file_name().to_str()?.parse().ok().filter(|&pid| pid != std::process::id())
+        });
+        pids.filter(maps).filter_map(|pid| Some((started_ticks(pid)?, pid))).min().map(|(_, pid)| pid)
+    }
+
     /// Maps its region.
     pub fn open_region(&self) -> Result<Mapping> {
         Mapping::open(&self.region_c_path()?).map_err(|error| self.explain(error))

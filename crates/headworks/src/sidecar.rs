@@ -60,22 +60,23 @@ pub fn run(args: &Attend) -> Result<()> {
     daemon::run(instance, Some(Manager), false, companion)
 }
 
-/// The instance's existing region, if this build can use it, else a fresh one.
+/// The instance's existing region, if a process uses it and this build can, else a fresh one.
 /// A server that uses a region of another version keeps that: it is not governed until it is
 /// restarted. The directory may have been made by the service manager.
 fn region(instance: &Instance) -> Result<Mapping> {
     instance.refuse_elsewhere()?;
+    let user = instance.mapped_by();
     if let Ok(region) = instance.open_region() {
         let server = region.heartbeat.server.load(Ordering::Relaxed);
-        if server != 0 && started_ticks(server).is_some() {
+        if user.is_some() || (server != 0 && started_ticks(server).is_some()) {
             return Ok(region);
         }
     }
-    let kept = instance.note().ok().filter(|_| instance.is_running());
+    let noted = instance.note().ok().filter(|_| instance.is_running()).map(|note| note.server_pid);
     instance.empty()?;
     let region = instance.create_in_place()?;
-    if let Some(note) = kept {
-        region.heartbeat.set_ungoverned(note.server_pid);
+    if let Some(server) = noted.or(user) {
+        region.heartbeat.set_ungoverned(server);
     }
     Ok(region)
 }

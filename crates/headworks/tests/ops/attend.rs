@@ -172,6 +172,43 @@ fn a_server_on_the_region_of_another_version_is_not_said_to_be_governed() {
 }
 
 #[test]
+fn a_companion_restarted_before_the_first_client_governs_the_server_that_runs() {
+    let Some(workshop) = Workshop::open() else { return };
+    let program = workshop.compile("echo.c", &[]);
+    let run = RunDir::new();
+    let go = run.path().with_extension("go");
+    let region = run.instance(NAME).join("region");
+    let environment = [
+        ("LD_PRELOAD", shim().display().to_string()),
+        ("HEADWORKS_REGION", region.display().to_string()),
+    ];
+    let mut companion = Companion::start(&run, "generic");
+    let server = Alone::start(&program, &go, &environment);
+    companion.0.kill().unwrap();
+    companion.0.wait().unwrap();
+    let mut companion = Companion::start(&run, "generic");
+    let mut client = server.client();
+    client.send("one");
+    assert_eq!(client.answer(), "ok one");
+    let known = || run.figure(NAME, "server_pid") == u64::from(server.child.id());
+    wait_until("the server is known", known);
+    assert_eq!(run.status(NAME)["gate"], "closed");
+    drop((client, server));
+    wait_until("the server has gone", || run.figure(NAME, "server_pid") == 0);
+
+    // The same with a companion of another version: nobody says that the server is governed.
+    let server = Alone::start(&program, &go, &environment);
+    companion.0.kill().unwrap();
+    companion.0.wait().unwrap();
+    let file = std::fs::OpenOptions::new().write(true).open(&region).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &77_u32.to_ne_bytes(), 8).unwrap();
+    companion = Companion::start(&run, "generic");
+    assert_eq!(run.figure(NAME, "server_pid"), u64::from(server.child.id()));
+    assert_eq!(run.status(NAME)["gate"], "ungoverned");
+    drop(companion);
+}
+
+#[test]
 fn a_helper_that_accepts_first_is_not_the_server_for_long() {
     let Some(workshop) = Workshop::open() else { return };
     let program = workshop.compile("echo.c", &[]);
