@@ -251,7 +251,10 @@ impl Instance {
         let pids = std::fs::read_dir("/proc").ok()?.filter_map(|entry| {
             entry.ok()?.file_name().to_str()?.parse().ok().filter(|&pid| pid != std::process::id())
         });
-        pids.filter(maps).filter_map(|pid| Some((started_ticks(pid)?, pid))).min().map(|(_, pid)| pid)
+        pids.filter(maps)
+            .filter_map(|pid| Some((started_ticks(pid)?, pid)))
+            .min()
+            .map(|(_, pid)| pid)
     }
 
     /// Maps its region.

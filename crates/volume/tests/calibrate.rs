@@ -92,9 +92,9 @@ impl Target for Behind {
     }
 }
 
-/// SSD-C in real time, measured as a real device is, and fitted: its figures come back. What this
-/// machine adds makes it slower, never faster: 5 % above are allowed, and below, on a machine that
-/// does other things, a third; the writes, which are slow enough for any machine, within 15 %.
+/// SSD-C in real time, measured as a real device is, and fitted: the fit measures as the device
+/// did. What this machine adds makes a device slower, never faster: 5 % above its model are
+/// allowed, 15 % for writes, which vary.
 #[test]
 fn a_modelled_drive_is_measured_and_found_again() {
     let device = Device::preset("ssd-c").unwrap();
@@ -108,18 +108,19 @@ fn a_modelled_drive_is_measured_and_found_again() {
     assert_eq!(told, (0..steps(&plan).len()).collect::<Vec<_>>());
     println!("{measured:#?}");
     let fitted = Probes::of(&fit(&measured).unwrap(), 16_384, 32);
-    let within = |what: &str, found: f64, goal: f64, less: f64, more: f64| {
-        println!("{what}: {found:.1} for {goal:.1}");
-        let ratio = found / goal;
-        assert!((1.0 - less..=1.0 + more).contains(&ratio), "{what}: {found:.1} for {goal:.1}");
+    let check = |what: &str, found: f64, measured: f64, fastest: f64| {
+        println!("{what}: {found:.1} for {measured:.1}, at most {fastest:.1}");
+        let ratio = found / measured;
+        assert!((0.6..=1.5).contains(&ratio), "{what}: {found:.1} for {measured:.1}");
+        assert!(found <= fastest, "{what}: {found:.1}, at most {fastest:.1}");
     };
-    within("reads at depth 32", fitted.read_iops, goal.read_iops, 0.33, 0.05);
-    within("writes at depth 32", fitted.write_iops, goal.write_iops, 0.15, 0.15);
-    within("read, µs", fitted.read_us, goal.read_us, 0.05, 1.5);
-    let (found, real) = (fitted.sequential_read_mb_per_s, goal.sequential_read_mb_per_s);
-    within("sequential reads", found, real, 0.33, 0.05);
-    let (found, real) = (fitted.sequential_write_mb_per_s, goal.sequential_write_mb_per_s);
-    within("sequential writes", found, real, 0.2, 0.15);
+    check("reads at depth 32", fitted.read_iops, measured.read_iops, 1.05 * goal.read_iops);
+    check("writes at depth 32", fitted.write_iops, measured.write_iops, 1.15 * goal.write_iops);
+    check("reads, one by one", 1e6 / fitted.read_us, 1e6 / measured.read_us, 1.05e6 / goal.read_us);
+    let (found, was) = (fitted.sequential_read_mb_per_s, measured.sequential_read_mb_per_s);
+    check("sequential reads", found, was, 1.05 * goal.sequential_read_mb_per_s);
+    let (found, was) = (fitted.sequential_write_mb_per_s, measured.sequential_write_mb_per_s);
+    check("sequential writes", found, was, 1.15 * goal.sequential_write_mb_per_s);
 }
 
 /// The first error ends it, and is the one that is told.
