@@ -4,6 +4,8 @@
 //! waits may go on. Thousands at one moment would hit a server that had P of them inside. So they
 //! leave over a short ramp: P at once, and P more with each step, or quicker if the ramp would
 //! take too long for so many.
+//!
+//! An event loop needs no ramp: each of its threads takes one request at a time.
 
 use crate::Nanos;
 
