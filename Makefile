@@ -6,7 +6,7 @@ OUT ?= out/demo
 
 .DEFAULT_GOAL := help
 .PHONY: drivers test-conformance test-kills setup-java
-.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-files bench-lock bench-pool bench-tad bench-nbd bench-fuse bench-jitter man install clean
+.PHONY: help setup-demo setup-test setup-bench build demo demo-quick test test-long loom lint fmt bench-shim bench-files bench-chains bench-lock bench-pool bench-tad bench-nbd bench-fuse bench-jitter man install clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -88,6 +88,9 @@ bench-shim: build ## What an intercepted call costs, and how many admissions a s
 
 bench-files: build ## What a hooked file call costs, governed and not, beside the plain one
 	$(CARGO) bench -p headworks --bench files -- $(ARGS)
+
+bench-chains: build ## How long a client waits for a chain of locks whose last holder does I/O, by `rcp` (as root)
+	scripts/bench-chains $(ARGS)
 
 bench-lock: ## How long the region's lock is held, up to P 1,024 with 10,000 sessions
 	$(CARGO) test --release -p headworks-region --lib -- --ignored --nocapture how_long_the_lock_is_held

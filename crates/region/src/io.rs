@@ -73,6 +73,8 @@ pub struct IoControl {
     dirty_max: AtomicU64,
     /// The gate tells which threads serve clients: all others are background.
     pub gate_knows: AtomicU32,
+    /// Nobody inherits who holds what a client waits for.
+    without_inheritance: AtomicU32,
     /// Calls that passed because the region's lock was not to be had.
     pub lock_busy: AtomicU64,
     /// Calls that passed because all tasks were in use.
@@ -96,6 +98,7 @@ headworks_policy::layout!(IoControl {
     hold_max_ms,
     dirty_max,
     gate_knows,
+    without_inheritance,
     lock_busy,
     tasks_full,
     hold_limit,
@@ -336,6 +339,11 @@ impl IoRegion {
     /// the scheduler's own default.
     pub fn set_dirty_max(&self, bytes: u64) {
         self.control.dirty_max.store(bytes, Relaxed);
+    }
+
+    /// Whether threads that hold what a client waits for inherit.
+    pub fn set_inheritance(&self, on: bool) {
+        self.control.without_inheritance.store((!on).into(), Relaxed);
     }
 
     /// Replaces the rules. Accounts follow at their next call; files keep their deadlines until

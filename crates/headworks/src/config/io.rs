@@ -10,7 +10,7 @@ use headworks_region::text::Text;
 use toml::Spanned;
 
 /// The checked section.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct IoConfig {
     /// The scheduler.
     pub kind: SplitKind,
@@ -21,8 +21,23 @@ pub struct IoConfig {
     /// Part of the memory that the background may dirty before its writes wait; zero for the
     /// scheduler's own default.
     pub background_dirty_percent: u64,
+    /// With `rcp`: whether threads that hold what a client waits for inherit.
+    pub inheritance: bool,
     /// Of files and threads; the first that fits decides.
     pub rules: Vec<IoRule>,
+}
+
+impl Default for IoConfig {
+    fn default() -> Self {
+        IoConfig {
+            kind: SplitKind::Noop,
+            rotational: None,
+            hold_max: Nanos(0),
+            background_dirty_percent: 0,
+            inheritance: true,
+            rules: Vec::new(),
+        }
+    }
 }
 
 impl IoConfig {
@@ -31,6 +46,7 @@ impl IoConfig {
         region.set_hold_max(self.hold_max);
         region.set_rules(&self.rules);
         region.set_dirty_max(memory_bytes() / 100 * self.background_dirty_percent);
+        region.set_inheritance(self.inheritance);
         region.start(self.kind, self.rotational.unwrap_or(rotational));
     }
 }
@@ -66,6 +82,7 @@ pub(super) fn io(section: &IoSection, place: &Place<'_>) -> Result<IoConfig, Con
         rotational: device.map(|at| at == 0),
         hold_max: hold_max.map_or(Nanos(0), Nanos::from_millis),
         background_dirty_percent: dirty.unwrap_or(1),
+        inheritance: section.inheritance.unwrap_or(true),
         rules: rules.into_iter().map(|(_, rule)| rule).collect(),
     })
 }

@@ -36,6 +36,9 @@ pub(super) struct IoSection {
     /// With `rcp`: how much of the memory the background may dirty before its writes wait, 1 to 50
     /// percent. Default 1.
     pub background_dirty_percent: Number,
+    /// With `rcp`: whether threads that hold what a client waits for inherit. Default true; false
+    /// is for comparisons.
+    pub inheritance: Option<bool>,
     #[serde(default)]
     pub file: Vec<Spanned<IoFileSection>>,
     #[serde(default)]

@@ -107,7 +107,7 @@ fn the_example_shows_every_key() {
 #[test]
 fn files_and_threads_are_told_to_the_io_scheduler() {
     let config = parse(
-        "[io]\nscheduler = \"split-token\"\ndevice = \"disk\"\nio_hold_ms_max = 200\n\
+        "[io]\nscheduler = \"split-token\"\ndevice = \"disk\"\nio_hold_ms_max = 200\ninheritance = false\n\
          [[io.file]]\npath = \"*/wal\"\nfsync_ms = 2.5\n\
          [[io.thread]]\nname = \"b*\"\npriority = 7\nbytes_per_s = 1000\n",
     )

@@ -1,8 +1,10 @@
 // A client's thread waits for a lock whose holder waits for another one, and so on; the last holder
-// is in an fsync of much data, which a scheduler may hold. Prints for how many
-// milliseconds the client waited, and ends with its input.
-//   chain DIRECTORY KIND LINKS
+// is in I/O that a scheduler may hold. Prints for how many milliseconds the client waited, and ends
+// with its input.
+//   chain DIRECTORY KIND LINKS END
 // KIND: mutex, rwlock, condition, semaphore, sysv.
+// END: fsync (of much data), or read (of a page that is not cached, beside 64 threads in the
+// background that do the same).
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -19,11 +21,14 @@
 #include <unistd.h>
 
 #define MOST 9
+#define READERS 64
+#define COLD (512L << 20)
 
 #include "headworks.h"
 
 static int links;
 static const char *kind;
+static int cold;
 static char page[4096];
 static atomic_int ready, over;
 
@@ -82,7 +87,41 @@ static void give(int at) {
     }
 }
 
-// Holder of link `at`: waits for the next one, but the last holder flushes much.
+static void read_cold(unsigned *seed) {
+    char into[4096];
+    off_t at = rand_r(seed) % (COLD / 65536) * 65536L;
+    if (pread(cold, into, sizeof into, at) != sizeof into) check(-1);
+}
+
+// A file of which nothing is cached.
+static int make_cold(void) {
+    static char much[1 << 20];
+    int fd = open("cold", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    for (long at = 0; at < COLD; at += sizeof much)
+        if (pwrite(fd, much, sizeof much, at) != sizeof much) check(-1);
+    check(fsync(fd));
+    check(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED));
+    check(posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM));
+    return fd;
+}
+
+static void *reader(void *argument) {
+    unsigned seed = (unsigned)(long)argument;
+    if (headworks_foreground) headworks_foreground(0);
+    while (!atomic_load(&over)) read_cold(&seed);
+    return NULL;
+}
+
+static void flush_much(void) {
+    int fd = open("much", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    // Pages apart from each other: a piece each.
+    for (int piece = 0; piece < 400; piece++)
+        if (pwrite(fd, page, sizeof page, piece * 65536L) != sizeof page) check(-1);
+    check(fsync(fd));
+    close(fd);
+}
+
+// Holder of link `at`: waits for the next one, but the last holder does I/O.
 static void *holder(void *argument) {
     int at = (int)(long)argument;
     if (headworks_foreground) headworks_foreground(0);
@@ -98,12 +137,9 @@ static void *holder(void *argument) {
     } else {
         while (atomic_load(&ready) < links) usleep(100);
         usleep(20000);
-        int fd = open("much", O_RDWR | O_CREAT | O_TRUNC, 0600);
-        // Pages apart from each other: a piece each.
-        for (int piece = 0; piece < 400; piece++)
-            if (pwrite(fd, page, sizeof page, piece * 65536L) != sizeof page) check(-1);
-        check(fsync(fd));
-        close(fd);
+        unsigned seed = 1;
+        if (cold) read_cold(&seed);
+        else flush_much();
     }
     give(at);
     return NULL;
@@ -122,9 +158,10 @@ static void *committer(void *unused) {
 }
 
 int main(int count, char **arguments) {
-    if (count != 4 || chdir(arguments[1])) return 2;
+    if (count != 5 || chdir(arguments[1])) return 2;
     kind = arguments[2];
     links = atoi(arguments[3]);
+    if (!strcmp(arguments[4], "read")) cold = make_cold();
     set = semget(IPC_PRIVATE, MOST, 0600);
     for (int at = 0; at < MOST; at++) {
         pthread_mutex_init(&mutexes[at], NULL);
@@ -139,7 +176,9 @@ int main(int count, char **arguments) {
             pthread_rwlock_init(&rwlocks[at], NULL);
         }
     }
-    pthread_t threads[MOST], other;
+    pthread_t threads[MOST], other, readers[READERS];
+    for (long at = 0; cold && at < READERS; at++)
+        pthread_create(&readers[at], NULL, reader, (void *)(at + 2));
     pthread_create(&other, NULL, committer, NULL);
     usleep(100000);
     for (long at = 0; at < links; at++)
@@ -154,6 +193,7 @@ int main(int count, char **arguments) {
     for (int at = 0; at < links; at++) pthread_join(threads[at], NULL);
     atomic_store(&over, 1);
     pthread_join(other, NULL);
+    for (int at = 0; cold && at < READERS; at++) pthread_join(readers[at], NULL);
     semctl(set, 0, IPC_RMID);
     // What was noted can be read until the end of the input.
     fflush(stdout);

@@ -41,7 +41,7 @@ fn whoever_holds_what_a_client_waits_for_goes_on() {
         std::fs::create_dir_all(&dir).unwrap();
         let mut command = run.headworks(["run", "--name", &name, "--io", "rcp"]);
         command.args(["--io-device", "disk", "--profile", "generic", "--"]);
-        command.arg(&program).arg(&dir).args([kind, &links.to_string()]);
+        command.arg(&program).arg(&dir).args([kind, &links.to_string(), "fsync"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut waited = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut waited).unwrap();

@@ -138,7 +138,9 @@ impl IoRegion {
     /// Whether notes of who waits for whom are wanted.
     #[inline]
     pub fn follows_waits(&self) -> bool {
-        self.control.kind() == SplitKind::Rcp && self.control.is_on()
+        self.control.kind() == SplitKind::Rcp
+            && self.control.is_on()
+            && self.control.without_inheritance.load(Relaxed) == 0
     }
 
     /// Whether a client waits for what the calling thread does, whose account this is.
