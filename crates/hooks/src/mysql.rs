@@ -3,9 +3,9 @@
 //!
 //! Problem. The gate sees only bytes: what the server's `recv` returned and what its `send`
 //! accepted, cut anywhere. From those it must know (1) that a request begins, before the server
-//! works on it, (2) that the server came back for the next one, (3) whether this connection owns
-//! something that others may be waiting for. A session for whom (3) holds keeps its slot, because a
-//! held lock owner deadlocks the whole server.
+//! works on it; (2) that the server came back for the next one; (3) whether this connection owns
+//! something that others may wait for. If (3) holds, the session keeps its permit: queueing a lock
+//! owner could deadlock the whole server.
 //!
 //! The primitive is [`Session`]: a plain value of fixed size, one per connection, fed with bytes
 //! from both directions. It allocates nothing, reads no clock, does no I/O and never panics, so it
@@ -14,7 +14,7 @@
 //!
 //! # The invariant of lock state: estimated holding ⊇ actual holding
 //!
-//! Holding too much costs fairness (a slot is kept while its owner idles, until the idle limit
+//! Holding too much costs fairness (a permit is kept while its owner idles, until the idle limit
 //! lends it out). Holding too little can stop the server. So every rule errs to one side:
 //!
 //! * Transactions are never guessed from text: the server says so in the status word of every OK
@@ -38,8 +38,8 @@
 //!
 //! `03 "BEGIN"` arrives: a [`Request`] of class `Gated`; one answer is outstanding. The server
 //! sends OK with status 0x0003: the answer is complete, [`Session::at_boundary`] is true and
-//! [`Session::holding`] is `TRANSACTION`, so the slot stays. `03 "COMMIT"` and OK with status
-//! 0x0002: nothing held, the slot goes back.
+//! [`Session::holding`] is `TRANSACTION`, so the permit is kept. `03 "COMMIT"` and OK with status
+//! 0x0002: nothing is held, and the permit is given back.
 //!
 //! Sources: "MariaDB protocol documentation" (Client/Server Protocol: connection, commands, server
 //! response packets) and "MySQL Internals: Client/Server Protocol".
