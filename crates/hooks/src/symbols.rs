@@ -1,7 +1,7 @@
 //! Every symbol that the preloaded library exports.
 //!
-//! The list is the contract between the library, the doctor (which looks whether a server imports
-//! what it needs) and the test that compares it with what the built library really exports.
+//! The list is the contract between three: the library, the doctor (which checks that a server
+//! imports what it needs), and the test that compares it with the exports of the built library.
 
 /// One hooked function of the C library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
