@@ -1,6 +1,6 @@
-//! Which figures there are, what they are called, and what they mean.
+//! The metrics: their names, units and meanings.
 //!
-//! Names follow Prometheus: a prefix, the base unit at the end, `_total` for what only grows.
+//! Names follow Prometheus: a prefix, the base unit at the end, `_total` for counters.
 
 use crate::status::Fairness;
 use headworks_policy::Nanos;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::fmt::Error;
 use std::sync::Arc;
 
-/// The figures of one moment.
+/// The values at one moment.
 #[derive(Debug)]
 pub(super) struct Figures {
     instance: String,
@@ -185,7 +185,7 @@ impl Figures {
     }
 }
 
-/// Writes one family of figures after the other.
+/// Writes the families of metrics one after the other.
 struct Out<'a>(DescriptorEncoder<'a>);
 
 impl Out<'_> {
@@ -241,7 +241,7 @@ impl Out<'_> {
     }
 }
 
-/// Counts by octave of time, each with its upper bound in seconds: finer than that is for `status`.
+/// Counts by octave of time, each with its upper bound in seconds. `status` has finer figures.
 fn octaves(counts: &[u64; BUCKETS]) -> Vec<(f64, u64)> {
     let mut octaves = Vec::new();
     let mut sum = 0;
