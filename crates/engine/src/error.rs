@@ -1,4 +1,4 @@
-//! What can go wrong in the engine.
+//! Errors of the engine.
 
 use crate::repair::LogDamage;
 use headworks_bufferpool::{PageId, PoolError, StorageError, WalError};
@@ -20,7 +20,7 @@ pub enum EngineError {
         /// How long the transaction waited.
         waited_ms: u64,
     },
-    /// The transaction wants to end without effect.
+    /// The transaction asked to end without effect.
     #[error("the transaction was rolled back: {0}")]
     Rollback(&'static str),
     /// A key or value is too long for a page.
@@ -39,13 +39,13 @@ pub enum EngineError {
         /// Pages of the storage.
         pages: u64,
     },
-    /// This commit is durable in the log, but not all of its pages could be changed.
+    /// The commit is durable in the log, but not all of its pages could be changed.
     #[error(
         "the commit took place, but could not be carried out in full ({0}): see to the storage, open the engine \
          anew, recovery completes it"
     )]
     Unfinished(String),
-    /// A page cannot be used. The transaction that needs it does not take place.
+    /// A page is unusable. The transaction that needs it has no effect.
     #[error(
         "page {page} is out of service ({reason}): its rows can be neither read nor changed, all others can. Put the \
          page back from a mirror or a backup of the same time and open the engine anew: the log keeps the changes \
@@ -57,10 +57,10 @@ pub enum EngineError {
         /// Why.
         reason: String,
     },
-    /// There is a database where one was to be made.
+    /// A database exists where one was to be made.
     #[error("there is a database already: open it, or remove its files")]
     Exists,
-    /// The process that made the database was killed before it had finished.
+    /// The process that made the database was killed before it finished.
     #[error(
         "the database was not made to the end, nobody has used it: make it anew, `Engine::create` can"
     )]
@@ -75,13 +75,13 @@ pub enum EngineError {
         LogDamage::list(.0)
     )]
     LogDamaged(Vec<LogDamage>),
-    /// An earlier commit could not be carried out or made durable, so this one did not take place.
+    /// An earlier commit could not be applied or made durable, so this one had no effect.
     #[error(
         "an earlier commit could not be carried out or made durable, so nothing is changed any more: see to the \
          storage, open the engine anew"
     )]
     Poisoned,
-    /// Something stored is not what was put there.
+    /// Stored data differ from what was written.
     #[error("{what} is damaged: restore it from a backup")]
     Damaged {
         /// What.
@@ -90,7 +90,7 @@ pub enum EngineError {
 }
 
 impl EngineError {
-    /// An error of the pool: [`EngineError::OutOfService`] if it concerns this page alone.
+    /// An error of the pool: [`EngineError::OutOfService`] if it concerns only this page.
     pub(crate) fn of_page(page: PageId, error: PoolError) -> Self {
         match error {
             PoolError::Checksum { .. }
