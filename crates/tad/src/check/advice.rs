@@ -1,8 +1,8 @@
-//! What can be done about a problem, and what it costs (sections 4.2.1 to 4.2.6).
+//! Remedies of a problem, and their costs (sections 4.2.1 to 4.2.6).
 
 use crate::remedy::{Problem, Remedy};
 
-/// How a remedy goes about it.
+/// The kind of a remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Directness {
@@ -12,16 +12,16 @@ pub enum Directness {
     Indirect,
 }
 
-/// A remedy that would answer a finding.
+/// A remedy for a finding.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Advice {
     /// How it goes about it.
     pub directness: Directness,
     /// In words.
     pub about: &'static str,
-    /// As a system file writes it; several are applied in order.
+    /// In the form of a system file; several are applied in order.
     pub remedies: Vec<String>,
-    /// What it costs, and when it is the better choice.
+    /// Its cost, and when it is the better choice.
     pub trade_off: &'static str,
 }
 
