@@ -67,7 +67,7 @@ pub enum StorageError {
         /// What does not fit.
         reason: String,
     },
-    /// Somebody has it open.
+    /// Another process has it open.
     #[error(
         "{path} is in use, by another process or by this one: close it there (`fuser -v {path}` names the process)"
     )]
@@ -91,10 +91,10 @@ fn of_page(page: PageId) -> String {
 
 fn advice(operation: &str) -> &'static str {
     if operation == "sync" {
-        "what was written since the last checkpoint may be lost: look at `dmesg`, open the storage anew, recover \
+        "what was written since the last checkpoint may be lost: check `dmesg`, open the storage again, and recover \
          from the log"
     } else {
-        "the device may be failing, look at `dmesg`"
+        "the device may be failing: check `dmesg`"
     }
 }
 

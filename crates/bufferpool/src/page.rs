@@ -60,7 +60,7 @@ pub(crate) fn verify(bytes: &[u8], page: PageId) -> Result<(), PoolError> {
         if bytes.iter().all(|&b| b == 0) {
             return Err(PoolError::NeverWritten { page });
         }
-        let reason = format!("its header says {:02x?} where ours says {MAGIC:02x?}", &bytes[4..8]);
+        let reason = format!("its header has {:02x?} instead of {MAGIC:02x?}", &bytes[4..8]);
         return Err(PoolError::Misplaced { page, reason });
     }
     let (stored, computed) = (stored_sum(bytes), crc32c::crc32c(&bytes[4..]));

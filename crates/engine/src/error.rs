@@ -33,7 +33,7 @@ pub enum EngineError {
     },
     /// The storage is used up.
     #[error(
-        "too few pages are left of {pages}: make the storage larger (FileStorage::grow), open the engine anew"
+        "too few pages are left of {pages}: make the storage larger (FileStorage::grow), and open the engine again"
     )]
     Full {
         /// Pages of the storage.
@@ -48,7 +48,7 @@ pub enum EngineError {
     /// A page is unusable. The transaction that needs it has no effect.
     #[error(
         "page {page} is out of service ({reason}): its rows can be neither read nor changed, all others can. Put the \
-         page back from a mirror or a backup of the same time and open the engine anew: the log keeps the changes \
+         page back from a mirror or a backup of the same time and open the engine again: the log keeps the changes \
          that it lacks. Or copy the other rows into a new database"
     )]
     OutOfService {
@@ -61,24 +61,22 @@ pub enum EngineError {
     #[error("there is a database already: open it, or remove its files")]
     Exists,
     /// The process that made the database was killed before it finished.
-    #[error(
-        "the database was not made to the end, nobody has used it: make it anew, `Engine::create` can"
-    )]
+    #[error("the creation of the database was interrupted: repeat `Engine::create`")]
     NotMade,
     /// The log's files.
     #[error("the log: {0}")]
     LogFiles(#[from] std::io::Error),
     /// The log is damaged, and not at its end.
     #[error(
-        "the log is damaged at {}; nothing was cut off. Restore the log from a backup, or give up what those bytes \
-         said: `cargo run -p headworks-engine --example repair -- DIRECTORY_OF_THE_LOG` says what that would be",
+        "the log is damaged at {}; nothing was cut off. Restore the log from a backup, or give up the damaged \
+         bytes: `cargo run -p headworks-engine --example repair -- DIRECTORY_OF_THE_LOG` lists them",
         LogDamage::list(.0)
     )]
     LogDamaged(Vec<LogDamage>),
     /// An earlier commit could not be applied or made durable, so this one had no effect.
     #[error(
         "an earlier commit could not be carried out or made durable, so nothing is changed any more: see to the \
-         storage, open the engine anew"
+         storage, open the engine again"
     )]
     Poisoned,
     /// Stored data differ from what was written.

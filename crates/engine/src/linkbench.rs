@@ -220,7 +220,7 @@ pub fn check(engine: &Engine, nodes: u32) -> Result<(), EngineError> {
             let count = tx.get(COUNTS, &from)?.map_or(0, |row| get32(&row, 0));
             if count != links {
                 let what =
-                    format!("node {node}, type {kind}: {links} links, the count says {count},");
+                    format!("node {node}, type {kind}: {links} links, but a count of {count},");
                 return Err(EngineError::Damaged { what });
             }
         }

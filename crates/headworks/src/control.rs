@@ -72,7 +72,7 @@ pub fn ask(instance: &Instance, request: &Request) -> Result<Response> {
     (&stream).write_all(line.as_bytes())?;
     let mut answer = String::new();
     BufReader::new(&stream).read_line(&mut answer).context(
-        "the daemon took the request but did not answer within 2 s: it may be stopped; everybody passes meanwhile",
+        "the daemon took the request but did not answer within 2 s: it may be stopped; all requests pass meanwhile",
     )?;
     serde_json::from_str(&answer)
         .map_err(|error| anyhow!("the daemon's answer cannot be read: {error}"))

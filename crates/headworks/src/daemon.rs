@@ -145,8 +145,7 @@ impl Daemon {
                     log::line(&format!("P {parallelism} is tried for {seconds} s"));
                     Response::Done(format!("P {parallelism} is in force for {seconds} s"))
                 } else {
-                    let error =
-                        "somebody changed the settings at the same moment: give the command again";
+                    let error = "the settings were changed at the same moment: repeat the command";
                     Response::Error(error.to_owned())
                 }
             }
@@ -379,6 +378,6 @@ fn other_lives(daemon: u32) -> bool {
 pub fn says_ungoverned(server: u32) -> String {
     format!(
         "the server (process {server}) was started by another version of headworks: it runs without the gate, and \
-         everybody passes, until it is restarted"
+         all requests pass, until it is restarted"
     )
 }

@@ -251,11 +251,11 @@ fn picture(now: &State, before: &State, seconds: f64) -> String {
     );
     for (count, what) in [
         (now.hold_limit, "calls passed after the longest hold"),
-        (now.lock_busy, "calls passed because the lock was not to be had"),
+        (now.lock_busy, "calls passed because the lock was busy"),
         (now.tasks_full, "calls passed because the table of calls was full"),
         (now.files_full, "times a file was not governed because the table of files was full"),
         (now.accounts_full, "times threads shared an account because all were in use"),
-        (now.restarted, "times the scheduler began anew because a thread died inside"),
+        (now.restarted, "times the scheduler was reset because a thread died inside"),
         (now.panics, "processes whose files are not governed after an internal error"),
     ] {
         if count > 0 {

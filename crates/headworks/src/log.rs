@@ -82,7 +82,7 @@ impl Log {
         if let Some(before) = self.mode.replace(mode.clone())
             && before != mode
         {
-            let switch = if mode.1 { "off: everybody passes" } else { "on" };
+            let switch = if mode.1 { "off: all requests pass" } else { "on" };
             news.push(format!("the gate is {switch}, mode {}", mode.0));
         }
         let first = self.said.is_empty();

@@ -245,7 +245,10 @@ fn switch(select: &cli::Select, off: bool) -> Result<()> {
     let region = instance.open_region()?;
     region.set_off(off);
     if off {
-        println!("the gate of `{}` is open: nobody is held. Close it: headworks on", instance.name);
+        println!(
+            "the gate of `{}` is open: no session is held. Close it: headworks on",
+            instance.name
+        );
     } else if region.counter(headworks_region::layout::Counter::PanicOpened) > 0 {
         println!(
             "the gate of `{}` is switched on, but the library stands aside after internal errors: everybody \
@@ -254,7 +257,7 @@ fn switch(select: &cli::Select, off: bool) -> Result<()> {
         );
     } else if region.heartbeat.stale(clock::now()) {
         println!(
-            "the gate of `{}` is switched on, but its daemon sends no heartbeat, so everybody passes\n  \
+            "the gate of `{}` is switched on, but its daemon sends no heartbeat, so all requests pass\n  \
              start it again: headworks daemon --name {}",
             instance.name, instance.name
         );

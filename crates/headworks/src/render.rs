@@ -42,7 +42,7 @@ pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
         ("ungoverned", _) => (
             Tone::Bad,
             format!(
-                "ungoverned: the server (process {}) was started by another version of Headworks, so everybody passes",
+                "ungoverned: the server (process {}) was started by another version of Headworks, so all requests pass",
                 status.server_pid
             ),
             Some(format!(
@@ -51,22 +51,22 @@ pub(crate) fn gate_sentence(status: &Status) -> (Tone, String, Option<String>) {
         ),
         ("off", _) => (
             Tone::Notice,
-            "off: an operator has opened it, everybody passes".to_owned(),
+            "off: an operator has opened it, all requests pass".to_owned(),
             mend("on", "closes it again"),
         ),
         ("stale", _) => (
             Tone::Bad,
-            "stale: its daemon sends no heartbeat, so everybody passes".to_owned(),
+            "stale: its daemon sends no heartbeat, so all requests pass".to_owned(),
             mend("daemon", "starts the daemon again; no connection is dropped"),
         ),
         (_, "dry-run") => (
             Tone::Notice,
-            format!("open: a dry run holds nobody and replays what P = {p} would have changed"),
+            format!("open: a dry run holds no session and replays what P = {p} would have changed"),
             mend("set --mode enforce", "holds sessions from then on"),
         ),
         (_, mode) => (
             Tone::Notice,
-            format!("open: the mode `{}` measures and holds nobody", printable(mode)),
+            format!("open: the mode `{}` measures and holds no session", printable(mode)),
             mend("set --mode enforce", "holds sessions from then on"),
         ),
     }
@@ -270,7 +270,7 @@ fn longest_wait(status: &Status) -> String {
     let longest =
         waiting.max_by(|a, b| a.since_ms.unwrap_or(0.0).total_cmp(&b.since_ms.unwrap_or(0.0)));
     match longest {
-        None => "nobody waits".to_owned(),
+        None => "none waits".to_owned(),
         Some(user) => format!(
             "{}: {} (class {}), {}",
             maybe_duration(user.since_ms),

@@ -59,7 +59,7 @@ pub struct Submission {
     pub data: Buffer,
     /// Durable when answered (writes and zeroing).
     pub fua: bool,
-    /// Somebody waits for it.
+    /// A thread waits for it.
     pub sync: bool,
     /// Zeroing may give the space back.
     pub unmap: bool,

@@ -47,7 +47,7 @@ pub(crate) enum Claim {
     Claimed,
     /// The page is dirty, or being written.
     Dirty,
-    /// Somebody holds a pin.
+    /// The page is pinned.
     Pinned,
 }
 

@@ -153,7 +153,7 @@ pub(super) fn check(path: &Path, file: &File, page_size: usize) -> Result<u64, S
     }
     let pages = u64::from(number(24)) | u64::from(number(28)) << 32;
     let Some(want) = bytes_of(pages, page_size) else {
-        return Err(foreign(format!("its label says {pages} pages, more than a file can have")));
+        return Err(foreign(format!("its label has {pages} pages, more than a file can have")));
     };
     let there = length(file).map_err(|error| foreign(error.to_string()))?;
     if there < want {

@@ -115,7 +115,7 @@ pub struct PageWrite<'a> {
     pub page: PageId,
     /// One page of bytes.
     pub bytes: &'a [u8],
-    /// For whom and why.
+    /// Its cause and purpose.
     pub tag: IoTag,
 }
 
@@ -125,7 +125,7 @@ pub struct PageRead<'a> {
     pub page: PageId,
     /// One page of bytes.
     pub bytes: &'a mut [u8],
-    /// For whom and why.
+    /// Its cause and purpose.
     pub tag: IoTag,
 }
 

@@ -24,7 +24,7 @@ pub struct IoRequest {
     pub first: PageId,
     /// Number of consecutive pages; 0 for a log, which has no pages.
     pub pages: u32,
-    /// For whom and why.
+    /// Its cause and purpose.
     pub tag: IoTag,
 }
 

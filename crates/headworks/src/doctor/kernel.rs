@@ -131,7 +131,7 @@ fn tracefs() -> Finding {
 }
 
 fn bpf() -> Finding {
-    let (name, what) = ("eBPF", "who wakes whom, and who causes a disk write");
+    let (name, what) = ("eBPF", "tracing wake-ups, and the causes of disk writes");
     let types = Path::new("/sys/kernel/btf/vmlinux").exists();
     let unprivileged = read("/proc/sys/kernel/unprivileged_bpf_disabled");
     match (types, unprivileged) {

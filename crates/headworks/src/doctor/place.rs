@@ -130,7 +130,7 @@ fn instance(name: &str, dir: &Path) -> Finding {
     if instance.view_region().is_ok_and(|view| view.heartbeat().ungoverned()) {
         return Finding::warning(
             &title,
-            "its server was started by another version of Headworks: everybody passes until it is restarted",
+            "its server was started by another version of Headworks: all requests pass until it is restarted",
             format!("sudo systemctl restart {name}"),
         );
     }
@@ -151,7 +151,7 @@ fn instance(name: &str, dir: &Path) -> Finding {
         (true, true) => Finding::ok(&title, "runs, and its daemon listens"),
         (true, false) => Finding::warning(
             &title,
-            "its database runs, but its daemon does not: everybody passes",
+            "its database runs, but its daemon does not: all requests pass",
             format!("headworks daemon --name {name}"),
         ),
         (false, true) => Finding::warning(

@@ -356,7 +356,7 @@ fn companion(unit: &Unit, profile: &Profile, instance: &str, command: &str) -> S
          Restart=always\n\
          RestartSec=1\n\
          TimeoutStopSec=100\n\
-         # Whatever starves, its heartbeat does not: without it everybody passes.\n\
+         # Whatever starves, its heartbeat does not: without it all requests pass.\n\
          Nice=-10\n\
          OOMScoreAdjust=-900\n\
          LimitMEMLOCK=infinity\n"

@@ -82,10 +82,10 @@ pub fn run(select: &Select, target: &str, json: bool) -> Result<()> {
     if found.is_empty() {
         let examples: Vec<String> = names.status.connections.iter().take(3).map(who).collect();
         bail!(
-            "nobody connected is `{target}` (by number, account, account@address, application or class)\n  {}\n  \
+            "no connected session is `{target}` (by number, account, account@address, application or class)\n  {}\n  \
              a request that was held is named by its number: headworks explain '#N'",
             if examples.is_empty() {
-                "nobody is connected".to_owned()
+                "no session is connected".to_owned()
             } else {
                 format!("for example: {}", examples.join(", "))
             }
@@ -274,7 +274,7 @@ impl Explained {
                 "behind: when its request came, all of P = {} permits were taken and {beside} others waited; inside for longest: {}",
                 names.status.parallelism,
                 if self.behind.is_empty() {
-                    "nobody any more".to_owned()
+                    "none any more".to_owned()
                 } else {
                     list(&self.behind)
                 }

@@ -58,19 +58,15 @@ impl Figures {
         let mut gauge = |name, help, value: f64| out.gauge(name, help, [(all.clone(), value)]);
         gauge(
             "parallelism",
-            "P: sessions inside at once, beside the bonus",
+            "P: sessions admitted at once, without the bonus",
             settings.parallelism.into(),
         )?;
         gauge(
             "parallelism_auto",
-            "1 while P is looked for, 0 when it is fixed",
+            "1 if P is tuned automatically, 0 if it is fixed",
             yes(settings.auto),
         )?;
-        gauge(
-            "stall_bonus",
-            "sessions that the stall detector lets in beyond P",
-            now.bonus.into(),
-        )?;
+        gauge("stall_bonus", "sessions that the stall detector admits beyond P", now.bonus.into())?;
         gauge(
             "quota_requests",
             "zeta: requests of a round over all sessions, 0 for its minimum",
@@ -83,12 +79,12 @@ impl Figures {
         )?;
         gauge(
             "server_ungoverned",
-            "1 if the server was started by another version, so that everybody passes until its restart",
+            "1 if the server was started by another version, so that all requests pass until its restart",
             yes(now.ungoverned),
         )?;
         gauge(
             "daemon_stale",
-            "1 if the daemon sends no heartbeat, so that everybody passes",
+            "1 if the daemon sends no heartbeat, so that all requests pass",
             yes(now.stale),
         )?;
         if let Some(unfairness) = self.fairness.unfairness {

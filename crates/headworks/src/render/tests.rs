@@ -53,10 +53,10 @@ fn what_is_wrong_comes_first_with_its_command() {
         (gate("off", "enforce"), "an operator has opened it", "headworks on --name mariadbd"),
         (
             gate("open", "observe"),
-            "`observe` measures and holds nobody",
+            "`observe` measures and holds no session",
             "headworks set --mode enforce",
         ),
-        (gate("open", "dry-run"), "a dry run holds nobody", "headworks set --mode enforce"),
+        (gate("open", "dry-run"), "a dry run holds no session", "headworks set --mode enforce"),
     ] {
         let text = plain(&status);
         let top: Vec<&str> = text.lines().take(2).collect();

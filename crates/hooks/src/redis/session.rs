@@ -63,7 +63,7 @@ enum Word {
     Skip,
     /// The second word of `CLIENT` or `SCRIPT`, or the third of `CLIENT REPLY`.
     Kind,
-    /// Somebody's account.
+    /// An account.
     Account,
     /// The number of a database.
     Database,

@@ -44,7 +44,7 @@ impl Advice {
                 "Simple and local, and it scales with the number of nodes. A bounded pool can run out of threads: look for blocking afterwards.",
             ),
             Problem::UnknownUsage => (
-                "Move this use into a stage with a queue of its own, where every request needs the resource and the amount is known.",
+                "Move this use into a separate stage with its own queue, where every request needs the resource and the amount is known.",
                 "Nothing is guessed or thrown away. The more the paths in the stage intertwine, the more of the code changes, and its threads must not wait for the new stage.",
             ),
             Problem::HiddenContention => (
@@ -83,7 +83,7 @@ impl Advice {
                 "Works across processes and nodes. Takes the longer to settle the more a workload changes.",
             ),
             (Problem::Blocking, Some(Remedy::CongestionFeedback { .. })) => (
-                "Pass over clients whose requests would wait long downstream.",
+                "Skip clients whose requests would wait long downstream.",
                 "Keeps threads for useful work as long as it guesses right: throughput falls quickly with wrong guesses.",
             ),
             (Problem::Blocking, _) => (
@@ -92,7 +92,7 @@ impl Advice {
             ),
             (Problem::OrderingConstraint, _) => (
                 "Let only a few requests into the ordered queue, and choose upstream which ones.",
-                "No change of what is ordered. What got in is served in order, so latency is bounded but not low, and a small bound costs throughput.",
+                "The ordered stage stays the same. Requests in its queue are served in order, so latency is bounded but not low, and a small bound costs throughput.",
             ),
         };
         Advice::new(Directness::Indirect, about, remedies, trade_off)

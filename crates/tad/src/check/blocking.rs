@@ -17,7 +17,7 @@ pub(super) fn find(tad: &Tad) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (id, stage) in tad.stages.iter().enumerate() {
         if stage.threads == Threads::OnDemand || stage.asynchronous {
-            continue; // A thread that waits is not missing for anybody.
+            continue; // A waiting thread is missing for no request.
         }
         let paths = paths(tad, id);
         // Requests that wait for one of several instances do not all wait for the same one

@@ -20,7 +20,7 @@ const LETTERS: [(char, Operation); 5] = [
     ('Z', Operation::WriteZeroes),
 ];
 
-/// Writes a trace. Lines that cannot be written are counted, and the volume goes on.
+/// Writes a trace. Failed writes of lines are counted, and the volume goes on.
 pub struct Recorder {
     out: BufWriter<Box<dyn Write + Send>>,
     began: Option<Nanos>,

@@ -50,7 +50,7 @@ pub fn read(text: &str, name: &str) -> Result<Device, DeviceError> {
             ("ssd" | "hdd", DeValue::Table(section)) => {
                 if found.is_some() {
                     let problem = "the file describes two devices".to_owned();
-                    let mend = "Keep `[ssd]` or `[hdd]` and move the other to a file of its own.";
+                    let mend = "Keep `[ssd]` or `[hdd]` and move the other to a separate file.";
                     return Err(reader.error(&key.span(), problem, mend.to_owned()));
                 }
                 found = Some((word == "ssd", key.span(), section));

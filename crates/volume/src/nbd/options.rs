@@ -36,7 +36,7 @@ impl Info<'_> {
 pub struct Contexts<'a> {
     /// The export.
     pub name: &'a [u8],
-    /// What is looked for.
+    /// The queries.
     pub queries: Vec<&'a [u8]>,
 }
 

@@ -36,7 +36,7 @@ pub enum OpenError {
         /// What it is called.
         path: PathBuf,
     },
-    /// Somebody else uses it.
+    /// Another process uses it.
     #[error(
         "{path} is in use by another volume or program\n  \
          find it: headworks volume list; fuser -v {path}"

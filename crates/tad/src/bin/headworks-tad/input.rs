@@ -90,12 +90,14 @@ fn text(
     let path = Path::new(name);
     if !path.exists() {
         return Err(BadInput::error(format!(
-            "there is no {what} `{name}`: no file of that name, and none that comes along ({known})\n  \
-             all that comes along: headworks tad list"
+            "there is no {what} `{name}`: no file has that name, and no built-in one ({known})\n  \
+             all of them: headworks tad list"
         )));
     }
     std::fs::read_to_string(path).map_err(|error| {
-        BadInput::error(format!("cannot read {name}: {error}\n  who may read it: ls -l {name}"))
+        BadInput::error(format!(
+            "cannot read {name}: {error}\n  check its permissions: ls -l {name}"
+        ))
     })
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Ask<'a> {
     pub payload: &'a [u8],
 }
 
-/// Somebody who waits.
+/// A waiting thread.
 struct Waiter {
     thread: Thread,
     offset: u64,
@@ -280,7 +280,7 @@ impl Connection {
             let silent =
                 matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
             let words = match error.kind() {
-                _ if silent => "the server owes an answer and says nothing".to_owned(),
+                _ if silent => "the server owes an answer and is silent".to_owned(),
                 io::ErrorKind::UnexpectedEof => "the server hung up".to_owned(),
                 _ => error.to_string(),
             };
@@ -351,5 +351,5 @@ fn nonsense(words: &'static str) -> io::Error {
 }
 
 fn stranger() -> io::Error {
-    nonsense("the server answers a request that nobody made")
+    nonsense("the server answers a request that was never made")
 }
