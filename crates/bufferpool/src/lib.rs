@@ -2,8 +2,8 @@
 //!
 //! Pages of a fixed size live in frames of memory. A missing page is read, and another is evicted
 //! for it. On flash, where a write takes ten times as long as a read, the usual eviction loses most
-//! of the device's speed. A reader that finds only dirty pages at the end of the LRU list waits for
-//! a write (a *read stall*), and all threads wait for the list's mutex. LRU-C (Lee, An, Lee:
+//! of the device's speed. If a reader finds only dirty pages at the end of the LRU list, it waits
+//! for a write (a *read stall*). And all threads wait for the list's mutex. LRU-C (Lee, An, Lee:
 //! *LRU-C: Parallelizing Database I/Os for Flash SSDs*, PVLDB 16(9), 2023) keeps a pointer to the
 //! least recently used *clean* page. The flusher writes all pages behind it, and two mutexes guard
 //! the two regions.

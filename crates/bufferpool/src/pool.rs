@@ -62,8 +62,8 @@ impl BufferPool {
     /// As [`BufferPool::new`], with a source for the causes of threads' work. It is not called for
     /// threads that set their cause themselves ([`crate::attribution::with`]).
     ///
-    /// Reads are then tagged with the cause of the thread that misses, writes with the cause of
-    /// the user that changed the page most, whichever thread writes it.
+    /// Reads are then tagged with the cause of the thread that misses. Writes are tagged with the
+    /// cause of the user that changed the page most, whichever thread writes it.
     ///
     /// # Errors
     /// As [`BufferPool::new`].

@@ -18,17 +18,17 @@
 //! lends it out). Holding too little can stop the server. So every rule errs to one side:
 //!
 //! * Transactions are never guessed from text: the server says so in the status word of every OK
-//!   and EOF packet, and the latest one wins. An ERR carries no status, so the state stays, and
-//!   where the failed statement could have opened a transaction (autocommit off, a routine, a
-//!   compound or multi-statement text) [`Holding::AUTOCOMMIT_OFF_AFTER_ERROR`] counts as holding
-//!   until the next status.
+//!   and EOF packet, and the latest one wins. An ERR has no status, so the state stays. If the
+//!   failed statement could have opened a transaction (autocommit off, a routine, a compound or
+//!   multi-statement text), [`Holding::AUTOCOMMIT_OFF_AFTER_ERROR`] counts as holding until the
+//!   next status.
 //! * Session locks come from text. A *take* is noticed wherever its words could be a statement,
 //!   without believing in quotes or comments (their rules depend on `sql_mode` and on the server's
 //!   version). A *release* is believed only if the whole text is one exact, simple release
 //!   statement and its answer was OK.
-//! * What cannot be counted (names that are not plain literals, texts too long, tables of ours that
-//!   are full) becomes a sticky flag that only a connection reset, or for user locks
-//!   `RELEASE_ALL_LOCKS()`, clears.
+//! * What cannot be counted becomes a sticky flag: names that are not plain literals, texts too
+//!   long, full tables of ours. Only a connection reset clears it, or for user locks
+//!   `RELEASE_ALL_LOCKS()`.
 //!
 //! Not visible here, and left to the gate's stall detector: `GET_LOCK` inside a stored routine or a
 //! trigger, an ERR 1213 raised by `SIGNAL` (it ends no transaction), and lock words after the first

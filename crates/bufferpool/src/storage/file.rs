@@ -110,8 +110,8 @@ impl FileStorage {
     /// Opens what [`FileStorage::create`] made.
     ///
     /// # Errors
-    /// [`StorageError::Foreign`] if the label is not ours or the page size differs,
-    /// [`StorageError::Short`] if file or device is shorter than its label says,
+    /// [`StorageError::Foreign`] if the label is not ours or the page size differs.
+    /// [`StorageError::Short`] if the file or device is shorter than its label requires.
     /// [`StorageError::InUse`] if it is open already.
     pub fn open(path: &Path, options: FileOptions) -> Result<Self, StorageError> {
         Self::open_locked(path, label::open_alone(path, false)?, options)

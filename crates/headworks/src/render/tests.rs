@@ -129,7 +129,7 @@ fn a_dry_run_shows_what_the_gate_would_have_changed() {
             "87.5 %",
         ],
     );
-    assert!(text.contains("nobody waits") || text.contains("241 ms"), "{text}");
+    assert!(text.contains("none waits") || text.contains("241 ms"), "{text}");
 }
 
 #[test]
@@ -159,5 +159,5 @@ fn no_line_is_wider_than_the_terminal() {
 #[test]
 fn a_gate_without_any_user_is_shown_too() {
     let text = plain(&Status::default());
-    assert_says(&text, &["no request yet", "nobody waits", "unfairness U_f -"]);
+    assert_says(&text, &["no request yet", "none waits", "unfairness U_f -"]);
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 /// Thread architecture diagrams: draw, check, simulate and repair a system before it is built
 ///
-/// A diagram says where a system's threads, queues and resources are. From it, the five problems
-/// that keep a scheduler from its work are found, remedies are tried in a simulator, and the
-/// cheapest ones that reach a goal are searched for. A system is a TOML file, or the name of one
-/// that is built in (`headworks tad list`).
+/// A diagram shows where a system's threads, queues and resources are. It is checked for the five
+/// problems that prevent scheduling. Remedies are tried in a simulator, and the cheapest ones that
+/// reach a goal are searched for. A system is a TOML file, or the name of a built-in one
+/// (`headworks tad list`).
 #[derive(Debug, Parser)]
 #[command(name = "headworks-tad", bin_name = "headworks tad", version)]
 #[command(after_help = "Examples:\n  \
