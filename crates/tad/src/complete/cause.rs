@@ -85,7 +85,7 @@ impl Cause {
                 "threads are held, and resources serve in their own order or to the end"
             }
             Cause::AbsentClient => {
-                "a client with few requests in flight is absent when it is its turn"
+                "a client with few requests under way is not there when it is its turn"
             }
             Cause::Unexplained => "not explained by any cure that was tried",
         }
